@@ -393,7 +393,11 @@ def _least_index(
 def _bracket(
     gap: Callable[[int], float], start: int, stride: int, step: float
 ) -> tuple[int, int, float, float]:
-    """Returns (low, high, gap(low), gap(high)) with gap(low) > 0 >= gap(high)."""
+    """Brackets the root of the gap.
+
+    Returns:
+      (low, high, gap(low), gap(high)) with gap(low) > 0 >= gap(high).
+    """
     floor = math.ceil(math.log(SMALLEST_NOISE_MULTIPLIER) / step)
     ceiling = math.floor(math.log(LARGEST_NOISE_MULTIPLIER) / step)
     k, value = start, gap(start)

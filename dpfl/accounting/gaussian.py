@@ -315,7 +315,7 @@ def _alternatives(sampled: dict[Part, int]) -> list[dict[Part, int]]:
 
 
 def _with_more_slots(part: Part) -> Part:
-    """A part of as many rounds, up to a thirtieth more, as six binary digits say."""
+    """A part with its rounds rounded up to six binary digits, a thirtieth at most."""
     unit = 1 << max(0, part.rounds.bit_length() - 6)
     more = -(-part.rounds // unit) * unit
     return part._replace(rounds=more) if more * part.q <= 1 else part

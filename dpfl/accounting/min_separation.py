@@ -168,7 +168,7 @@ class MinSeparationDpEvent(hidden_turns.HiddenTurnsDpEvent):
     def patterns(
         self, weights: np.ndarray, draws: int, generator: np.random.Generator
     ) -> np.ndarray:
-        """Draws patterns with likelihoods times exp(the sum of their rounds' weights).
+        """Draws patterns, tilted by exp(the sum of their rounds' weights).
 
         Args:
           weights: The weights of rounds; float64 [T].

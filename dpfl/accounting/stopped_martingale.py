@@ -64,7 +64,7 @@ _TAIL_SHARE = 1e-6
 
 
 def _logits(keep: float, time: float) -> np.ndarray:
-    """Returns the logits of the nodes between 0 and 1, in equal steps, keep's one."""
+    """The logits of the nodes between 0 and 1, in equal steps, one of them keep's."""
     step = math.sqrt(time / _STEPS) / _NODES
     count = _STEPS**0.5 * _NODES
     below, above = math.ceil(_BELOW * count), math.ceil(_ABOVE * count)

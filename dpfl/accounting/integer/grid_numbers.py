@@ -5,8 +5,8 @@
 
 A client's vector is rounded to multiples of a step g, integers are summed, and integer
 noise is added. In steps nothing depends on the clip C: with s = sigma / g the noise is
-s and a client's vector at most s C / sigma, whatever an adaptive C is. For the proofs
-see docs/privacy/integer_release.md.
+s and a client's vector at most s C / sigma, for any adaptive C. For the proofs see
+docs/privacy/integer_release.md.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ from fractions import Fraction
 
 from dpfl import checks
 
-# The variance, in squared steps, that integer noise has above the continuous noise that
-# it stands for, so that it is a post-processing of that.
+# Excess variance, in squared steps, of integer noise over the continuous noise that it
+# is a post-processing of.
 COVER_VARIANCE = 4
-# One coordinate's total variation distance, from above: of the draw to the discrete
+# Bound on one coordinate's total variation distances: of the draw to the discrete
 # Gaussian, and of that to the post-processed Gaussian.
 DRAW_DISTANCE = 1e-33
 
 # A grid is no finer than the noise over 2**18, or the clip over 2**18 if that is finer.
 _FINENESS = 1 << 18
 _MAX_STDDEV = 1 << 24
-# Sums of squares up to this are exact in float64; larger ones are seen to be larger.
+# Sums of squares up to this are exact in float64; larger sums are found to be larger.
 _MAX_SQUARED_NORM = 1 << 52
 # Integers up to this are exact in float32.
 _MAX_SIZE = 1 << 24
-# All the noise that is ever drawn is within this many parameters.
+# Every draw of noise is within this many parameters.
 _NOISE_RADIUS = 16
-# Poisson cohorts of more than twice the expected number, and these, have come with a
-# chance below 1e-16. A sum could wrap then, which harms the result alone.
+# A Poisson cohort exceeds twice the expected number plus this with a probability below
+# 1e-16. A sum could wrap then, which harms the result alone.
 _MORE_CLIENTS = 100
-# Stands for the noise where there is none: 2**24 steps to the clip, as fine as float32.
+# Substitute for the noise where there is none: 2**24 steps to the clip, as fine as
+# float32.
 NO_NOISE = 2.0**-24
 # Deterministic rounding moves a sum by at most clients / 2 steps: by 1/16 of the noise.
 _STDDEV_PER_CLIENT = 8
@@ -47,7 +48,7 @@ class Grid:
     """A release in integers; every number is in steps, and a step is sigma / stddev.
 
     Attributes:
-      stddev: s, the noise that the accountant charges: a power of two.
+      stddev: s, the standard deviation that the accountant charges for: a power of two.
       noise_stddev: The parameter of the discrete Gaussian to draw, whose square is at
         least s^2 + 4.
       max_squared_norm: Bound on the sum of squares of a client's integers.
@@ -63,7 +64,7 @@ class Grid:
 
     @property
     def modulus_bits(self) -> int:
-        """b, for which residues modulo 2^b tell any sum: 32, or 62 of 64 bits."""
+        """b, such that residues modulo 2^b determine any sum: 32, or 62 of 64 bits."""
         return min(self.total_bits, 62)
 
 
@@ -71,9 +72,11 @@ def grid(noise_multiplier: float, clients: int, linf_ratio: float = 1.0) -> Grid
     """The grid of a release.
 
     The step is the noise's standard deviation over 2**18, or, if that is finer, the
-    clip over 2**18, as far as 2**24 goes; coarser where integers would not fit. 32 bits
-    are for a total if they leave the noise at least 8 steps a client: then rounding
-    moves no coordinate of a sum by more than 1/16 of the noise.
+    clip
+    over 2**18, down to the noise over 2**24; coarser where integers would not fit. Sums
+    have
+    32 bits if that leaves the noise at least 8 steps a client: then rounding moves no
+    coordinate of a sum by more than 1/16 of the noise.
 
     Args:
       noise_multiplier: sigma over a client's L2 bound C, both as in the sum.
@@ -101,7 +104,7 @@ def grid(noise_multiplier: float, clients: int, linf_ratio: float = 1.0) -> Grid
 
 
 def _finest(z: Fraction, clients: int, share: Fraction, bits: int) -> int:
-    """Returns the largest power of two for which all integers fit; at least 1."""
+    """The largest power of two for which all integers fit; at least 1."""
     s = _MAX_STDDEV
     while s > 1:
         size = math.floor(s / z * share)
@@ -117,7 +120,7 @@ def _finest(z: Fraction, clients: int, share: Fraction, bits: int) -> int:
 
 
 def _root_above(square: int) -> float:
-    """Returns the least float64 with a square of at least `square`, or the next."""
+    """The least float64 with a square of at least `square`, or the next."""
     root = math.sqrt(square)
     return root if Fraction(root) ** 2 >= square else math.nextafter(root, math.inf)
 
@@ -134,14 +137,14 @@ def grid_of_cohort(
       noise_multiplier: As for `grid`; 0 for none.
       cohort_size: n, the expected number of clients.
       linf_ratio: As for `grid`.
-      no_noise: What stands for the noise where there is none.
+      no_noise: The noise multiplier to compute with where there is no noise.
     """
     clients = 2 * cohort_size + _MORE_CLIENTS
     return grid(noise_multiplier or no_noise, clients, linf_ratio)
 
 
 def least_noise_of_32_bits(cohort_size: int) -> float:
-    """A `no_noise` with which sums have 32 bits; `NO_NOISE` if none has."""
+    """A `no_noise` with which sums have 32 bits; `NO_NOISE` if there is none."""
     for exponent in range(-24, 1):
         found = 2.0**exponent
         if grid_of_cohort(found, cohort_size).total_bits == 32:

@@ -11,9 +11,9 @@ coordinate of x steps, rounded and noised (`rounding`),
 
   RDP(a) <= (c/g)^2 sup F_a(x)/x^2 over 0 < x <= X/g.
 
-Nothing of that kind is proved where noise has few steps and coordinates have many.
-There the bound of the longest integer vector that rounding makes serves, as it does
-where it is the smaller one, for whole numbers or a few coordinates:
+No such bound is proved where noise has few steps and coordinates have many. There the
+bound of the longest integer vector that rounding makes is used, as it is where it is
+the smaller one, for whole numbers or a few coordinates:
 
   RDP(a) <= (c/g + sqrt(m))^2 max D_a(v)/v^2 over whole v up to X/g, rounded up.
 
@@ -49,20 +49,23 @@ from dpfl.fields import said
 BOUNDS = ("exact", "published")
 """The values of an event's `bound`."""
 
-# A discrete Gaussian of this many steps is not 0 with probability exp(-5e7); Skellam
-# noise of this variance, in squared steps, with that probability.
+# Least noise: a discrete Gaussian of this many steps is not 0 with probability
+# exp(-5e7), and Skellam noise of this variance, in squared steps, with that
+# probability.
 _LEAST_STDDEV_STEPS = 1e-4
 _LEAST_VARIANCE = 1e-12
-# Above this the log of a moment is above that of the largest float, some 710, whatever
-# the order multiplies it with, down to 1 + 1e-38.
+# Above this the log of a moment is above that of the largest float, some 710, at any
+# order down to 1 + 1e-38.
 _LARGEST_LOG_MOMENT = 800.0
 # Clipping is done in float32: a clipped coordinate may exceed the clip by this part.
 _FLOAT32_SLACK = 1e-6
-# A clip in steps: a finer grid gains nothing, and on a coarser one all is 0 or 1.
+# Least and largest clip in steps: a finer grid gains nothing, and on a coarser one
+# every integer is 0 or 1.
 _CLIP_STEPS = (1e-30, 1e15)
-# Norms of integer vectors are compared as whole numbers: covers float64 rounding.
+# Allowance for the rounding of float64: norms of integer vectors are compared as whole
+# numbers.
 _FLOAT64_SLACK = 1e-9
-# Shares of noise up to which the bound of whole shifts is worth its sums.
+# Shares of noise up to which the bound of whole shifts is worth its cost.
 _MOST_SHARES = 1000
 
 
@@ -75,20 +78,25 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
     the data (fresh signs, then Hadamard); coordinates of R x_i are clipped to
     `max_coordinate`; the noise is fresh, independent over clients and coordinates. The
     server sees the sum over clients only, possibly modulo M (a post-processing), and
-    whatever it computes from it. With `bound` "exact" `round` rounds every coordinate
-    up or down independently, up with a probability that is its fractional part, and
-    nothing else is asked. With "published" that is repeated until the squared norm is
-    at most `rounded_l2_squared(...) / granularity^2`.
+    functions of it. With `bound` "exact" `round` rounds every coordinate up or down
+    independently, up with a probability that is its fractional part, and nothing else
+    is
+    assumed. With "published" that is repeated until the squared norm is at most
+    `rounded_l2_squared(...) / granularity^2`.
 
-    Whose noise counts. `noise_clients` is the number of clients whose noise is in
-    the sum and unknown to the adversary, whatever one client does: survivors of
-    drop-out, and not the adversary's accomplices.
+    Number of shares. `noise_clients` is the number of clients whose noise is in the sum
+    and
+    unknown to the adversary, whatever one client does: survivors of drop-out, without
+    the
+    adversary's accomplices.
 
-    Adjacency: one client is replaced by one that sends zeros, and adds its noise
-    either way, so that its share may be counted. With `noise_of_helpers`, and with
-    clients that join by sampling, `noise_clients` must be a number of shares that is
-    in the sum whoever joins (helpers or the server supply them), and then adding and
-    removing one holds too.
+    Adjacency: one client is replaced by one that sends zeros, and adds its noise either
+    way, so that its share may be counted. With `noise_of_helpers`, and with clients
+    that
+    join by sampling, `noise_clients` must be a number of shares that is in the sum
+    whoever
+    joins (helpers or the server supply them), and then adding and removing one holds
+    too.
 
     Attributes:
       noise_clients: n >= 1, see above.
@@ -97,17 +105,16 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
       granularity: g, the grid step, in the units of `clip_norm`.
       clip_norm: c, the L2 clip before rounding.
       dimension: m, length of the rotated (padded) vector.
-      max_coordinate: X, to which coordinates are clipped before they are rounded, in
-        the units of `clip_norm`; None if they are not, and then `clip_norm` bounds
-        them.
+      max_coordinate: X, the clip of coordinates before they are rounded, in the units
+        of `clip_norm`; None if they are not clipped, and `clip_norm` bounds them.
       rounding_bias: beta of conditional rounding, for the published bound alone; 0
         means that it is not repeated.
       sampling_probability: q, the probability with which each client joins,
         independently (Poisson); 1 means that all do.
       bound: 'exact' (rounding is accounted as noise) or 'published' (the papers'
         bounds, of the conditional rounding that they need).
-      noise_of_helpers: Whether those that bring the noise are not the clients; where
-        these are sampled that is understood.
+      noise_of_helpers: Whether helpers, not the clients, add the noise; implied where
+        clients are sampled.
     """
 
     noise_clients: int = attr.ib(metadata=said(check=events.whole))
@@ -128,9 +135,9 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
     noise_of_helpers: bool = False
 
     def __attrs_post_init__(self) -> None:
-        """Raises ValueError if the numbers are further apart than floats' squares go.
+        """Raises ValueError if the numbers are too far apart for the squares of floats.
 
-        NoiseTooLargeError is for noise that is more than is accounted for.
+        NoiseTooLargeError is raised for more noise than the accountant handles.
         """
         super().__attrs_post_init__()
         least, most = _CLIP_STEPS
@@ -164,10 +171,11 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
 
     @property
     def l2_squared_steps(self) -> float:
-        """Bound on the squared norm of the rounded vector, in grid steps.
+        """Bound on the squared norm of the rounded vector, in squared grid steps.
 
-        Delta^2 / g^2 under the published bound, and otherwise what holds whatever the
-        rounding does.
+        Delta^2 / g^2 under the published bound, and otherwise a bound for any outcome
+        of the
+        rounding.
         """
         c, g, m = self.clip_norm, self.granularity, self.dimension
         beta = self.rounding_bias if self.bound == "published" else 0.0
@@ -186,16 +194,17 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
 
     @property
     def shift_budget(self) -> int:
-        """Bound on the sum of squared coordinates, a whole number of grid steps."""
+        """Bound on the sum of squared coordinates; whole, in squared grid steps."""
         whole = math.floor(self.l2_squared_steps * (1 + _FLOAT64_SLACK))
         return min(whole, self.dimension * self.max_shift**2)
 
     @property
     def published_l2_squared_steps(self) -> float:
-        """The squared norm that the published bounds are for, in grid steps.
+        """The squared norm for the published bounds, in squared grid steps.
 
         As `l2_squared_steps`, or less where the bound of a coordinate says so: integers
-        that need no rounding, such as a count, are not lengthened by it.
+        that
+        need no rounding, such as a count, are not lengthened by it.
         """
         return min(self.l2_squared_steps, float(self.dimension * self.max_shift**2))
 
@@ -207,11 +216,11 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
     @property
     @abc.abstractmethod
     def is_always_zero(self) -> bool:
-        """Whether the noise is so small that its integers are as good as always 0."""
+        """Whether the noise is so small that its integers are practically always 0."""
 
     @property
     def _has_infinite_rate(self) -> bool:
-        """Whether so little noise leaves no finite float for rounding's divergence."""
+        """Whether so little noise makes rounding's divergence exceed any float."""
         return False
 
     @abc.abstractmethod
@@ -228,9 +237,14 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
     def exact_rdp(self, orders: events.Orders, *, sampled: bool = False) -> np.ndarray:
         """The bound that counts rounding as noise, without client sampling; [m], nats.
 
-        It is infinite if the integers drawn are as good as always zero, which neither
-        hides anything nor can be computed with. `sampled` says whether it is to go into
-        the binomial sum for clients that join at random; see `rounding.rounded_rate`.
+        It is infinite if the integers drawn are practically always zero, which hides
+        nothing
+        and cannot be computed with.
+
+        Args:
+          orders: Renyi orders, shape [m].
+          sampled: Whether it goes into the binomial sum for clients that join at
+            random; see `rounding.rounded_rate`.
         """
         if self.is_always_zero:
             return np.full(checks.orders(orders).shape, np.inf)
@@ -247,10 +261,12 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
 
             found = bound(orders)
             if self.noise_clients <= _MOST_SHARES:
-                # At order 2 that vector costs about its length over the variance.
+                # The RDP of that vector at order 2 is about its squared length over the
+                # variance.
                 second = float(bound([2.0])[0])
-        # Of a Gaussian that stands for the noise whole shifts say nothing: the moments
-        # of a least of both would be those of no law. distributed.md has the proofs.
+        # Whole shifts give no bound for a Gaussian that dominates the noise: the
+        # moments of the smaller of both bounds would be those of no law. distributed.md
+        # has the proofs.
         if self.noise_clients > _MOST_SHARES or (sampled and self.max_steps > 1):
             return found
         if self.shift_budget / noise.variance < second:
@@ -274,10 +290,11 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
         return self.exact_rdp(orders, sampled=True)
 
     def rdp_beside_sampling(self, orders: events.Orders) -> np.ndarray:
-        """See base class: how far the noise is from Gaussian, where that stands in.
+        """See base class: the distance of the noise from a Gaussian that replaces it.
 
-        Of orders from 2 on (2a-1)/(a-1) <= 3 times that, and below, where a chord from
-        order 1 is what the binomial sum gives, as at 2.
+        (2a-1)/(a-1) <= 3 times the distance at orders from 2 on, and as at 2 below,
+        where the
+        binomial sum gives a chord from order 1.
         """
         alphas = checks.orders(orders)
         if not self._stands_for_gaussian:
@@ -300,7 +317,7 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
         sampled += self.rdp_beside_sampling(orders)
         if self.route(sampled=True) == self.route():
             return sampled
-        # Sampling never costs (Renyi divergence is quasi-convex).
+        # Sampling never increases the RDP (Renyi divergence is quasi-convex).
         return np.minimum(sampled, self._unsampled_rdp(orders))
 
     def _unsampled_rdp(self, orders: events.Orders) -> np.ndarray:
@@ -319,8 +336,10 @@ class DistributedDiscreteGaussianDpEvent(DistributedNoiseDpEvent):
     """Each client adds N_Z(0, (sigma/g)^2) to every coordinate; see the base class.
 
     Kairouz et al. 2021; Chen et al. 2022, Algorithm 6. A sum of discrete Gaussians is
-    not a discrete Gaussian, and accounted for as what it is. Assumptions, adjacency and
-    attributes are the base class's.
+    not a
+    discrete Gaussian, and the accounting is for the sum's own law. Assumptions,
+    adjacency
+    and attributes are the base class's.
     """
 
     @property
@@ -350,7 +369,7 @@ class DistributedDiscreteGaussianDpEvent(DistributedNoiseDpEvent):
         return log_odds < -_LARGEST_LOG_MOMENT
 
     def __attrs_post_init__(self) -> None:
-        """See base class; NoiseTooSmallError if the bound that is asked for is none."""
+        """See base class; NoiseTooSmallError if the published bound does not apply."""
         super().__attrs_post_init__()
         if self.bound == "published" and not self._is_published:
             raise events.NoiseTooSmallError(
@@ -418,13 +437,13 @@ class DistributedSkellamDpEvent(DistributedNoiseDpEvent):
 
 @attr.s(frozen=True, auto_attribs=True)
 class WithClipCountDpEvent(events.RdpDpEvent):
-    """Two releases of the same clients at a time: an update, and the clip's count.
+    """Two simultaneous releases of the same clients: an update, and the clip's count.
 
     Both carry noise of their own. A client that joins by sampling joins both, so that
     sampling applies to the two together: composing two sampled events would be wrong.
     The pair is exchanged by an involution since each of the two is.
 
-    Adjacency: that of the two releases, see `distributed.DistributedNoiseDpEvent`.
+    Adjacency: that of the two releases, see `DistributedNoiseDpEvent`.
 
     Attributes:
       update: The release of the updates, without client sampling.

@@ -29,10 +29,10 @@ from dpfl import checks
 from dpfl.accounting import events
 
 LEAST_PUBLISHED_STDDEV = 0.5
-"""The least sigma/g of which Kairouz et al. 2021, Proposition 14, speaks."""
+"""The least sigma/g that Kairouz et al. 2021, Proposition 14, covers."""
 
 DEFAULT_ROUNDING_BIAS = math.exp(-0.5)
-"""beta, the bias that conditional rounding may have, as Kairouz et al. choose it."""
+"""beta, the bias allowed to conditional rounding, as Kairouz et al. choose it."""
 
 
 def rounded_l2_squared(
@@ -41,7 +41,7 @@ def rounded_l2_squared(
     dimension: int,
     rounding_bias: float = DEFAULT_ROUNDING_BIAS,
 ) -> float:
-    """Delta^2, the squared norm that conditional rounding stays within.
+    """Delta^2, the largest squared norm that conditional rounding accepts.
 
     Chen et al. 2022, Theorem E.1 and Algorithm 6; Kairouz et al. 2021, Proposition 26.
 
@@ -67,7 +67,7 @@ def rounded_l2_squared(
 
 
 def has_discrete_gaussian_bound(noise_clients: int, local_stddev_steps: float) -> bool:
-    """Whether the published bound of n discrete Gaussian shares says anything.
+    """Whether there is a published bound of n discrete Gaussian shares.
 
     For a sum it presumes shares of at least half a grid step; below it is no bound. A
     single share needs no such premise (Canonne, Kamath and Steinke 2020).
@@ -78,8 +78,9 @@ def has_discrete_gaussian_bound(noise_clients: int, local_stddev_steps: float) -
 def discrete_gaussian_tau(noise_clients: int, local_stddev_steps: float) -> float:
     """tau = 10 sum_{k=1}^{n-1} exp(-2 pi^2 (sigma/g)^2 k/(k+1)).
 
-    Above 10^6 shares the (smallest) term at 10^6 stands in for each later one: an
-    upper bound.
+    Above 10^6 shares each later term is replaced by the (smallest) term at 10^6, which
+    is
+    an upper bound.
     """
     n = checks.integer("noise_clients", noise_clients)
     stddev = checks.positive("local_stddev_steps", local_stddev_steps)
@@ -96,7 +97,7 @@ def discrete_gaussian_published_epsilon(
     local_stddev: float,
     granularity: float,
 ) -> float:
-    """The published eps, of which RDP(alpha) is alpha eps^2 / 2 at every order.
+    """The published eps, with RDP(alpha) = alpha eps^2 / 2 at every order.
 
     Args:
       l2_squared: Delta^2, squared L2 sensitivity after rounding.
@@ -106,8 +107,8 @@ def discrete_gaussian_published_epsilon(
       granularity: g, the grid step, in the units of Delta.
 
     Raises:
-      ValueError: an argument is out of its range, or the noise is less than half a
-        grid step, of which the published bound does not speak.
+      ValueError: an argument is out of its range, or the noise is less than half a grid
+        step, which the published bound does not cover.
     """
     l2_squared = checks.positive("l2_squared", l2_squared)
     m = checks.integer("dimension", dimension)
@@ -152,7 +153,14 @@ def skellam_published_rdp(
 def skellam_published_one(
     order: float, variance: float, l2_squared: float, l1: float
 ) -> float:
-    """`skellam_published_rdp` of one order; it checks nothing."""
+    """`skellam_published_rdp` at one order, without checks.
+
+    Args:
+      order: The Renyi order, greater than 1.
+      variance: Total variance mu of the noise, in squared grid steps.
+      l2_squared: Square of the L2 sensitivity, in squared grid steps.
+      l1: The L1 sensitivity, in grid steps.
+    """
 
     def log_moment(whole: int) -> float:
         first = ((2 * whole - 1) * l2_squared + 6 * l1) / (4 * variance**2)

@@ -8,15 +8,15 @@ With f the probabilities of the noise and r(k) = f(k-1)/f(k), these are
 
 by pairing k with 1 - k, which exchanges f and its shift. No term is negative for l of
 at least 2, so that bounds on f and r give bounds on the moments. They come by one of
-three ways:
+three routes:
 
   'fourier': f from `summed_noise`, up to standard deviations of 1500 steps;
   'gaussian': where the oscillation of the discrete Gaussian's profile is negligible,
     the moments are those of the lognormal ratio of a Gaussian, by a quadrature that
     is exact to hundreds of digits;
   'composed': above 1500 steps otherwise, from those of a part of the noise. With a
-    parts r - 1 is a conditional mean of the average of the a parts' own, so that
-    moments of that average bound, by Jensen's inequality, what is asked of r.
+    parts r - 1 is a conditional mean of the average of the a parts' own, so that by
+    Jensen's inequality the moments of that average bound those of r - 1.
 
 `Excess` is the bound that they give on the rounding of a coordinate x in (0, 1], which
 is E_f[(1 + x (r - 1))^a] = 1 + h(x). `docs/privacy/rounding.md` has the proofs.
@@ -36,18 +36,19 @@ from dpfl.accounting.integer import summed_noise
 from dpfl.accounting.log_space import EPSILON
 
 GAUSSIAN_STDDEV = 8.0
-"""Least standard deviation of which the Gaussian stands in for the discrete one."""
+"""Least standard deviation at which a Gaussian replaces the discrete one."""
 
 # Largest standard deviation, in steps, of noise whose probabilities are tabulated.
 _MAX_STDDEV = 1500.0
-# Moments come in batches, and there are at least as many as the first batch.
+# Moments are computed in batches, at least one.
 _BATCH = 32
-# Relative size at which moments of higher order are left to a bound on the rest.
+# Log of the relative size at which a bound on the rest replaces higher moments.
 _LOG_REST = -32.0
-# Log of what the table leaves out, over the squared inverse standard deviation.
+# Log of the mass that the table leaves out, over the squared inverse standard
+# deviation.
 _LOG_TAIL = 50.0
 _GEOMETRIC = 1.02
-# Orders above which the terms that a fractional order omits are not looked at.
+# Orders above which the terms that a fractional order omits are not corrected for.
 _MOST_CORRECTED = 16.0
 # Floats of one block of terms.
 _BLOCK = 1 << 20
@@ -55,7 +56,7 @@ _BLOCK = 1 << 20
 
 @attr.s(frozen=True, auto_attribs=True, eq=False)
 class RatioMoments:
-    """The moments m_l from above, for orders up to `top`.
+    """Upper bounds on the moments m_l, for orders up to `top`.
 
     Attributes:
       route: 'fourier', 'gaussian' or 'composed'.
@@ -63,11 +64,11 @@ class RatioMoments:
       log_moments: log m_l at index l = 0, ..., L; -inf below 2. float64 [L + 1].
       log_rest: Log of a bound on sum_{l>L} C(A, l) m_l; -inf if L >= A.
       paired: Whether the moments are of r itself.
-      tail_tilts: Bounds on what the table leaves out: sum_{k>K} f(k) r(k)^a is at most
+      tail_tilts: Bounds on the part beyond the table: sum_{k>K} f(k) r(k)^a is at most
         the sum of exp(a tail_tilts + tail_logs). float64 [t].
       tail_logs: See `tail_tilts`; float64 [t].
-      log_pmf: Bounds from above on log f(k), k = 1, ..., K, by the route 'fourier'.
-      log_ratio: Bounds from above on log r(k), likewise.
+      log_pmf: Upper bounds on log f(k), k = 1, ..., K, by the route 'fourier'.
+      log_ratio: Upper bounds on log r(k), likewise.
     """
 
     route: str
@@ -92,7 +93,7 @@ class RatioMoments:
         return self.log_rest + part
 
     def log_tail(self, orders: np.ndarray) -> np.ndarray:
-        """Log bounds on what the table's end keeps from h(x)/x^2, x <= 1.
+        """Log bounds on the contribution to h(x)/x^2 from beyond the table, x <= 1.
 
         For k above the table the pair k, 1 - k has at most x^2 f(k) (r^a + C r), where
         C = a (a-1)/2 and a is the order, at least 2; below 2, x^2 C 2 f(k) r^2.
@@ -127,7 +128,7 @@ class Tail:
         self.log_size: float = -_LOG_TAIL - 2 * math.log1p(scale)
 
     def start(self, power: float) -> int:
-        """The tilt from which on all is below exp(log_size)."""
+        """The first tilt from which on the sum is below exp(log_size)."""
         terms = self.logs + power * self.tilts
         suffix = np.logaddexp.accumulate(terms[::-1])[::-1]
         return int(np.nonzero(suffix <= self.log_size)[0][0])
@@ -138,11 +139,11 @@ class Tail:
 
 
 def _log_binomials(order: np.ndarray | int, l: np.ndarray | int) -> np.ndarray:
-    """Returns log |C(order, l)|, and -inf where it is 0, at whole orders below l."""
+    """log |C(order, l)|, and -inf where it is 0, at whole orders below l."""
     a, l = np.asarray(order, np.float64), np.asarray(l)
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = special.gammaln(a + 1) - special.gammaln(l + 1)
-        # |Gamma(a - l + 1)|, which is infinite where C(a, l) is 0.
+        # |Gamma(a - l + 1)| is infinite where C(a, l) is 0.
         logs = logs - special.gammaln(a - l + 1)
     return np.where((a == np.floor(a)) & (l > a), -np.inf, logs)
 
@@ -150,12 +151,12 @@ def _log_binomials(order: np.ndarray | int, l: np.ndarray | int) -> np.ndarray:
 def _moments_of_pairs(
     log_pmf: np.ndarray, upper: np.ndarray, lower: np.ndarray, top: int
 ) -> tuple[np.ndarray, float]:
-    """Returns log m_l until the rest is negligible, and the log of the rest.
+    """log m_l until the rest is negligible, and the log of the rest.
 
     Args:
-      log_pmf: log f(k) for each pair, from above.
-      upper: log r(k), from above, positive.
-      lower: log r(k), from below, at least 0.
+      log_pmf: Upper bounds on log f(k) for each pair.
+      upper: Upper bounds on log r(k), positive.
+      lower: Lower bounds on log r(k), at least 0.
       top: A, the largest whole order.
     """
     binomials = _log_binomials(top, np.arange(top + 2))
@@ -174,7 +175,7 @@ def _moments_of_pairs(
         found += log_space.log_sum_exp(logs).tolist()
         if len(found) > top:
             return np.array(found), -math.inf
-        # Taylor: sum_{l>=L} C(A,l) y^l <= C(A,L) y^L (1+y)^(A-L).
+        # By Taylor's theorem, sum_{l>=L} C(A,l) y^l <= C(A,L) y^L (1+y)^(A-L).
         size = len(found)
         logs = log_pmf + size * log_excess + (top - size) * upper + math.log(2)
         rest = float(log_space.log_sum_exp(logs)) + float(binomials[size])
@@ -203,11 +204,12 @@ def _tabulated(noise: summed_noise.Noise, top: int) -> RatioMoments:
 
 
 def _gaussian(noise: summed_noise.Noise, top: int) -> RatioMoments:
-    """Returns the moments of a lognormal ratio, raised by the oscillation's share.
+    """The moments of a lognormal ratio, with an allowance for the oscillation.
 
     E_f[r^j] = exp(j (j-1) / (2 s^2)) at whole j for N_Z(0, s^2) and for the Gaussian
     alike. The nodes are 1/2 + h (i + 1/2), h = s/12: the sum over them of the
-    Gaussian's density times r^j is its integral but for a part of exp(-2842).
+    Gaussian's
+    density times r^j is its integral up to a part of exp(-2842).
     """
     scale = math.sqrt(noise.variance)
     step = scale / 12
@@ -218,19 +220,19 @@ def _gaussian(noise: summed_noise.Noise, top: int) -> RatioMoments:
     ratio = t / scale**2
     moments, rest = _moments_of_pairs(log_pmf, ratio, ratio, top)
     swing = noise.oscillation()
-    # The pair k, 1 - k has r - 1 at least 1/(2 s^2): see docs/privacy/rounding.md.
+    # r - 1 is at least 1/(2 s^2) for the pair k, 1 - k: see docs/privacy/rounding.md.
     part = (2 * scale**2 + 1) * math.expm1(swing) + swing + 8 * EPSILON
     moments = moments + (np.arange(moments.size) + 1) * part
     return RatioMoments("gaussian", top, moments, rest + (top + 1) * part)
 
 
 def _composed(noise: summed_noise.Noise, top: int) -> RatioMoments:
-    """Returns moments of an average of the parts' r - 1, by a power of a polynomial."""
+    """Moments of an average of the parts' r - 1, by a power of a polynomial."""
     parts = math.ceil(noise.variance / _MAX_STDDEV**2)
     base = ratio_moments(noise.part(parts), top)
     size = base.log_moments.size
     l = np.arange(size)
-    # What the table leaves out: r - 1 <= exp(t) - 1 there, and r^top for the rest.
+    # Beyond the table r - 1 <= exp(t) - 1, with r^top for the rest.
     excess = base.tail_tilts + np.log(-np.expm1(-base.tail_tilts))
     tails = math.log(2) + log_space.log_sum_exp(l[:, None] * excess + base.tail_logs)
     tail = math.log(2) + float(
@@ -268,7 +270,7 @@ def nearly_gaussian(noise: summed_noise.Noise, part: float) -> bool:
 
 
 def route_of(noise: summed_noise.Noise) -> str:
-    """The way by which the moments come: 'fourier', 'gaussian' or 'composed'."""
+    """The route of the moments: 'fourier', 'gaussian' or 'composed'."""
     if nearly_gaussian(noise, summed_noise.NEGLIGIBLE_OSCILLATION):
         return "gaussian"
     return "fourier" if noise.variance <= _MAX_STDDEV**2 else "composed"
@@ -280,18 +282,19 @@ def ratio_moments(noise: summed_noise.Noise, top: int) -> RatioMoments:
 
     Args:
       noise: The summed noise.
-      top: Largest whole order that will be asked for, at least 2.
+      top: Largest whole order of interest, at least 2.
     """
     routes = {"fourier": _tabulated, "gaussian": _gaussian, "composed": _composed}
     return routes[route_of(noise)](noise, max(top, 2))
 
 
 class Excess:
-    """Bounds from above on h(x)/x^2 at given orders, by moments."""
+    """Upper bounds on h(x)/x^2 at given orders, by moments."""
 
     def __init__(self, moments: RatioMoments, orders: np.ndarray):
         if not moments.paired:
-            # 1 + h rises in the order; these would omit terms of unknown sign.
+            # Fractional orders are raised, as 1 + h rises in the order; their own sums
+            # would omit terms of unknown sign.
             long = np.ceil(orders) + 2 >= moments.log_moments.size
             orders = np.where(long, np.ceil(orders), orders)
         self._moments = moments
@@ -307,8 +310,8 @@ class Excess:
         """Log bounds on h(x)/x^2 for x in [0, 1]; [m, p].
 
         Args:
-          x: One row for each order that is asked for; [m, p].
-          rows: Which of the orders these are; [m].
+          x: One row for each order; [m, p].
+          rows: The indices of these orders; [m].
         """
         log_x = np.log(np.maximum(x, 1e-200))
         result = np.empty(x.shape)
@@ -339,7 +342,7 @@ class Excess:
     def _omitted(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
         """The rows that omit terms, the first such l, and if two more may count.
 
-        At a fractional order the first term left out is negative, the next positive.
+        At a fractional order the first omitted term is negative, the next positive.
         """
         fractional = self._orders[rows] != self._ceiling[rows]
         first = self._ceiling[rows] + 1
@@ -351,10 +354,11 @@ class Excess:
     def _add_omitted_terms(
         self, result: np.ndarray, log_x: np.ndarray, rows: np.ndarray
     ) -> None:
-        """Adds the next two terms, in place, where the sum is still a bound.
+        """Adds the next two terms, in place, where the sum stays a bound.
 
-        Moments that are not those of a ratio may lack a sign at odd l; what they can
-        add is at most |C(a,l)| (l/a) x^l sqrt(m_(l-1) m_(l+1)).
+        Moments that are not those of a ratio may lack a sign at odd l; the terms add at
+        most
+        |C(a,l)| (l/a) x^l sqrt(m_(l-1) m_(l+1)).
         """
         index, first, known = self._omitted(rows)
         if not index.size:
@@ -380,21 +384,21 @@ class Excess:
         return whole | (self._orders[rows] > _MOST_CORRECTED)
 
     def doubt(self, x: float) -> np.ndarray:
-        """About how far above the truth the bounds are at x, relative; [m]."""
+        """An estimate of the bounds' relative excess over the truth at x; [m]."""
         rows = np.arange(self._orders.size)
         index, first, known = self._omitted(rows)
         at = self.log_at(np.full((rows.size, 1), x), rows)[index, 0]
         omitted = self._logs[index, first] + (first - 2) * math.log(x) - at
         after = self._logs[index, first + 1] + (first - 1) * math.log(x) - at
         result = np.zeros(rows.size)
-        # Under hardly any noise the doubt may be above all floats.
+        # With hardly any noise the estimate may be above all floats.
         with np.errstate(over="ignore"):
             result[index] = np.exp(np.where(known, np.minimum(omitted, after), omitted))
         return result
 
 
 class DirectExcess:
-    """The same at fractional orders by direct sums over a table; see `Excess`."""
+    """As `Excess`, at fractional orders, by direct sums over a table."""
 
     def __init__(self, moments: RatioMoments, orders: np.ndarray):
         self._log_pmf, self._log_ratio = moments.log_pmf, moments.log_ratio
@@ -426,7 +430,7 @@ class DirectExcess:
 
 
 def _log_convex(order: float, log_size: np.ndarray, sign: float) -> np.ndarray:
-    """Returns log((1 + y)^a - 1 - a y) for y = sign exp(log_size) > -1."""
+    """log((1 + y)^a - 1 - a y) for y = sign exp(log_size) > -1."""
     small = log_size < -4.6
     y = sign * np.exp(np.where(small, log_size, -4.6))
     series = np.ones(y.shape)

@@ -38,31 +38,32 @@ from dpfl.accounting.integer import (
 )
 from dpfl.accounting.log_space import EPSILON
 
-# Cells of a search over x, and how often it may close in.
+# Cells of a search over x, and the most refinements.
 _CELLS = 20
 _ROUNDS = 6
-# How far above the largest value found the bound may be, relative.
+# Relative tolerance of the bound over the largest value found.
 _TOLERANCE = 2e-7
-# How far above the truth a fractional order's bound by moments may be, relative, and
-# the longest table over which it is otherwise summed directly.
+# Largest relative excess of a fractional order's bound by moments, and the longest
+# table over which it is otherwise summed directly.
 _DOUBT = 3e-7
 _DIRECT_TABLE = 600
-# How far the noise may be from a discrete Gaussian, times its variance, for the closed
-# form of coordinates longer than a step, and of those longer than _MOST_STEPS, which is
-# how far both directions are summed otherwise.
+# Largest distance of the noise from a discrete Gaussian, times its variance, for the
+# closed form of coordinates longer than a step, and of those longer than _MOST_STEPS,
+# up to which both directions are summed otherwise.
 _CLOSED_FORM_PART = 1e-5
 _LATE_CLOSED_FORM_PART = 1e-2
-# How far from Gaussian the noise of a whole vector may be where clients are sampled.
+# Largest distance from Gaussian of the noise of a whole vector where clients are
+# sampled.
 _MOST_DISTANCE = 1e-4
-# There integer noise is a Gaussian, about whose values integers of this variance are
-# drawn: in squared steps, and how far from true that is, per coordinate.
+# There integer noise is a Gaussian, rounded by adding integers of this variance, in
+# squared steps, up to this distance per coordinate.
 _SMOOTHING = 2.0
 _SMOOTHING_DISTANCE = 3e-17
 _MOST_STEPS = 8.0
 
 
 def _log_growth(log_slope: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Returns log(1 + x^2 exp(log_slope)) / x^2, and its limit at 0."""
+    """log(1 + x^2 exp(log_slope)) / x^2, and its limit at 0."""
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         exponent = log_slope + 2 * np.log(x)
         value = np.logaddexp(0.0, exponent) / np.square(x)
@@ -74,7 +75,7 @@ def _log_growth(log_slope: np.ndarray, x: np.ndarray) -> np.ndarray:
 def _cell_bounds(
     x: np.ndarray, logs: np.ndarray, convex: np.ndarray, positive: np.ndarray
 ) -> np.ndarray:
-    """Returns bounds on log(1 + h(x))/x^2 on the cells between points; [m, p - 1].
+    """Bounds on log(1 + h(x))/x^2 on the cells between points; [m, p - 1].
 
     For every y0, log(1 + y) <= log(1 + y0) + (y - y0)/(1 + y0). With a chord for
     h/x^2 this leaves a function of x that is convex, so that the ends bound it, and
@@ -118,7 +119,7 @@ def _cell_bounds(
 
 
 def _points(low: np.ndarray, high: np.ndarray, cells: int) -> np.ndarray:
-    """Returns the ends of cells between `low` and `high`, [m, cells + 1].
+    """The ends of cells between `low` and `high`, [m, cells + 1].
 
     They are evenly spaced in x, or in log x where that is a large part of x.
     """
@@ -135,9 +136,9 @@ def _largest(
     orders: np.ndarray,
     top: float,
 ) -> np.ndarray:
-    """Returns bounds on log(1 + h(x))/x^2 for 0 < x <= top, one for each order; [m].
+    """Bounds on log(1 + h(x))/x^2 for 0 < x <= top, one for each order; [m].
 
-    The search closes in on the cells that may exceed the largest value at a point.
+    The search refines the cells that may exceed the largest value at a point.
     """
     convex = orders >= 3
     positive = excess.positive(np.arange(orders.size))
@@ -168,7 +169,7 @@ def _largest(
 def _evaluators(
     orders: np.ndarray, noise: summed_noise.Noise, top: float
 ) -> list[tuple[np.ndarray, ratio_moments.Excess | ratio_moments.DirectExcess]]:
-    """How each order is evaluated for coordinates up to `top` <= 1."""
+    """The evaluator of each order for coordinates up to `top` <= 1."""
     moments = ratio_moments.ratio_moments(noise, math.ceil(orders.max()))
     excess = ratio_moments.Excess(moments, orders)
     doubtful = excess.doubt(top) > _DOUBT
@@ -189,7 +190,7 @@ def _evaluators(
 def _unit_moments(
     orders: tuple[float, ...], noise: summed_noise.Noise, top: float
 ) -> np.ndarray:
-    """Returns bounds on (a - 1) F_a(x)/x^2 for 0 < x <= top <= 1; [m]."""
+    """Bounds on (a - 1) F_a(x)/x^2 for 0 < x <= top <= 1; [m]."""
     alphas = np.array(orders)
     result = np.empty(alphas.size)
     low, high = np.nonzero(alphas <= 2)[0], np.nonzero(alphas > 2)[0]
@@ -203,7 +204,7 @@ def _unit_moments(
     if high.size:
         for rows, found in _evaluators(alphas[high], noise, top):
             result[high[rows]] = _largest(found, alphas[high][rows], top)
-    # Covers the rounding of logs of binomials, of moments, and of their sums.
+    # Allowance for the rounding of logs of binomials, of moments, and of their sums.
     result *= 1 + 1e-11
     result.setflags(write=False)
     return result
@@ -212,7 +213,7 @@ def _unit_moments(
 def _longer_than_a_step(
     alphas: np.ndarray, noise: summed_noise.Noise, unit: np.ndarray, top: float
 ) -> np.ndarray:
-    """Returns bounds on (a - 1) F_a(x)/x^2 for x up to `top`; `unit` has x <= 1."""
+    """Bounds on (a - 1) F_a(x)/x^2 for x up to `top`; `unit` has x <= 1."""
     if ratio_moments.nearly_gaussian(noise, _CLOSED_FORM_PART):
         return rounding_shifts.gaussian_log_moments(alphas, noise, unit, 1.0, top)
     result, first = unit, 1.0
@@ -247,9 +248,9 @@ def _rounded_rate(
 
 
 def distance_from_gaussian(noise: summed_noise.Noise) -> float:
-    """The distance of summed noise from one that a Gaussian is post-processed to.
+    """The distance of summed noise from a post-processed Gaussian, per coordinate.
 
-    By Theorem 8 of docs/privacy/rounding.md and what follows it, the logs of the
+    By Theorem 8 of docs/privacy/rounding.md and the text after it, the logs of the
     probabilities of a coordinate under both differ by no more than this, so that the
     log-moments of order a of m coordinates differ by (2a-1) m times this at the most.
     """
@@ -261,8 +262,10 @@ def is_covered(
 ) -> bool:
     """Whether `rounded_rate` has a bound for coordinates of up to `max_coordinate`.
 
-    `sampled_dimension` is the length of the vector where clients are sampled; 0 where
-    they are not.
+    Args:
+      noise: The sum of the noise of all clients, in grid steps.
+      max_coordinate: X, the largest size of a coordinate, in grid steps.
+      sampled_dimension: The length of the vector if clients are sampled; 0 if not.
     """
     if max_coordinate <= 1 or not sampled_dimension:
         return True
@@ -272,7 +275,7 @@ def is_covered(
 
 
 def _smoothed_variance(noise: summed_noise.Noise) -> float:
-    """Returns the variance of the Gaussian that such noise is made from."""
+    """The variance of the Gaussian that such noise is made from."""
     return noise.variance - _SMOOTHING
 
 
@@ -294,14 +297,14 @@ def rounded_rate(
       noise: The sum of the noise of all clients, in grid steps.
       max_coordinate: X, the largest size of a coordinate before it is rounded, in grid
         steps; greater than 0.
-      sampled: Whether the rates at whole orders are to go into the binomial sum of
-        `log_space.poisson_sampled_rdp`. If `max_coordinate` exceeds 1, what
-        `distance_from_gaussian` says is to be added.
+      sampled: Whether the rates at whole orders go into the binomial sum of
+        `log_space.poisson_sampled_rdp`. If `max_coordinate` exceeds 1, the caller must
+        add the term of `distance_from_gaussian`.
 
     Raises:
-      ValueError: an argument is out of its range, or, with `sampled`,
-        `max_coordinate` exceeds 1 and the noise is not very close to a discrete
-        Gaussian with a variance of at least 66 squared steps.
+      ValueError: an argument is out of its range, or, with `sampled`, `max_coordinate`
+        exceeds 1 and the noise is not very close to a discrete Gaussian with a variance
+        of at least 66 squared steps.
     """
     alphas = checks.orders(orders)
     top = checks.positive("max_coordinate", max_coordinate)
@@ -312,8 +315,8 @@ def rounded_rate(
             f"under {noise}, found {top:g}"
         )
     if sampled and top > 1:
-        # N_Z(0, s^2) is all but a post-processing of a Gaussian of variance s^2 - 2,
-        # whose moments at whole orders are those of N_Z(0, s^2 - 2).
+        # N_Z(0, s^2) is, up to that distance, a post-processing of a Gaussian of
+        # variance s^2 - 2, whose moments at whole orders are those of N_Z(0, s^2 - 2).
         stddev = math.sqrt(_smoothed_variance(noise))
         noise = summed_noise.DiscreteGaussianNoise(1, stddev)
     return _rounded_rate(tuple(alphas.tolist()), noise, top)

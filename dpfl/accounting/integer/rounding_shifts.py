@@ -7,7 +7,7 @@ D_a(mix_x || f) and D_a(f || mix_x) are log H/(a-1) and log J/(a-1). Within a st
 H^(1/a) is convex in u (it is a norm) and exp(-D_a(f || mix_x)) is concave, so that a
 chord between two points bounds each from above.
 
-Where the noise is a Gaussian but for a negligible part, J <= H and H has a closed form:
+Where the noise is a Gaussian up to a negligible part, J <= H and H has a closed form:
 with s the standard deviation, e = exp((a-1) k/s^2) and w = u e/(1 - u + u e),
 
   log H(k+u) = a (a-1) k^2/(2 s^2) + a log(1 - u + u e) + log(1 + h(w)).
@@ -26,20 +26,20 @@ from dpfl.accounting.integer import ratio_moments, summed_noise
 
 # Relative excess that cells and the closed form for long coordinates may have.
 _EXCESS = 2e-6
-# Longest coordinate, in steps, to which cells go with Gaussian noise.
+# Longest coordinate, in steps, that is divided into cells with Gaussian noise.
 _MOST_STEPS = 2000
 # Cells of the first step where both directions are summed, for small and large noise,
 # and the largest variance that counts as small.
 _SUMMED_CELLS = (10.0, 3.0)
 _SMALL_VARIANCE = 1600.0
-# Steps of a chord between whole coordinates after which Hoeffding's lemma takes over.
+# Number of chords between whole coordinates, before Hoeffding's lemma takes over.
 _CHORD_STEPS = 64
 
 
 def _line_over_square(
     a: np.ndarray, b: np.ndarray, at_middle: np.ndarray, slope: np.ndarray
 ) -> np.ndarray:
-    """Returns the largest of (line through the middle)/x^2 for x in [a, b]."""
+    """The largest value of (line through the middle)/x^2 for x in [a, b]."""
     constant = at_middle - slope * (a + b) / 2
     with np.errstate(divide="ignore", invalid="ignore"):
         peak = np.clip(-slope / (2 * constant), 1 / b, 1 / a)
@@ -48,7 +48,7 @@ def _line_over_square(
 
 
 def _forward_cells(orders: np.ndarray, x: np.ndarray, log_h: np.ndarray) -> np.ndarray:
-    """Returns bounds on log H(x)/x^2 between points, from a chord for H^(1/a); [m].
+    """Bounds on log H(x)/x^2 between points, from a chord for H^(1/a); [m].
 
     Args:
       orders: Renyi orders; [m].
@@ -57,8 +57,8 @@ def _forward_cells(orders: np.ndarray, x: np.ndarray, log_h: np.ndarray) -> np.n
     """
     log_n = log_h / orders[:, None]
     low, high, a, b = log_n[:, :-1], log_n[:, 1:], x[:-1], x[1:]
-    # The log of the chord is below its tangent at the middle.
-    # Logs that are small keep their digits: the noise may be millions of steps wide.
+    # The log of the chord is below its tangent at the middle. Small logs keep their
+    # digits: the noise may be millions of steps wide.
     gap = high - low
     rise = np.expm1(np.minimum(gap, 30.0))
     middle = np.where(
@@ -71,7 +71,7 @@ def _forward_cells(orders: np.ndarray, x: np.ndarray, log_h: np.ndarray) -> np.n
 
 
 def _backward_cells(x: np.ndarray, divergence: np.ndarray) -> np.ndarray:
-    """Returns bounds on D_a(f || mix_x)/x^2 between points; [m].
+    """Bounds on D_a(f || mix_x)/x^2 between points; [m].
 
     exp(-D) is concave, so that D is at most its own chord.
     """
@@ -82,7 +82,7 @@ def _backward_cells(x: np.ndarray, divergence: np.ndarray) -> np.ndarray:
 
 
 def _points(cells: float, last: float) -> np.ndarray:
-    """Returns points from 1 to `last`; step k has about cells/k cells, at least 1."""
+    """Points from 1 to `last`; step k has about cells/k cells, at least 1."""
     whole = [
         k + np.arange(count) / count
         for k in range(1, math.ceil(last))
@@ -129,7 +129,12 @@ def gaussian_log_moments(
 ) -> np.ndarray:
     """Bounds on (a-1) F_a(x)/x^2, 1 <= first <= x <= top, for nearly Gaussian noise.
 
-    `unit` are those on log(1 + h(x))/x^2 for 0 < x <= 1; [m], as the orders.
+    Args:
+      orders: Renyi orders; [m].
+      noise: The summed noise, in grid steps.
+      unit: Bounds on log(1 + h(x))/x^2 for 0 < x <= 1; [m].
+      first: The shortest coordinate.
+      top: The longest coordinate.
     """
     variance = noise.variance
     half = orders * (orders - 1) / (2 * variance)
@@ -176,8 +181,12 @@ def summed_log_moments(
 ) -> np.ndarray:
     """Bounds on (a-1) F_a(x)/x^2 for 1 <= x <= top by summing both directions; [m].
 
-    The noise must be of a standard deviation that can be tabulated, and the cost grows
-    with the square of `top`.
+    The cost grows with the square of `top`.
+
+    Args:
+      orders: Renyi orders; [m].
+      noise: The summed noise, of a standard deviation that can be tabulated.
+      top: The longest coordinate.
     """
     longest = math.ceil(top) + 1
     tail = ratio_moments.Tail(noise, float(orders.max()) * longest)
@@ -205,7 +214,7 @@ def summed_log_moments(
 
 
 def _log_mixtures(log_pmf: np.ndarray, y: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Returns log mix_x(y), shape [points, y]; `log_pmf` is even and starts at 0."""
+    """log mix_x(y), shape [points, y]; `log_pmf` is even and starts at 0."""
     mixtures = np.empty((points.size, y.size))
     for row, x in zip(mixtures, points.tolist()):
         k = math.floor(x)

@@ -1,6 +1,6 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A Gaussian release that stands for rounded vectors under summed integer noise.
+"""A Gaussian that dominates rounded vectors under summed integer noise.
 
 Let f be the law of the noise of a coordinate, even and log-concave, and z_k the normal
 quantile of P(K < k). With h the largest z_k - z_(k-1), the pair (f shifted by whole
@@ -11,7 +11,7 @@ one of Gaussian noise of 1/h steps, in which coordinates x_j are rounded at rand
 
 Its likelihood ratio is a martingale with the clock V = int sum_j m_j^2 over the time
 h^2, m_j the posterior mean of coordinate j's shift. As for masked coordinates
-(`stopped_martingale`) a Gaussian of noise multiplier V*^(-1/2) stands for it, but for
+(`stopped_martingale`) a Gaussian of noise multiplier V*^(-1/2) dominates it up to
 P(V > V*), and by a supersolution
 
   P(V > V*) <= exp(v c^2 - s V*),    log E exp(s int m_j^2) <= v x_j^2,
@@ -37,27 +37,29 @@ _EXPONENTS = np.geomspace(0.1, 1e5, 61)
 # Steps in time of the supersolution, and iterations for each.
 _STEPS = 64
 _ITERATIONS = 8
-# Covers float64's rounding of sums and products of numbers above 0.
+# Allowance for the rounding of sums and products of positive numbers in float64.
 _ROUNDING = 1e-9
-# Logs of the tails to which quantiles are compared and, by far below, summed.
+# Logs of the least tail whose quantile is compared, and of the far smaller least one
+# that is summed.
 _LEAST_LOG_TAIL, _LEAST_LOG = -600.0, -690.0
 # Longest table of probabilities.
 _MOST_INTEGERS = 1 << 20
-# Discrete Gaussian noise of such variances has a closed form, which costs 1e-6 at most
-# and saves the table.
+# Variances of discrete Gaussian noise with a closed form, which costs 1e-6 at most and
+# saves the table.
 _WIDE_VARIANCES = 2e6, 1e30
-# 1/density of the normal quantile is at most this, relative to the smaller tail.
+# Bound on 1/density at the normal quantile, relative to the smaller tail.
 _MILLS = 1.2534
 
 
 class StandIn(NamedTuple):
-    """What stands for a release.
+    """A Gaussian that dominates a release, and its distance.
 
     Attributes:
-      clock: V*, the Gaussian's noise multiplier to the power -2; infinite if none.
+      clock: V*, the Gaussian's noise multiplier to the power -2; infinite if there is
+        none.
       distance: Total variation, with and without the client, between the release and
-        the one that it stands for: the noise's tails beyond what float64 holds, or
-        what a closed form is off.
+        the one that the Gaussian dominates: the noise's tails beyond the range of
+        float64, or the error of a closed form.
     """
 
     clock: float
@@ -66,7 +68,7 @@ class StandIn(NamedTuple):
 
 @functools.lru_cache(maxsize=16)
 def _quantiles(noise: summed_noise.Noise) -> tuple[float, np.ndarray]:
-    """Returns h from above, and P(K >= k) for k from 0 to the last compared; [m].
+    """An upper bound on h, and P(K >= k) for k from 0 to the last compared; [m].
 
     By symmetry z_(1-k) = -z_k, so that k >= 1 is enough. h is infinite if the table
     would be too long.
@@ -81,7 +83,7 @@ def _quantiles(noise: summed_noise.Noise) -> tuple[float, np.ndarray]:
         return math.inf, np.ones(1)
     with np.errstate(under="ignore"):
         tails = np.cumsum(np.exp(logs)[::-1])[::-1]
-    # What the table leaves out is below a geometric series, by exp(-90) of a tail.
+    # The part beyond the table is below a geometric series, by exp(-90) of a tail.
     kept = np.count_nonzero(tails >= math.exp(_LEAST_LOG_TAIL))
     tails = tails[:kept]
     relative = float(np.max(errors[np.isfinite(logs) & (logs > _LEAST_LOG)]))
@@ -97,9 +99,9 @@ def _quantiles(noise: summed_noise.Noise) -> tuple[float, np.ndarray]:
 def gaussian_shift(noise: summed_noise.Noise) -> float:
     """h: one step under the noise is at most a shift of h standard deviations.
 
-    About 1/s (1 + 1/(24 s^2)) for discrete Gaussian noise of standard deviation s, and
-    from `_WIDE_VARIANCES` on that of the N(0, s^2 - 4) that it is a post-processing of;
-    it is infinite where it cannot be computed.
+    About 1/s (1 + 1/(24 s^2)) for discrete Gaussian noise of standard deviation s. From
+    `_WIDE_VARIANCES` on it is that of N(0, s^2 - 4), of which the noise is a
+    post-processing. It is infinite where it cannot be computed.
     """
     if _is_post_processing(noise):
         return 1 / math.sqrt(noise.variance - grid_numbers.COVER_VARIANCE)
@@ -107,7 +109,7 @@ def gaussian_shift(noise: summed_noise.Noise) -> float:
 
 
 def _is_post_processing(noise: summed_noise.Noise) -> bool:
-    """Whether the noise is wide, and N_Z(0, s^2) but for next to nothing."""
+    """Whether the noise is wide, and practically a post-processed Gaussian."""
     least, most = _WIDE_VARIANCES
     return (
         isinstance(noise, summed_noise.DiscreteGaussianNoise)
@@ -117,10 +119,10 @@ def _is_post_processing(noise: summed_noise.Noise) -> bool:
 
 
 def _distance(noise: summed_noise.Noise, max_shift: int) -> float:
-    """What a coordinate adds to `StandIn.distance`; infinite if that is too much."""
+    """One coordinate's part of `StandIn.distance`; infinite if that is too much."""
     if _is_post_processing(noise):
         return 2 * grid_numbers.DRAW_DISTANCE
-    # Outputs that lie further out, on either side, become one.
+    # Outputs that lie further out, on either side, are merged into one.
     tails = _quantiles(noise)[1]
     beyond = tails.size - 1 - max_shift
     return 2 * float(tails[beyond]) if beyond >= 0 else math.inf
@@ -141,7 +143,7 @@ def _slopes(
 def _slope(
     a: np.ndarray, b: np.ndarray, exponent: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the same for a (k + p)^2 alone: the largest (1-p)^2 (a + 2 a^2 p^2)."""
+    """As `_slopes`, for a (k + p)^2 alone: the largest (1-p)^2 (a + 2 a^2 p^2)."""
     p = (1 + np.sqrt(np.maximum(1 - 4 / np.maximum(a, 4.0), 0.0))) / 4
     inside = np.square(1 - p) * (a + 2 * np.square(a * p))
     return exponent + np.maximum(a, inside) * (1 + _ROUNDING), b
@@ -149,11 +151,12 @@ def _slope(
 
 @functools.lru_cache(maxsize=256)
 def _supersolution(short: bool, time: float) -> tuple[np.ndarray, np.ndarray]:
-    """Returns a and b with log E exp(s int m^2) <= a x^2 + b x^4; [exponents] each.
+    """a and b with log E exp(s int m^2) <= a x^2 + b x^4; [exponents] each.
 
-    They end polygons from 0 whose slopes are those that are needed or more, for the
-    exponents s = _EXPONENTS/time. a is infinite where none is found, and b is 0 unless
-    it is of coordinates that are `short`, of up to a step.
+    They end polygons from 0 with at least the necessary slopes, for the exponents
+    s = _EXPONENTS/time. a is infinite where none is found, and b is 0 unless
+    coordinates
+    are `short`, of up to a step.
     """
     needed = _slopes if short else _slope
     with np.errstate(over="ignore", invalid="ignore"):
@@ -166,7 +169,8 @@ def _supersolution(short: bool, time: float) -> tuple[np.ndarray, np.ndarray]:
                 ends = tuple(
                     (y + step * f) * (1 + _ROUNDING) for y, f in zip((a, b), up)
                 )
-            # Slopes are those at the ends, and rise: enough if these are not passed.
+            # Slopes are those at the ends, and rise: it is enough that a and b do not
+            # pass these.
             up = needed(*ends, exponent)
             a, b = a + step * up[0], b + step * up[1]
             a = np.where((a <= ends[0]) & (b <= ends[1]), a, np.inf)
@@ -195,22 +199,22 @@ def clock_bound(
 
 
 def is_known(event: dp_accounting.DpEvent) -> bool:
-    """Whether `stand_in` is for the event: a release of integers, or two at a time."""
+    """Whether `stand_in` takes the event: a release of integers, or two at a time."""
     if isinstance(event, noise_events.WithClipCountDpEvent):
         return is_known(event.update) and is_known(event.count)
     return isinstance(event, noise_events.DistributedNoiseDpEvent)
 
 
 def stand_in(event: dp_accounting.DpEvent, delta: float, times: int = 1) -> StandIn:
-    """What stands for a release of integers, sampling aside, but for a probability.
+    """A Gaussian that dominates a release of integers, without its sampling.
 
-    A Poisson-sampled Gaussian stands for one with sampled clients.
+    A Poisson-sampled Gaussian dominates a release with sampled clients.
 
     Args:
-      event: One that `is_known`.
+      event: An event that `is_known`.
       delta: The probability, greater than 0, for all of the `times` together.
-      times: For as many unsampled releases in a row the clocks are added up, so that
-        each takes a part of what is large for one, but not for their sum.
+      times: The number of consecutive unsampled releases whose clocks are added up:
+        deviations of the sum are smaller than those of each.
     """
     if isinstance(event, noise_events.WithClipCountDpEvent):
         update, count = (
@@ -226,7 +230,8 @@ def stand_in(event: dp_accounting.DpEvent, delta: float, times: int = 1) -> Stan
     if math.inf in (shift, distance):
         return StandIn(math.inf, 0.0)
     distance *= event.dimension * (1 + _ROUNDING)
-    # The posterior mean of the whole vector is no longer than what rounding makes.
+    # The posterior mean of the whole vector is no longer than the longest rounded
+    # vector.
     time = shift * shift * (1 + _ROUNDING)
     clock = event.shift_budget * time
     if event.bound == "exact":

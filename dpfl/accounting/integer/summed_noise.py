@@ -2,18 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Summed integer noise: its probabilities, for a million shares and far into the tails.
 
+    DiscreteGaussianNoise(count=1000, stddev=2.0).log_pmf_at([0, 5000])
+
 A share of discrete Gaussian noise is itself a sum of independent Bernoulli variables
 and their negatives (Jacobi's triple product), with odds q, q^3, q^5, ... for
 q = exp(-1/(2 sigma^2)); Skellam noise is a limit of such sums. So a sum S of shares is
-too, and it stays one when it is tilted, that is weighted by exp(tau k). With the tilt
-at which k is about the mean, P_tau(S = k) is a Fourier sum of a few dozen terms which
-does not cancel, and
+one too, also when it is tilted, that is weighted by exp(tau k). With the tilt at which
+k is about the mean, P_tau(S = k) is a Fourier sum of a few dozen terms which does not
+cancel, and
 
   log P(S = k) = log P_tau(S = k) + log E exp(tau S) - tau k.
 
-What the Fourier sum leaves out is bounded (Bernstein's inequality and the variance),
-and every probability comes with a bound on its relative error. An FFT without the
-tilt would have an error of 1e-16 of the mode in the tails.
+The omitted part of the Fourier sum is bounded (Bernstein's inequality and the
+variance), and every probability comes with a bound on its relative error. An FFT
+without the tilt would have an error of 1e-16 of the mode in the tails.
 
 `docs/privacy/rounding.md` has the proofs.
 """
@@ -34,23 +36,24 @@ from dpfl import checks
 from dpfl.accounting.log_space import EPSILON
 from dpfl.fields import Checked, said
 
-# Frequencies and aliases that are left out weigh less than exp(-_OMITTED) each.
+# Omitted frequencies and aliases weigh less than exp(-_OMITTED) each.
 _OMITTED = 50.0
-# Bernoulli variables with a probability below exp(-_NEGLIGIBLE) are left out.
+# Bernoulli variables with a probability below exp(-_NEGLIGIBLE) are omitted.
 _NEGLIGIBLE = 62.0
-# A block of probabilities shares a tilt: this many standard deviations either way.
+# Half-width of a block of probabilities with one tilt, in standard deviations.
 _BLOCK_DEVIATIONS = 2.0
-# Held while more of the probabilities that threads share is computed.
+# Lock for extending the probabilities that threads share.
 _GROWING = threading.RLock()
 # Most arrays of factors times tilts that are held at once.
 _CHUNK = 1 << 20
-# From this share on a sum is N_Z(0, s^2) itself, but for a part of 4 exp(-87).
+# Least share, in steps, for which a sum is N_Z(0, s^2) itself, up to a part of 4
+# exp(-87).
 WIDE_SHARE = 3.0
-# exp(tau) at which any Skellam noise of a variance above 1e-100 has no mass left.
+# Tilt at which any Skellam noise of a variance above 1e-100 has no mass left.
 _MAX_SKELLAM_TILT = 300.0
-# Shares of which the profile's range is computed; more change it by a closed bound.
+# Shares whose profile's range is computed; more change it by a closed bound.
 _PROFILE_SHARES = 64
-# How much the profile may move moments of the likelihood ratio, relative.
+# Largest relative effect of the profile on moments of the likelihood ratio.
 NEGLIGIBLE_OSCILLATION = 1e-11
 
 
@@ -81,7 +84,7 @@ class _TiltedSum(Checked, abc.ABC):
     """
 
     def _end(self) -> int:
-        """Returns the integer above which no probabilities are computed."""
+        """The largest integer whose probability is computed directly."""
         return 1 << 62
 
     @abc.abstractmethod
@@ -101,11 +104,11 @@ class _TiltedSum(Checked, abc.ABC):
 
     @abc.abstractmethod
     def _exponent(self, tilt: float, angles: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Returns log E_tau exp(i theta (S - mean)), complex, and its error; [m]."""
+        """log E_tau exp(i theta (S - mean)), complex, and its error; [m]."""
 
     @abc.abstractmethod
     def _tilts(self, points: np.ndarray) -> np.ndarray:
-        """Returns tilts at which the means are about `points`, at least 0."""
+        """Tilts at which the means are about `points`, at least 0."""
 
     def log_pmf_at(self, x: Sequence[int] | np.ndarray) -> np.ndarray:
         """Log-probabilities of integers in grid steps, in nats, of x's shape."""
@@ -115,8 +118,7 @@ class _TiltedSum(Checked, abc.ABC):
     def log_pmf(self, last: int) -> LogPmf:
         """Log P(S = k) for k from 0 to `last`, with bounds on the errors.
 
-        Blocks are whole, whatever was asked for, so that nothing depends on the order
-        of questions.
+        Blocks are computed whole, so that no value depends on earlier calls.
         """
         blocks = _known_blocks(self)
         with _GROWING:
@@ -132,7 +134,7 @@ class _TiltedSum(Checked, abc.ABC):
         return LogPmf(*(column[: last + 1] for column in columns))
 
     def _block(self, k: np.ndarray) -> LogPmf:
-        """Returns log P(S = k) and error bounds for neighbouring k, by one tilt."""
+        """Log P(S = k) and error bounds for neighbouring k, by one tilt."""
         tilt = float(self._tilts(np.array([(k[0] + k[-1]) / 2]))[0])
         log_moment, mean, variance = (
             float(c[0]) for c in self.cumulants(np.array([tilt]))
@@ -152,7 +154,7 @@ class _TiltedSum(Checked, abc.ABC):
         size = np.exp(exponent.real)
         turns = exponent.imag[:, None] - angles[:, None] * (k - mean)
         total = 1 + 2 * (size @ np.cos(turns))
-        # exp, cos, products, the angle itself, and the sum of `top` terms.
+        # Rounding of exp, cos, products, the angle itself, and the sum of `top` terms.
         loss = loss + EPSILON * (10 + angles * (away + abs(mean)) + top)
         error = 2 * float(size @ loss) + EPSILON * (1 + top)
         error = error / period + 4 * math.exp(-_OMITTED)
@@ -166,7 +168,7 @@ class _TiltedSum(Checked, abc.ABC):
 
 @functools.lru_cache(maxsize=32)
 def _known_blocks(noise: _TiltedSum) -> list[LogPmf]:
-    """Returns a list to which the probabilities that are asked for are added."""
+    """The list of a noise's computed probabilities, to which `log_pmf` appends."""
     del noise
     return []
 
@@ -189,7 +191,7 @@ class DiscreteGaussianNoise(_TiltedSum):
         return self.count * self.stddev**2
 
     def part(self, parts: int) -> DiscreteGaussianNoise:
-        """One of `parts` equal parts of the noise; shares that are left over go."""
+        """One of `parts` equal parts of the noise; leftover shares are dropped."""
         return DiscreteGaussianNoise(max(1, self.count // parts), self.stddev)
 
     def oscillation(self) -> float:
@@ -244,7 +246,7 @@ class DiscreteGaussianNoise(_TiltedSum):
         return -(np.arange(factors) + 0.5) / self.stddev**2
 
     def _reduce(self, tilts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the share's shift to the nearest integer, and the tilt left."""
+        """The share's shift to the nearest integer, and the remaining tilt."""
         shift = np.rint(tilts * self.stddev**2)
         return shift, tilts - shift / self.stddev**2
 
@@ -276,7 +278,7 @@ class DiscreteGaussianNoise(_TiltedSum):
         return Cumulants(*(self.count * c for c in (log_moment, mean, variance)))
 
     def _means(self, tilts: np.ndarray) -> np.ndarray:
-        """Returns the means of few tilted sums, as `cumulants` does."""
+        """The means of few tilted sums, as `cumulants` computes them."""
         shift, rest = self._reduce(tilts)
         up, down = self._chances(rest)
         return self.count * (shift + np.sum(up - down, axis=1))
@@ -328,7 +330,7 @@ class DiscreteGaussianNoise(_TiltedSum):
 
 @functools.lru_cache(maxsize=64)
 def _profile_range(noise: DiscreteGaussianNoise) -> float:
-    """Returns max - min of the profile, from above."""
+    """An upper bound on max - min of the profile."""
     values, error = noise.half_profile()
     return float(np.max(values + error) - np.min(values - error))
 

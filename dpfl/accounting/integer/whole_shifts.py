@@ -10,7 +10,7 @@ the tails, which the order alpha then magnifies.)
 
 Skellam noise of variance mu is the difference of two Poisson variables of mean mu / 2
 each, and a sum of Skellam noise is again Skellam. Where the noise is large the
-published bound is all but exact and takes over.
+published bound is practically exact and is used instead.
 
 `docs/privacy/integer_noise.md` has the proofs.
 """
@@ -27,21 +27,22 @@ from dpfl.accounting import events, log_space
 from dpfl.accounting.integer import published_bounds, summed_noise
 from dpfl.accounting.log_space import EPSILON
 
-# A truncated sum may lack a relative exp(-_LOG_TAIL) before its bound is added.
+# Log of the largest relative part missing from a truncated sum, before its bound is
+# added.
 _LOG_TAIL = 45.0
 # A remainder this close to the largest rate found ends the search over shifts.
 _RATE_TOLERANCE = 1e-3
-# Discrete Gaussian shares up to which the sum is taken as it is, and those of parts of
-# it, which bound it from above: loosely, but remainders of large shifts are smaller.
+# Discrete Gaussian shares up to which the sum itself is used, and those of parts of it,
+# which are upper bounds: loose, but with smaller remainders of large shifts.
 _MOST_SHARES = 30_000
 _PARTS = (1_400, 1_640, 2_000, 2_450, 2_800)
-# Shares of which the oscillation bound is summed one by one.
+# Shares for which the oscillation bound is summed one by one.
 _MOST_SUMMANDS = 100_000
-# Terms handled at once by a vectorised sum: bounds the memory.
+# Terms of a vectorised sum at a time, to bound the memory.
 _CHUNK_TERMS = 2_000_000
 # Shifts evaluated one by one; larger ones are covered by proven remainders.
 _MAX_SHIFTS = 256
-# Skellam log-probabilities above which none are computed.
+# Largest table of Skellam log-probabilities.
 _MAX_SKELLAM_TABLE = 1 << 20
 # Skellam shifts evaluated one by one; of larger ones only every tenth part is.
 _SINGLE_SHIFTS = 32
@@ -57,15 +58,18 @@ def shift_rate(
 ) -> np.ndarray:
     """A bound on D_alpha(v) / v^2 over whole shifts 1 <= v <= max_shift, in nats; [m].
 
-    For discrete Gaussian noise it is exact up to 30000 shares, but for a remainder of
+    For discrete Gaussian noise it is exact up to 30000 shares, except for a remainder
+    of
     shifts above 256, and for more the smaller of the closed form of Theorem 3 and of
-    what some 2000 shares give. The closed form serves too where it has eleven digits.
-    For one share it is alpha / (2 sigma^2) (Canonne et al. 2020, Proposition 5).
+    the
+    bound by some 2000 shares. The closed form is also used where it has eleven digits.
+    For
+    one share it is alpha / (2 sigma^2) (Canonne et al. 2020, Proposition 5).
 
     For Skellam noise it is exact up to a total variance of 25000, then published
     (within 1e-4 there at whole orders). Shifts up to 32 are evaluated one by one.
     D_alpha(v) does not fall in v, so that one evaluation covers a gap of larger ones;
-    and the published bound over v^2 falls in v, and covers all that are left once it
+    and the published bound over v^2 falls in v, and covers all remaining shifts once it
     is small enough. With shifts above 32 and a variance above 50, fractional orders
     are chords.
 
@@ -92,7 +96,7 @@ def log_oscillation_bound(noise: summed_noise.DiscreteGaussianNoise) -> float:
     p = exp(-2 pi^2 sigma^2 k / (k + 1)): the oscillation is at most the sum of these.
     It is of the form of the tau in Kairouz et al. 2021, Theorem 1 (there with a
     constant 10 where this has about 4), and small once sigma is about 1.5 grid steps.
-    Infinite for shares below 0.3 steps, of which it says nothing useful.
+    It is infinite for shares below 0.3 steps, for which it would be useless.
     """
     if noise.count == 1:
         return 0.0
@@ -101,7 +105,7 @@ def log_oscillation_bound(noise: summed_noise.DiscreteGaussianNoise) -> float:
     k = np.arange(1, min(noise.count, _MOST_SUMMANDS), dtype=np.float64)
     nomes = np.exp(-2 * (np.pi * noise.stddev) ** 2 * k / (k + 1))
     ranges = sum(4 * np.arctanh(nomes**j) for j in range(1, 41, 2))
-    # They fall in k.
+    # The ranges fall in k.
     return float(np.sum(ranges) + (noise.count - 1 - k.size) * ranges[-1])
 
 
@@ -123,7 +127,7 @@ class _Profile:
 
 
 def _rises(profile: _Profile, shifts: np.ndarray) -> np.ndarray:
-    """Returns the most that log u_n rises over each shift; shape of `shifts`."""
+    """The largest rise of log u_n over each shift; shape of `shifts`."""
     n = profile.values.size
     earlier = (profile.windows(np.array([-v]), n)[0] for v in shifts)
     return np.array([np.max(values - profile.values) for values in earlier])
@@ -132,18 +136,18 @@ def _rises(profile: _Profile, shifts: np.ndarray) -> np.ndarray:
 def _log_excess(
     order: float, shifts: np.ndarray, rise: np.ndarray, profile: _Profile
 ) -> np.ndarray:
-    """Returns (alpha - 1) D_alpha(v) without its Gaussian part, from above.
+    """Upper bounds on (alpha - 1) D_alpha(v) without its Gaussian part.
 
     With t = x - alpha v,
       (alpha-1) D_alpha(v) = alpha (alpha-1) v^2 / (2 s^2)
         + log sum_x exp(-t^2 / (2 s^2)) u(x-v)^alpha u(x)^(1-alpha).
     """
-    # Most that u(x-v)^alpha u(x)^(1-alpha) can be, for the omitted tails.
+    # Bound on u(x-v)^alpha u(x)^(1-alpha), for the omitted tails.
     log_most = np.max(profile.values) + (order - 1) * rise
     spread = float(np.max(log_most) - np.min(profile.values))
     within = 2 * profile.variance * (_LOG_TAIL + max(spread, 0.0))
     edge = math.ceil(math.sqrt(within)) + 1
-    # On either side at most a geometric series that starts at the edge.
+    # On either side the tail is at most a geometric series that starts at the edge.
     tail = log_most + math.log(2) - edge**2 / (2 * profile.variance)
     tail -= math.log1p(-math.exp(-edge / profile.variance))
     radius = edge + 1
@@ -167,10 +171,10 @@ def _log_excess(
 def _exact_rates(
     orders: np.ndarray, noise: summed_noise.DiscreteGaussianNoise, max_shift: int
 ) -> np.ndarray:
-    """Returns the rates at all orders, exactly but for a remainder of large shifts."""
+    """The rates at all orders, exact except for a remainder of large shifts."""
     profile = _Profile(noise)
     gaussian = orders / (2 * noise.variance)
-    # log_excess(v) is at most alpha times the oscillation, whatever v: the remainder.
+    # Remainder: log_excess(v) is at most alpha times the oscillation, for any v.
     most = orders * (float(np.ptp(profile.values)) + 4 * profile.error)
     best = np.full(orders.size, -np.inf)
     left = np.arange(orders.size)
@@ -201,9 +205,9 @@ def _discrete_gaussian_rate(
     alphas = np.array(orders)
     swing = min(log_oscillation_bound(noise), noise.oscillation())
     rate = alphas / (2 * noise.variance) + alphas * swing / (alphas - 1)
-    # Below this, knowing the profile could not change eleven digits of the rate.
+    # Below this the profile would not change eleven digits of the rate.
     if swing > 1e-11 / (2 * noise.variance):
-        # More shares are a post-processing of fewer, so fewer bound them from above.
+        # More shares are a post-processing of fewer, whose rates are upper bounds.
         counts = {min(noise.count, part) for part in _PARTS}
         if noise.count <= _MOST_SHARES:
             counts.add(noise.count)
@@ -226,7 +230,7 @@ def _skellam_log_pmf(k: np.ndarray, variance: float) -> summed_noise.LogPmf:
 
 
 def _skellam_mode(order: float, shift: int, variance: float) -> float:
-    """Returns about where the Renyi sum has its largest term, at most alpha v."""
+    """The approximate place of the Renyi sum's largest term, at most alpha v."""
 
     def slope(x: float) -> float:
         return (order - 1) * math.asinh(x / variance) - order * math.asinh(
@@ -241,12 +245,12 @@ def _skellam_mode(order: float, shift: int, variance: float) -> float:
 
 
 def _geometric_rest(log_term: float, log_ratio: float) -> float:
-    """Returns the log of what follows a term, at most a geometric series."""
+    """Log of the sum of all terms after one, at most a geometric series."""
     return log_term + log_ratio - math.log(-math.expm1(log_ratio))
 
 
 def _skellam_log_moment(order: float, shift: int, variance: float) -> float | None:
-    """Returns (alpha - 1) D_alpha(v) from above; None where the table would be long.
+    """An upper bound on (alpha - 1) D_alpha(v); None if the table would be too long.
 
     T(x) = f(x-v)^alpha f(x)^(1-alpha). Ratios r_k = f(k+1)/f(k) lie between
     exp(-asinh((k+1)/mu)) and exp(-asinh(k/mu)) (Amos 1974), so that T(x+1)/T(x) has
@@ -312,7 +316,7 @@ def _skellam_rate_one(order: float, variance: float, max_shift: int) -> float:
         remainder = published(last + 1)
         if last and remainder <= best * (1 + _RATE_TOLERANCE):
             return max(best, remainder)
-        # First every shift; later D_alpha(v) at the end of a gap covers it.
+        # Every shift at first; later D_alpha(v) at the end of a gap covers the gap.
         step = 1 if last < _SINGLE_SHIFTS else max(1, last // 10)
         v = min(last + step, max_shift)
         moment = _skellam_log_moment(order, v, variance)
@@ -332,7 +336,7 @@ def _skellam_rate(
         # Divided by v^2 the published bound falls in v: v = 1 is the worst.
         return published_bounds.skellam_published_rdp(alphas, variance, 1.0, 1.0)
     direct = max_shift <= _SINGLE_SHIFTS or variance <= _SMALL_SKELLAM
-    # The remainders, which are published bounds, are best at whole orders.
+    # The remainders are published bounds, which are best at whole orders.
     needed = np.unique(alphas) if direct else log_space.whole_orders(alphas)
     rates = np.array(
         [
