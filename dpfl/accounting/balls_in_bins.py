@@ -211,7 +211,10 @@ def _gaussian_rdp(
 
 
 def _log_mean_exp(terms: np.ndarray, groups: int) -> np.ndarray:
-    """The log of the mean over all groups; those that are not there have a term 0."""
+    """The log of the mean of exponentials over all groups.
+
+    Groups that are missing from `terms` have the term 0.
+    """
     found = log_space.log_sum_exp(terms)
     if terms.shape[1] < groups:
         found = np.logaddexp(found, math.log(groups - terms.shape[1]))
