@@ -33,25 +33,11 @@ from dpfl.mechanisms.participation import (
 
 # The chance that any history of honest sampling is refused.
 LEVEL = 1e-9
-# On one client's rounds, on sizes that vary too little, on sizes that are too large, on
-# slots that are as in the epoch before, and on clients that do not come back soon.
+# On one client's rounds, on sizes that vary too little, on clients that come back, on
+# slots that are as in the epoch before, and on clients that come back late.
 _BETS = 5
 # What is staked on sizes that vary too little; the rest is kept for odd rounds.
 _STAKE = 0.9
-
-
-class Free(NamedTuple):
-    """The law of a cohort's size, given the rounds before: Binomial(clients, chance).
-
-    Attributes:
-      clients: Of whom each joins independently.
-      chance: With which it does.
-      is_exact: Whether there may not be more such clients.
-    """
-
-    clients: int
-    chance: float
-    is_exact: bool = True
 
 
 class Seen:
@@ -66,50 +52,32 @@ class Seen:
         self.turns: collections.Counter[Optional[int]] = collections.Counter()
         self.members: collections.Counter[Optional[int]] = collections.Counter()
         self.epochs: set[int] = set()
-        self.sizes: dict[int, int] = {}
-
-    def total(self, first: int, index: int) -> Optional[int]:
-        """The clients of the rounds before `index`, from `first` on, if all known."""
-        sizes = [self.sizes.get(number) for number in range(first, index)]
-        return None if None in sizes else sum(filter(None, sizes))
 
 
-def _poisson_size(seen: Seen, index: int) -> Optional[Free]:
-    return Free(seen.plan.population, seen.plan.cohort_size / seen.plan.population)
+def _poisson_chance(plan: Participation, index: int) -> float:
+    return plan.cohort_size / plan.population
 
 
-def _slot_size(seen: Seen, index: int) -> Optional[Free]:
-    epoch_begins = seen.plan.excluded_from(index)
-    return _exclusive(seen, epoch_begins, index)
-
-
-def _exclusive(seen: Seen, first: int, index: int) -> Optional[Free]:
+def _exclusive(plan: Participation, before: int) -> float:
     """Of rounds of which each client has one at most, with probability n / N each."""
-    gone, population = seen.total(first, index), seen.plan.population
-    left = population - (index - first) * seen.plan.cohort_size
-    if gone is None or gone >= population or left <= 0:
-        return None
-    return Free(population - gone, min(1.0, seen.plan.cohort_size / left))
+    left = plan.population - before * plan.cohort_size
+    return plan.cohort_size / max(left, plan.cohort_size)
 
 
-def _group_size(seen: Seen, index: int) -> Optional[Free]:
-    plan = seen.plan
+def _slot_chance(plan: Participation, index: int) -> float:
+    return _exclusive(plan, index % (plan.rounds_per_epoch or 1))
+
+
+def _group_chance(plan: Participation, index: int) -> float:
     assert isinstance(plan, CyclicPoisson)
-    if plan.groups == 1:
-        return _poisson_size(seen, index)
-    if index < plan.groups:
-        return _exclusive(seen, 0, index)
-    members = seen.members[plan.group_of(index)]
-    return Free(members, min(1.0, plan.turn_probability), False)
+    if 1 < plan.groups > index:
+        return _exclusive(plan, index)
+    return min(1.0, plan.turn_probability)
 
 
-def _separated_size(seen: Seen, index: int) -> Optional[Free]:
-    plan = seen.plan
+def _separated_chance(plan: Participation, index: int) -> float:
     assert isinstance(plan, BMinSeparation)
-    blocked = seen.total(index - plan.separation + 1, index)
-    if blocked is None or blocked > plan.population:
-        return None
-    return Free(plan.population - blocked, plan.turn_probability)
+    return plan.turn_probability
 
 
 def _poisson_join(seen: Seen, index: int, count: int) -> tuple[int, float]:
@@ -136,31 +104,28 @@ def _separated_join(seen: Seen, index: int, count: int) -> tuple[int, float]:
     return seen.rounds + 1 - blocked, plan.turn_probability
 
 
-def _nothing(seen: Seen, index: int) -> Optional[Free]:
-    return None
-
-
 class Law(NamedTuple):
     """How a plan's clients join.
 
     Attributes:
-      size: Of what is seen and a round's index: what is known of its size.
-      join: Of these and the rounds that a client has now been in: how many times it
-        could have joined, and the most probable that each was.
+      chance: Of a plan and a round's index: the most probable that a client joins the
+        round, given the rounds before; each does without regard to the others.
+      join: Of what is seen, an index and the rounds that a client has now been in: how
+        many times it could have joined, and the most probable that each was.
     """
 
-    size: Callable[[Seen, int], Optional[Free]]
+    chance: Callable[[Participation, int], float]
     join: Callable[[Seen, int, int], tuple[int, float]]
 
 
 # Plans that are not here claim nothing of how clients are chosen.
 LAWS: dict[type, Law] = {
-    PoissonSampling: Law(_poisson_size, _poisson_join),
-    WithoutReplacement: Law(_nothing, _poisson_join),
-    RandomSlot: Law(_slot_size, _slot_join),
-    CyclicPoisson: Law(_group_size, _group_join),
-    BallsInBins: Law(_group_size, _group_join),
-    BMinSeparation: Law(_separated_size, _separated_join),
+    PoissonSampling: Law(_poisson_chance, _poisson_join),
+    WithoutReplacement: Law(_poisson_chance, _poisson_join),
+    RandomSlot: Law(_slot_chance, _slot_join),
+    CyclicPoisson: Law(_group_chance, _group_join),
+    BallsInBins: Law(_group_chance, _group_join),
+    BMinSeparation: Law(_separated_chance, _separated_join),
 }
 
 
@@ -179,13 +144,17 @@ class Evidence:
         self._counts: dict[Hashable, int] = {}
         self._most = 0
         self._narrow = _Narrow(plan.cohort_size)
-        self._large = _Tilts(2.0 ** np.arange(-10, 2))
-        slots = _Tilts(_tilts(plan.cohort_size / plan.population))
-        self._same = slots if isinstance(plan, RandomSlot) else None
+        share = _tilts(plan.cohort_size / plan.population)
+        self._back = _Tilts(np.concatenate([2.0 ** np.arange(-10, 0), share]))
+        self._same = _Tilts(share) if isinstance(plan, RandomSlot) else None
         self._place: dict[Hashable, int] = {}
         self._at: collections.Counter[int] = collections.Counter()
-        self._late = _Tilts(_tilts(0.5)) if plan.draws_afresh else None
-        self._returns = _Returns(plan)
+        self._late = _Tilts(share) if plan.draws_afresh else None
+        # Half of an epoch, if there were epochs.
+        self._window = max(1, plan.population // plan.cohort_size // 2)
+        # The last round of each client, and of how many it is each of the latest.
+        self._last: dict[Hashable, int] = {}
+        self._of_round: dict[int, int] = {}
 
     def copy(self) -> Evidence:
         """Other bets on the same rounds."""
@@ -211,75 +180,95 @@ class Evidence:
                 f"client {client!r} in {count} of {trials} {rounds} that it could be in"
             )
             return self._sentence(found, plan.cohort_size, False)
-        free = self._law.size(self._seen, index)
-        if free and self._narrow.after(size, free).log_wealth >= self._log_limit:
+        narrow, back, same, late = self._after(index, names)
+        if narrow.log_wealth >= self._log_limit:
             # For what is only advice a quarter of the evidence is enough.
             found = f"cohorts that hardly vary around {size} clients"
             is_usual = plan.draws_afresh and often < self._log_limit / 4
             return self._sentence(found, size, is_usual, max(count, self._most) == 1)
-        if free and self._large.after(size, free).log_wealth >= self._log_limit:
-            found = f"cohorts as large as {size} clients"
+        if back.log_wealth >= self._log_limit:
+            came, known = self._again(index, names, plan.excluded_from(index))
+            found = f"{came} of {known} earlier clients back in round {index + 1}"
             return self._sentence(found, size, False)
-        if (
-            self._same is not None
-            and self._same.after(*self._repeats(index, names)).log_wealth
-            >= self._log_limit
-        ):
+        if same is not None and same.log_wealth >= self._log_limit:
             found = f"the clients of slot {self._slot(index) + 1} as in another epoch"
             return self._sentence(found, plan.cohort_size, False)
-        if (
-            self._late is not None
-            and self._late.after(*self._returns.late(names)).log_wealth
-            >= self._log_limit
-        ):
-            found = f"hardly a client back within {self._returns.window} rounds"
+        if late is not None and late.log_wealth >= self._log_limit:
+            found = f"clients that mostly come back after {self._window} rounds"
             return self._sentence(found, plan.cohort_size, False, True)
         return None
+
+    def _after(self, index: int, names: Sequence[Hashable]) -> _Bets:
+        """The bets on more than one client, once a round has been of these."""
+        assert self._law is not None
+        plan, chance = self._plan, self._law.chance(self._plan, index)
+        narrow, same, late = self._narrow, self._same, self._late
+        if plan.varies_cohorts:
+            narrow = narrow.after(len(names), chance)
+        again = self._again(index, names, plan.excluded_from(index))
+        if same is not None:
+            same = same.after(*self._repeats(index, names), chance)
+        if late is not None and index >= 2 * self._window:
+            begin = index - self._window
+            late = late.after(*self._again(index, names, begin), chance)
+        return _Bets(narrow, self._back.after(*again, chance), same, late)
 
     def add(self, index: int, names: Optional[Sequence[Hashable]]) -> None:
         """One more round; None for clients that are not known."""
         is_again, self._begun = index < self._begun, max(self._begun, index + 1)
-        seen, law = self._seen, self._law
-        if law is None or names is None or is_again:
+        seen, plan = self._seen, self._plan
+        if self._law is None or names is None or is_again:
             seen.is_whole = False
-            seen.sizes.pop(index, None)
             return
         seen.is_whole = seen.is_whole and index == seen.rounds
-        free = law.size(seen, index)
-        self._narrow = self._narrow.after(len(names), free)
-        if free:
-            self._large = self._large.after(len(names), free)
+        self._narrow, self._back, self._same, self._late = self._after(index, names)
         if self._same is not None:
-            self._same = self._same.after(*self._repeats(index, names))
             for client in names:
                 self._at[self._place.get(client, -1)] -= 1
                 self._place[client] = self._slot(index)
             self._at[self._slot(index)] += len(names)
-        if self._late is not None:
-            self._late = self._late.after(*self._returns.late(names))
-            self._returns.add(names)
-        group = self._plan.group_of(index)
+        group = plan.group_of(index)
         for client in names:
             count = self._counts.get(client, 0)
             self._counts[client] = count + 1
             self._most = max(self._most, count + 1)
             seen.members[group] += not count
+            before = self._last.get(client, -1)
+            if before in self._of_round:
+                self._of_round[before] -= 1
+        self._last.update(dict.fromkeys(names, index))
+        self._of_round[index] = len(names)
+        first = min(plan.excluded_from(index), index - self._window)
+        self._of_round = {r: n for r, n in self._of_round.items() if r >= first}
         seen.turns[group] += 1
         seen.rounds += 1
-        seen.sizes[index] = len(names)
-        if self._plan.rounds_per_epoch:
-            seen.epochs.add(index // self._plan.rounds_per_epoch)
+        if plan.rounds_per_epoch:
+            seen.epochs.add(index // plan.rounds_per_epoch)
+
+    def _again(
+        self, index: int, names: Sequence[Hashable], begin: int
+    ) -> tuple[int, int]:
+        """How many came of those who last came before `begin`, and how many they are.
+
+        Where groups take turns they are those of the group.
+        """
+        plan, group = self._plan, self._plan.group_of(index)
+        came = sum(self._last.get(client, begin) < begin for client in names)
+        recent = sum(
+            number
+            for before, number in self._of_round.items()
+            if before >= begin and plan.group_of(before) == group
+        )
+        return came, self._seen.members[group] - recent
 
     def _slot(self, index: int) -> int:
         return index % (self._plan.rounds_per_epoch or 1)
 
-    def _repeats(self, index: int, names: Sequence[Hashable]) -> tuple[int, Free]:
+    def _repeats(self, index: int, names: Sequence[Hashable]) -> tuple[int, int]:
         """How many are in a slot that had them when they last came, and of how many."""
         slot = self._slot(index)
         same = sum(self._place.get(client) == slot for client in names)
-        left = self._plan.population - slot * self._plan.cohort_size
-        chance = self._plan.cohort_size / max(left, self._plan.cohort_size)
-        return same, Free(self._at[slot], chance)
+        return same, self._at[slot]
 
     def _sentence(
         self, found: str, size: int, is_usual: bool, is_first: bool = False
@@ -287,8 +276,6 @@ class Evidence:
         plan = self._plan
         numbers = plan.population, min(max(size, 1), plan.population), plan.rounds
         fits: Participation
-        if not size:
-            found += "; clients that are not known are None"
         if isinstance(plan, InEpochs) and size * (plan.epoch_rounds or 1) <= numbers[0]:
             fits = OncePerEpoch(*numbers, plan.epoch_rounds)
         elif is_first:
@@ -300,42 +287,6 @@ class Evidence:
             f"less than the chance of {LEVEL:g} for a whole run; what is done needs "
             f"another plan, such as {fits}"
         )
-
-
-class _Returns:
-    """The clients that came in the last rounds, and all that ever came.
-
-    Attributes:
-      window: The number of the last rounds: half of an epoch, if there were epochs.
-    """
-
-    def __init__(self, plan: Participation):
-        self.window = max(1, plan.population // plan.cohort_size // 2)
-        self._population = plan.population
-        self._rounds = self._recent = 0
-        self._last: dict[Hashable, int] = {}
-        self._of_round: collections.Counter[int] = collections.Counter()
-
-    def late(self, names: Sequence[Hashable]) -> tuple[int, Free]:
-        """How many came before the last rounds alone, and the most likely law of it."""
-        begin = self._rounds - self.window
-        late = sum(self._last.get(client, begin) < begin for client in names)
-        ever = len(self._last)
-        chance = (ever - self._recent) / max(ever, self._population)
-        return late, Free(len(names), chance)
-
-    def add(self, names: Sequence[Hashable]) -> None:
-        """One more round."""
-        begin = self._rounds - self.window
-        for client in names:
-            before = self._last.get(client, begin - 1)
-            if before >= begin:
-                self._of_round[before] -= 1
-                self._recent -= 1
-        self._last.update(dict.fromkeys(names, self._rounds))
-        self._of_round[self._rounds] = len(names)
-        self._recent += len(names) - self._of_round.pop(begin, 0)
-        self._rounds += 1
 
 
 def _tilts(chance: float) -> np.ndarray:
@@ -367,10 +318,8 @@ class _Tilts:
     def log_wealth(self) -> float:
         return _log_mean(self._logs)
 
-    def after(self, size: int, free: Free) -> _Tilts:
-        if not free.is_exact:
-            return self
-        fair = free.clients * np.log1p(free.chance * np.expm1(self._tilts))
+    def after(self, size: int, clients: int, chance: float) -> _Tilts:
+        fair = clients * np.log1p(chance * np.expm1(self._tilts))
         return _Tilts(self._tilts, self._logs + self._tilts * size - fair)
 
 
@@ -381,7 +330,6 @@ class _Narrow:
         # 4 is a bet on the very number, and 1 / s one on a variance of about that.
         halvings = math.ceil(math.log(cohort_size + 1, 4))
         self._scales = np.array([4.0, *4.0 ** -np.arange(halvings + 1.0)])
-        self._theta = np.array([_theta(scale) for scale in self._scales])
         self._logs = np.zeros(len(self._scales))
         self._last, self._sum, self._rounds = 0, 0, 0
 
@@ -389,12 +337,12 @@ class _Narrow:
     def log_wealth(self) -> float:
         return _log_mean(self._logs)
 
-    def after(self, size: int, free: Optional[Free]) -> _Narrow:
+    def after(self, size: int, chance: float) -> _Narrow:
         other = copy.copy(self)
-        if free and self._rounds:
+        if self._rounds:
             centre = np.full(len(self._scales), self._sum / self._rounds)
             centre[0] = self._last
-            most = self._theta * most_probable(free)
+            most = most_near(self._scales, centre, chance)
             with np.errstate(under="ignore"):
                 near = np.exp(-self._scales * (size - centre) ** 2)
             gains = np.log(1 - _STAKE + _STAKE * near / most)
@@ -404,19 +352,33 @@ class _Narrow:
         return other
 
 
-def most_probable(free: Free) -> float:
-    """A bound on the probability of any one size (Herzog 1947); it falls with clients.
+class _Bets(NamedTuple):
+    """The bets of `Evidence` on more than one client."""
 
-    It is 1 / sqrt(2 e N p (1-p)), and 1 at most.
+    narrow: _Narrow
+    back: _Tilts
+    same: Optional[_Tilts]
+    late: Optional[_Tilts]
+
+
+def most_probable(sizes: np.ndarray, chance: float) -> np.ndarray:
+    """A bound on the probability of each size, 1 / sqrt(2 e (k - p) (1 - p)).
+
+    Of any number of clients, each of which joins with probability `chance` at most, by
+    Herzog's (1947) bound on a binomial's.
     """
-    spread = free.clients * free.chance * (1 - free.chance)
-    return 1.0 if spread < 1 / (2 * math.e) else (2 * math.e * spread) ** -0.5
+    spread = 2 * math.e * (sizes - chance) * (1 - chance)
+    return np.maximum(spread, 1.0) ** -0.5
 
 
-def _theta(scale: float) -> float:
-    """The largest sum over integers of exp(-scale (i - c)^2), which c = 0 has."""
-    steps = np.arange(1, 9)
-    if scale >= 1:
-        return 1 + 2 * float(np.sum(np.exp(-scale * steps**2)))
-    tail = 2 * float(np.sum(np.exp(-((math.pi * steps) ** 2) / scale)))
-    return math.sqrt(math.pi / scale) * (1 + tail)
+def most_near(scales: np.ndarray, centres: np.ndarray, chance: float) -> np.ndarray:
+    """A bound on the mean of exp(-s (X - c)^2) of sizes X as in `most_probable`."""
+    # Blocks of sizes, each of one where that is far enough; the rest is below 1e-12.
+    strides = np.ceil((np.sqrt(40 / scales) + 1) / 500)[:, None]
+    first = np.floor(centres)[:, None] + strides * np.arange(-501, 502)
+    nearest = np.clip(centres[:, None], first, first + strides - 1)
+    with np.errstate(under="ignore"):
+        near = np.exp(-scales[:, None] * (nearest - centres[:, None]) ** 2)
+    near[first + strides <= 0] = 0
+    terms = strides * near * most_probable(np.maximum(first, 0), chance)
+    return np.sum(terms, axis=1) + 1e-12

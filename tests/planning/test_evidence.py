@@ -53,49 +53,116 @@ def test_an_honest_history_is_refused_no_more_often_than_it_may_be(plan):
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=repr)
-def test_sizes_have_the_law_that_is_claimed_given_the_rounds_before(plan):
-    """Mean and variance of what is left of a size, over 300 honest histories."""
-    scores, clients = [], []
+def test_clients_who_came_before_have_the_law_that_is_claimed(plan):
+    """Mean and variance of how many come back, over 300 honest histories."""
+    scores = []
     for seed in range(300):
         bets = evidence.Evidence(plan)
         for index in range(plan.rounds):
             names = select_cohort(plan, seed, index).tolist()
-            free = bets._law.size(bets._seen, index)
-            if free and 0 < free.chance < 1 and free.clients:
-                mean = free.clients * free.chance
-                scores.append((len(names) - mean) / np.sqrt(mean * (1 - free.chance)))
-                clients.append(free.is_exact)
+            chance = bets._law.chance(plan, index)
+            came, of = bets._again(index, names, plan.excluded_from(index))
+            if of and 0 < chance < 1:
+                scores.append(
+                    (came - of * chance) / np.sqrt(of * chance * (1 - chance))
+                )
             bets.add(index, names)
-    scores, exact = np.array(scores), np.array(clients, bool)
-    if isinstance(plan, dpfl.WithoutReplacement):
-        assert not len(scores)
+    if not scores:
+        # Whoever is of a group is in all of its rounds.
+        assert plan.cohort_size * plan.groups == plan.population
         return
-    assert abs(np.mean(scores[exact])) < 4.5 / np.sqrt(exact.sum())
-    assert abs(np.mean(scores[exact] ** 2) - 1) < 4.5 * np.sqrt(2.2 / exact.sum())
-    # Where there may be more such clients, sizes are larger and vary more.
-    assert exact.all() or np.mean(scores[~exact] ** 2) > 1
+    scores = np.array(scores)
+    assert abs(np.mean(scores)) < 4.5 / np.sqrt(len(scores))
+    # Of cohorts of one size fewer come back to vary by.
+    least = -1 if isinstance(plan, dpfl.WithoutReplacement) else 0
+    assert least < np.mean(scores**2) - 1 + 4.5 * np.sqrt(2.2 / len(scores))
+    assert np.mean(scores**2) - 1 < 4.5 * np.sqrt(2.2 / len(scores))
+
+
+def availabilities(kind):
+    """The probability that a client that is chosen reports, by its index and round."""
+    never = np.arange(60) % 2 * 1.0
+    arrival = np.arange(60) // 3
+    uneven = np.random.default_rng(1).beta(0.5, 0.5, 60)
+    return {
+        "all": lambda index: np.ones(60),
+        "few": lambda index: np.full(60, 0.15),
+        "some never": lambda index: never,
+        "uneven": lambda index: uneven,
+        "they arrive one by one": lambda index: arrival <= index,
+        "nights": lambda index: np.full(60, index // 3 % 2),
+    }[kind]
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=repr)
+@pytest.mark.parametrize(
+    "kind", ["few", "some never", "uneven", "they arrive", "nights"]
+)
+def test_clients_that_do_not_report_are_no_contradiction(plan, kind):
+    """Who joins less often than is claimed claims too much: at a level of a tenth."""
+    kind = {"they arrive": "they arrive one by one"}.get(kind, kind)
+    report, random = availabilities(kind), np.random.default_rng(0)
+    refused = 0
+    for seed in range(30):
+        bets = evidence.Evidence(plan, level=0.1)
+        for index in range(plan.rounds):
+            names = select_cohort(plan, seed, index)
+            names = names[random.random(len(names)) < report(index)[names % 60]]
+            if bets.refusal(index, names.tolist()):
+                refused += 1
+                break
+            bets.add(index, names.tolist())
+    assert refused <= stats.binom.ppf(0.9999, 30, 0.1)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda random, seen: random.random(N) < 0.05 * (np.arange(N) % 2),
+        lambda random, seen: random.random(N) < 0.05 * (np.arange(N) < 800),
+        lambda random, seen: random.random(N) < 0.05 * random.beta(0.5, 0.5, N),
+        lambda random, seen: random.random(N) < 0.01,
+        lambda random, seen: random.random(N) < 0.05 * (np.arange(N) < 5 * seen),
+        # More clients than were thought of, and an hour's rest for those that came.
+        lambda random, seen: random.random(1200) < 0.05,
+    ],
+)
+def test_fewer_or_more_clients_that_join_as_claimed_are_not_refused(draw):
+    """Whole runs of 200 rounds, at the level that a ledger has."""
+    random = np.random.default_rng(0)
+    ledger = dpfl.Ledger(dpfl.Gaussian(50, 1.0, 1.0), SAMPLED, 10, 1e-5, method="rdp")
+    for index in range(ROUNDS):
+        ledger._history.check(names := np.flatnonzero(draw(random, index)).tolist())
+        ledger._history.add(names)
 
 
 @pytest.mark.parametrize("clients, chance", [(1000, 0.05), (400, 0.5), (30, 0.1)])
 def test_wealth_does_not_grow_on_average(clients, chance):
     """Exactly, over all sizes that a round can have, after any rounds before."""
-    free = evidence.Free(clients, chance)
-    narrow = evidence._Narrow(round(clients * chance))
-    large = evidence._Tilts(2.0 ** np.arange(-10, 2))
-    for before in (None, 0, 3, round(clients * chance), round(clients * chance) + 2):
-        if before is not None:
-            narrow, large = narrow.after(before, free), large.after(before, free)
-        for more in (0, 7):
-            # Who may join besides makes sizes vary more; the bets are as they were.
-            sizes = np.arange(clients + more + 1)
-            law = stats.binom.logpmf(sizes, clients + more, chance)[:, None]
-            assert np.exp(law.max()) <= evidence.most_probable(free)
-            bets = [narrow] if more else [narrow, large]
-            for bet in bets:
-                gains = np.array([bet.after(x, free)._logs - bet._logs for x in sizes])
-                assert np.all(special.logsumexp(law + gains, axis=0) <= 1e-9)
-    joins = stats.binom.pmf(np.arange(21), 20, chance)
+    usual = round(clients * chance)
+    narrow = evidence._Narrow(usual)
     tilts = evidence._tilts(chance)
+    back = evidence._Tilts(np.concatenate([2.0 ** np.arange(-10, 0), tilts]))
+    for before in (None, 0, 3, usual, usual + 2):
+        if before is not None:
+            narrow = narrow.after(before, chance)
+            back = back.after(before, clients, chance)
+        # Any number of clients, who may join less often.
+        for share in (1e-3, 0.1, 0.3, 0.5, 0.8, 0.97, 1, 1.1, 2):
+            for joins in (chance, chance / 2, chance / 50):
+                of = round(clients * share * chance / joins)
+                sizes = np.arange(of + 1)
+                law = stats.binom.logpmf(sizes, of, joins)[:, None]
+                most = evidence.most_probable(sizes, chance)
+                assert np.all(np.exp(law[:, 0]) <= most * (1 + 1e-9))
+                bets = [narrow, back] if of <= clients else [narrow]
+                likely = np.flatnonzero(law[:, 0] > -60)
+                for bet in bets:
+                    more = (clients, chance) if bet is back else (chance,)
+                    gains = [bet.after(x, *more)._logs - bet._logs for x in likely]
+                    total = special.logsumexp(law[likely] + gains, axis=0)
+                    assert np.all(total <= 1e-9), (before, share, joins)
+    joins = stats.binom.pmf(np.arange(21), 20, chance)
     wealth = [np.exp(evidence._log_wealth(tilts, c, 20, chance)) for c in range(21)]
     assert joins @ wealth == pytest.approx(1, abs=1e-9)
 
@@ -130,14 +197,14 @@ def dealt(groups, size):
             25,
             dpfl.WithoutReplacement(N, 50, ROUNDS),
         ),
-        (SAMPLED, [range(50)] * ROUNDS, 12, dpfl.FixedSize(N, 50, ROUNDS)),
+        (SAMPLED, [range(50)] * ROUNDS, 2, dpfl.FixedSize(N, 50, ROUNDS)),
         (SAMPLED, shuffled(), 12, dpfl.OncePerEpoch(N, 50, ROUNDS)),
         (SAMPLED, present(7), 12, dpfl.FixedSize(N, 50, ROUNDS)),
-        (SAMPLED, fixed(100), 3, dpfl.FixedSize(N, 100, ROUNDS)),
+        (SAMPLED, fixed(100), 9, dpfl.FixedSize(N, 100, ROUNDS)),
         (
             dpfl.WithoutReplacement(N, 50, ROUNDS),
             [range(50)] * ROUNDS,
-            12,
+            2,
             dpfl.FixedSize(N, 50, ROUNDS),
         ),
         (
@@ -215,14 +282,6 @@ def test_rounds_that_were_not_seen_are_not_guessed(plan):
     assert ledger.rounds == 118
 
 
-def test_cohorts_of_nobody_are_not_those_that_are_not_known():
-    ledger = dpfl.Ledger(dpfl.Gaussian(50, 1.0, 1.0), SAMPLED, 10, 1e-5)
-    with pytest.raises(ValueError, match="^participants must be drawn.*None.*"):
-        for _ in range(ROUNDS):
-            ledger.record_round([])
-    ledger.resume_at(ROUNDS)
-
-
 def test_more_clients_than_were_thought_of_are_no_contradiction():
     """Cohorts of 50 of 2,000, where half as many give a larger epsilon."""
     plan = dpfl.WithoutReplacement(N, 50, ROUNDS)
@@ -230,13 +289,20 @@ def test_more_clients_than_were_thought_of_are_no_contradiction():
     ledger.resume_at(ROUNDS, fixed(50, of=2 * N))
 
 
-def test_late_returns_are_counted_as_by_sets():
-    counted, cohorts = evidence._Returns(SAMPLED), fixed(50, 60)
-    assert counted.window == 10
+@pytest.mark.parametrize("plan", [SAMPLED, SLOTS, dpfl.CyclicPoisson(N, 50, ROUNDS, 4)])
+def test_clients_that_come_back_are_counted_as_by_sets(plan):
+    bets = evidence.Evidence(plan)
+    cohorts = [select_cohort(plan, 3, index).tolist() for index in range(60)]
     for index, names in enumerate(cohorts):
-        recent = {*itertools.chain(*cohorts[max(0, index - 10) : index])}
-        old = {*itertools.chain(*cohorts[:index])} - recent
-        late, free = counted.late(names)
-        assert late == len(old & {*names})
-        assert free == (50, len(old) / N, True)
-        counted.add(names)
+        for begin in (plan.excluded_from(index), index - 10):
+            recent = {*itertools.chain(*cohorts[max(0, begin) : index])}
+            turn = plan.group_of(index)
+            old = {
+                client
+                for before, cohort in enumerate(cohorts[:index])
+                for client in cohort
+                if plan.group_of(before) == turn
+            } - recent
+            expected = len(old & {*names}), len(old)
+            assert bets._again(index, names, begin) == expected
+        bets.add(index, names)
