@@ -5,7 +5,7 @@
 
 `build` makes the factory of a `dpfl.mechanisms` configuration, and `build_fed` that for
 a training program that holds the state; `dpfl.mechanisms.registry` has the table.
-Whoever imports this has TFF's own workers end with the program; see `worker_end`.
+Importing this package makes TFF's own workers end with the program; see `worker_end`.
 """
 
 from dpfl import needs_tff  # noqa: F401

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""A clip that follows the updates' norms (Andrew et al. 2021), or stays where it is."""
+"""A clip that follows the norms of the updates (Andrew et al. 2021), or a fixed one."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from dpfl.vectors import clipping
 
 
 class AdaptiveClip:
-    """The clip in force, clients' votes on it, and the next.
+    """The current clip, the clients' votes on it, and the next clip.
 
     Attributes:
-      adapts: Whether it changes; if not, there is neither state nor vote.
+      adapts: Whether the clip changes; a fixed clip has neither state nor votes.
     """
 
     def __init__(self, config: Union[mechanisms.Gaussian, mechanisms.IntegerMechanism]):
@@ -28,26 +28,26 @@ class AdaptiveClip:
         self.adapts = config.adaptive_clipping
 
     def initial_state(self) -> Fields:
-        """`clip_norm`, float32, if it adapts; this is also broadcast."""
+        """The state `clip_norm`, float32, if the clip adapts; it is also broadcast."""
         if not self.adapts:
             return collections.OrderedDict()
         return collections.OrderedDict(clip_norm=self._initial())
 
     def in_force(self, state: Fields) -> tf.Tensor:
-        """The clip, float32, from a state or from what was broadcast."""
+        """The current clip, float32, from a state or from a broadcast."""
         return state["clip_norm"] if self.adapts else self._initial()
 
     def vote(self, normed: clipping.NormedVector, is_clipped: tf.Tensor) -> tf.Tensor:
         """A client's vote, int32: 1 within the clip, -1 if clipped.
 
-        An update of no length has no vote: replaced by zeros it must not count.
+        An update of norm zero has no vote, since zeros in its place must not count.
         """
         return tf.where(is_clipped, -1, tf.cast(normed.norm > 0, tf.int32))
 
     def next_state(self, clip: tf.Tensor, votes: tf.Tensor) -> Fields:
-        """C exp(-rate (noised fraction within - target)) as `clip_norm`.
+        """The next `clip_norm`, C exp(-rate (noised fraction within - target)).
 
-        The `votes`, float32, are half the sum of the votes, with its noise.
+        The `votes`, float32, are half the noised sum of the votes.
         """
         config = self._config
         fraction = votes / config.cohort_size + 0.5

@@ -1,10 +1,10 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a mechanism is to an aggregator: plain TensorFlow functions, without placements.
+"""Codecs: mechanisms as plain TensorFlow functions, without TFF's placements.
 
-A `Codec` says what the server sends, what a client makes of its update, how messages
-add up, and what the server makes of the sum. `factory.CodecFactory` does the rest.
+A `Codec` defines the server's broadcast, the encoding of a client's update, the sum of
+messages, and the decoding of the sum. `factory.CodecFactory` does the rest.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from dpfl.vectors import clipping, integers
 Structure = Any
 # Tensors, or structures of them, by name.
 Fields = collections.OrderedDict
-# int64[2]; that of a client is None where its codec has no private randomness.
+# int64[2]; a client's is None where its codec has no private randomness.
 Seed = Optional[tf.Tensor]
 
 
 class Encoded(NamedTuple):
-    """What a client makes of its update.
+    """A client's encoded update.
 
     Attributes:
-      message: What it sends.
+      message: The message to the server.
       normed: The update before clipping, as `safe_norm` sees it.
       sums: OrderedDict of scalars that `Codec.measure` wants summed over clients.
     """
@@ -43,10 +43,10 @@ class Encoded(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """What the server makes of the sum of a round.
+    """The decoded sum of a round.
 
     Attributes:
-      mean: float32[d].
+      mean: float32[d], the mean update.
       state: The mechanism's new state, in the structure of `Codec.initial_state`.
       measurements: OrderedDict of scalars, which are public or follow from the release.
     """
@@ -63,15 +63,15 @@ class Codec(abc.ABC):
 
     Attributes:
       dimension: Length d of a flattened update.
-      input_length: Length of the vector handed to `encode`, at least d; the rest is
-        zeros. A mechanism that pads says so here, and padding then costs nothing.
+      input_length: Length of the vector passed to `encode`, at least d and padded with
+        zeros. A mechanism that needs padding asks for it here, where it costs nothing.
       cohort_size: n, by which the mean divides.
       has_private_randomness: Whether `encode` uses its `client_seed`.
       sums_securely: Whether `reduction` needs a context that can sum securely.
-      needed_sums: The sums over clients that `decode` itself needs; all that there are
-        where nothing is measured exactly. Beside a secure sum they are opened as secure
-        sums too, and must be the same for neighbours.
-      gives_mean: Whether it releases a mean, so that there is a sum of it too.
+      needed_sums: Names of the sums over clients that `decode` itself needs; there are
+        no other sums where nothing is measured exactly. Beside a secure sum they are
+        secure sums too, and must be equal for neighbours.
+      gives_mean: Whether the mechanism releases a mean, from which a sum follows.
     """
 
     has_private_randomness = False
@@ -89,42 +89,42 @@ class Codec(abc.ABC):
         return collections.OrderedDict()
 
     def broadcast(self, state: Fields, round_seed: Seed) -> Fields:
-        """The server's message to every client, by default nothing; its bits count.
+        """The server's message to every client; empty by default. Its bits are counted.
 
         The clients may know the `round_seed`; it is sent if they need it.
         """
         return collections.OrderedDict()
 
     def expand(self, broadcast: Fields) -> Fields:
-        """The broadcast as each client uses it, the same for all.
+        """Decodes the broadcast into the values that each client uses.
 
-        A simulation does it once a round, on the server, and shares the result, or
-        once in each of a few groups of clients; a real client does it itself, from what
-        it received. Its bits are not counted.
+        A simulation calls this once a round on the server, or once for each group of
+        clients, and shares the result; a real client calls it on the message that it
+        received. The bits of the result are not counted.
         """
         return broadcast
 
     @abc.abstractmethod
     def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
-        """A client's message, made of its update.
+        """Encodes a client's update as a message.
 
         Args:
           update: float32[input_length].
           shared: The result of `expand`.
-          client_seed: This client's own in this round.
+          client_seed: int64[2], the client's own seed of this round.
         """
 
     def message_bits(self, message: Structure) -> tf.Tensor:
-        """The bits of a message, float64: by default those of its tensors."""
+        """The bits of a message, float64; by default those of its tensors."""
         return measurements.structure_bits(message)
 
     def reduction(
         self, message_type: tff.Type, sums_type: tff.Type
     ) -> reductions.Reduction:
-        """The sum of what clients send.
+        """The sum of the clients' messages, as a function on federated values.
 
-        By default in the open, with `zero`, `accumulate` and `merge`; a mechanism for
-        secure aggregation returns `reductions.secure_sums`.
+        By default the sum is in the open, with `zero`, `accumulate` and `merge`; a
+        mechanism for secure aggregation returns `reductions.secure_sums`.
 
         Args:
           message_type: TFF type of `Encoded.message`.
@@ -137,10 +137,10 @@ class Codec(abc.ABC):
         return reductions.open_sums(self, message_type, sums_type)
 
     def group_reduction(self, total_type: tff.Type) -> reductions.GroupReduction:
-        """The sum of totals of groups of clients, as `reduction` is that of messages.
+        """The sum of the totals of groups of clients, as `reduction` is of messages.
 
         Args:
-          total_type: TFF type of what `residues` gives.
+          total_type: TFF type of the result of `residues`.
 
         Returns:
           A function, called inside a federated computation, from the totals at TFF's
@@ -157,10 +157,10 @@ class Codec(abc.ABC):
 
     @abc.abstractmethod
     def zero(self) -> Structure:
-        """The sum of no messages."""
+        """The sum of zero messages."""
 
     def accumulate(self, total: Structure, message: Structure) -> Structure:
-        """The sum with one more message; a malformed one must not break it."""
+        """Adds a message to a sum; a malformed message must not break it."""
         return tf.nest.map_structure(
             lambda part, more: part + tf.cast(more, part.dtype), total, message
         )
@@ -172,13 +172,19 @@ class Codec(abc.ABC):
     def release(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Structure:
-        """What the event's adversary sees of a round, before post-processing.
+        """The view of the event's adversary on a round, before post-processing.
 
-        The guarantee is about this, and `decode` computes its results from this alone
-        (besides what is public, and the measurements). By default the sum itself, as
-        where clients bring the noise; a server's noise is in it otherwise.
+        The guarantee covers this view, and `decode` computes its results from it alone
+        (and from public values, measurements aside). By default it is the sum itself,
+        for mechanisms whose clients add the noise; others override it to add the
+        server's.
 
-        All arguments are those of `decode`: the same seed gives the same noise.
+        Args:
+          state: The mechanism's own state.
+          total: The sum of the messages.
+          sums: Float64 scalars summed over clients.
+          shared: The result of `expand`.
+          noise_seed: int64[2], secret; with the seed of `decode` the noise is the same.
         """
         return total
 
@@ -186,14 +192,14 @@ class Codec(abc.ABC):
     def decode(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Decoded:
-        """The mean, state and measurements that the server makes of the sum.
+        """Decodes the sum of a round: the mean, the next state and the measurements.
 
         Args:
           state: The mechanism's own state.
           total: The sum of the messages.
           sums: Float64 scalars summed over clients, `needed_sums` at the least.
           shared: The result of `expand`.
-          noise_seed: One that nobody else knows.
+          noise_seed: int64[2], a secret seed of this round.
         """
 
     def measure(
@@ -202,8 +208,14 @@ class Codec(abc.ABC):
         """Exact measurements, of clients' data without noise.
 
         By default the fraction of clients whose update was clipped, if the codec sums
-        it as "l2_clipped". The arguments are those of `decode`; all of `Encoded.sums`
-        and of `measurements.client_sums` are summed over clients.
+        it as "l2_clipped".
+
+        Args:
+          state: The mechanism's own state.
+          total: The sum of the messages.
+          sums: All of `Encoded.sums` and `measurements.client_sums`, summed over
+            clients.
+          shared: The result of `expand`.
         """
         if "l2_clipped" not in sums:
             return collections.OrderedDict()
@@ -211,12 +223,12 @@ class Codec(abc.ABC):
         return collections.OrderedDict(l2_clipped_fraction=fraction)
 
     def divisor(self, sums: Fields) -> tf.Tensor:
-        """The divisor of the mean, float32: n, whoever reported."""
+        """The divisor of the mean, float32: n, however many clients reported."""
         return tf.constant(self.cohort_size, tf.float32)
 
 
 class SecureCodec(Codec):
-    """A codec of integers of which the server learns the sum modulo 2^b, and no more.
+    """A codec of integers whose server learns only the sum modulo 2^b.
 
     Attributes:
       modulus_bits: b of each part of a message, by name.
@@ -233,7 +245,7 @@ class SecureCodec(Codec):
     def reduction(
         self, message_type: tff.Type, sums_type: tff.Type
     ) -> reductions.Reduction:
-        """The secure sum of residues, and that of what else is needed."""
+        """The secure sum of residues, and of the scalars that `decode` needs."""
         return reductions.secure_sums(self.modulus_bits, sums_type, self.needed_sums)
 
     def group_reduction(self, total_type: tff.Type) -> reductions.GroupReduction:
@@ -249,15 +261,14 @@ class SecureCodec(Codec):
 
 
 def _inner(name: str) -> Any:
-    """A method that asks the inner codec."""
+    """Makes a method that delegates to the inner codec."""
     return lambda self, *arguments: getattr(self.inner, name)(*arguments)
 
 
 class OuterCodec(Codec):
-    """A codec around another that it holds.
+    """A codec that wraps another one.
 
-    What it does not say for itself is what the inner codec says. How it decodes it must
-    say.
+    Everything but the decoding is delegated to the inner codec unless overridden.
     """
 
     def __init__(self, inner: Codec):

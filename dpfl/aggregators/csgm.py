@@ -3,7 +3,7 @@
 
 """The sparsified Gaussian mechanism (CSGM), for a trusted server.
 
-Both accountings, by the L2 and by the L-inf bound, have this same release.
+The accountings by the L2 and by the L-inf bound share this release.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Config = Union[mechanisms.L2Csgm, mechanisms.Sgmf]
 
 
 class SparsifiedSumCodec(Codec):
-    """The mean of sparsified updates, with no noise: for a codec that adds its own.
+    """The mean of sparsified updates without noise, for codecs that add their own.
 
     Client: clip to Delta_2, rotate, keep coordinates with probability gamma, round them
     to integers, clip those to +-Delta_inf; send them and the mask's seed. (Rounding and
@@ -72,6 +72,8 @@ class SparsifiedSumCodec(Codec):
         Passes over the D-vector: one for the norm, one for signs, the rotation's own,
         one for the norm as exactly as the bound wants it, one to gather. Rounding and
         coordinate clipping see the kept values alone.
+
+        See base class for the arguments.
         """
         clip = self._config.clip_norm
         normed = clipping.safe_norm(update)
@@ -100,18 +102,18 @@ class SparsifiedSumCodec(Codec):
         return bits + COUNT_BITS if is_fixed else bits
 
     def zero(self) -> Any:
-        """The sum of masked rotated updates, and the malformed messages."""
+        """The zero sum of masked and rotated updates, and of malformed messages."""
         return collections.OrderedDict(
             total=self._sum.zero(), malformed=tf.zeros([], tf.int32)
         )
 
     def accumulate(self, total: Any, message: Any) -> Any:
-        """The sum with the values where the seed puts them, in O(gamma D).
+        """Adds the values at the coordinates that the seed selects, in O(gamma D).
 
-        TFF hands the total in and out by value, a copy of D integers besides.
+        TFF passes the total by value, which costs another copy of D integers.
         """
         values, grid = message["values"], self._sum.grid
-        # Not the size of a value: that of the least int32 is none.
+        # The absolute value would overflow for the least int32.
         is_within = (values <= grid.max_size) & (values >= -grid.max_size)
         squared_norm = 2 * tf.nn.l2_loss(tf.cast(values, tf.float64))
         is_possible = tf.reduce_all(is_within) & (squared_norm <= grid.max_squared_norm)
@@ -127,7 +129,10 @@ class SparsifiedSumCodec(Codec):
     def decode(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Decoded:
-        """The sum, rotated back without the padding, over n gamma."""
+        """The sum, rotated back without the padding, over n gamma.
+
+        See base class for the arguments.
+        """
         rotated = self._sum.to_float(total["total"], self._config.clip_norm)
         rotated /= self._divisor
         mean = self._rotation.invert(rotated, shared["rotation"])[: self.dimension]
@@ -140,7 +145,10 @@ class SparsifiedSumCodec(Codec):
     def measure(
         self, state: Fields, total: Any, sums: Fields, shared: Fields
     ) -> Fields:
-        """The fractions that were clipped, and the number of malformed messages."""
+        """The clipped fractions, and the number of malformed messages.
+
+        See base class for the arguments.
+        """
         measured = super().measure(state, total, sums, shared)
         fraction = measurements.ratio(sums["linf_clipped"], sums["kept"])
         measured["linf_clipped_fraction"] = fraction
@@ -160,13 +168,19 @@ class CsgmCodec(SparsifiedSumCodec):
     def release(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> tf.Tensor:
-        """The noised sum of the masked and rotated updates, in steps."""
+        """The noised sum of the masked and rotated updates, in steps.
+
+        See base class for the arguments.
+        """
         return self._sum.noised(total["total"], noise_seed)
 
     def decode(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Decoded:
-        """(sum + noise) / (n gamma), rotated back, without the padding."""
+        """(sum + noise) / (n gamma), rotated back, without the padding.
+
+        See base class for the arguments.
+        """
         noised = {"total": self.release(state, total, sums, shared, noise_seed)}
         decoded = super().decode(state, noised, sums, shared, noise_seed)
         stddev = self._config.stddev / self._divisor

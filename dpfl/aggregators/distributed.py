@@ -3,12 +3,12 @@
 
 """Integer noise under secure aggregation: discrete Gaussian and Skellam.
 
-What TFF and tensorflow-privacy have for this is not used, for these reasons: their
-aggregator is nested too deeply to compile inside federated averaging; they round the
-scale of a client's discrete Gaussian noise up to a whole number of grid steps, and
-sample it in floating point; and their event is not accounted. Here all is one flat
-computation, noise has the scale that the event says, and the bounds of the event are
-enforced on the integers.
+TFF's and tensorflow-privacy's aggregator for this is not used, for these reasons: it is
+nested too deeply to compile inside federated averaging; it rounds the scale of a
+client's discrete Gaussian noise up to a whole number of grid steps, and samples it in
+floating point; and its event is not accounted. Here there is one flat computation, the
+noise has exactly the scale of the event, and the bounds of the event are enforced on
+the integers.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ from dpfl.aggregators.codec import Decoded, Encoded, Fields, SecureCodec, Seed
 from dpfl.mechanisms import integer
 from dpfl.vectors import clipping, integers, randomness, rounding
 
-# Where rounding is conditional a client shrinks its vector by this, so that float32 in
-# the rotation does not make it longer than the clip.
+# Shrinkage before conditional rounding: a client shrinks its vector by this, so that
+# float32 in the rotation does not make it longer than the clip.
 _SHRINK = 1 - 4e-6
 
 
 class Scaled(NamedTuple):
-    """What a client rounds, before scaling.
+    """A client's vector before it is scaled to grid steps and rounded.
 
     Attributes:
       vector: float32[vector_dimension].
       norm: float64 scalar, L2 norm of `vector`.
-      factor: float64 scalar; `factor * vector` is what is meant, before its clip.
-      normed: The update that it comes from.
+      factor: float64 scalar; `factor * vector` is the vector to be sent, before its
+        clip.
+      normed: The update that the vector is computed from.
       is_clipped: bool scalar, whether the update was clipped.
     """
 
@@ -50,30 +51,32 @@ class Scaled(NamedTuple):
 
 
 class IntegerCodec(SecureCodec):
-    """Chen et al. 2022, Algorithm 6; the numbers are `mechanisms.IntegerMechanism`'s.
+    """Distributed integer noise (Chen et al. 2022, Algorithm 6).
+
+    The numbers are those of `mechanisms.IntegerMechanism`.
 
     Client: clip, divide by the granularity, rotate, clip coordinates, round each of
     them at random, once, add a share of integer noise, send residues modulo 2^b.
-    Server: the secure sum, the integers of least size, times the granularity, over n,
+    Server: the secure sum, the centered integers, times the granularity, over n,
     rotated back. Under the published bound coordinates are not clipped, and rounding is
     repeated until the integers are within a norm.
 
-    A codec around this one that sends a vector of another length, as the configuration
-    says, calls `encode_scaled` with it; the mean of `decode` is then that vector's.
+    A codec around this one that sends vectors of another length, as its configuration
+    says, calls `encode_scaled`; the mean of `decode` then has that length.
 
-    With `noise_source` "clients", if fewer clients report than the promised noise needs
-    shares, the round fails before anything is computed from the sum.
+    With `noise_source` "clients" the round fails before the sum is opened if too few
+    clients report for the promised noise.
 
     State: `clip_norm` (float32), if the clip adapts. Measurements: `clip_norm`;
     `noise_stddev` (of the mean); `granularity`; `wrap_probability`, of a coordinate of
-    the sum, as if it were Gaussian with the variance that the round's sum has. Exact:
+    the sum, as if it were Gaussian with the variance of the round's sum. Exact:
     `l2_clipped_fraction` (of the clients).
     """
 
     has_private_randomness = True
 
     def __init__(self, config: integer.IntegerMechanism, dimension: int):
-        """Raises ValueError if a configuration has too few bits for its numbers."""
+        """Initializes the codec; raises ValueError if `config` has too few bits."""
         modulus_bits = {"update": config.modulus_bits}
         if config.adaptive_clipping:
             modulus_bits["within"] = integer.CLIP_COUNT_BITS
@@ -84,7 +87,7 @@ class IntegerCodec(SecureCodec):
         self._vector_dimension = config.vector_dimension(dimension)
         self._rotated = config.rotated_dimension(dimension)
         self._rotation = integers.ROTATIONS[config.rotation](self._rotated)
-        # Where nothing comes between update and rotation, its padding is free.
+        # The update is rotated directly, so that its padding is free.
         self.input_length = max(dimension, self._rotated)
         self._clip = AdaptiveClip(config)
         kind, count_stddev = config.name_of_noise, 0.0
@@ -100,14 +103,14 @@ class IntegerCodec(SecureCodec):
         return self._clip.initial_state()
 
     def broadcast(self, state: Fields, round_seed: Seed) -> Fields:
-        """The seed of all that is shared, and the clip if it adapts."""
+        """The seed of the shared randomness, and the clip if it adapts."""
         sent = collections.OrderedDict(round_seed=round_seed)
         if self._clip.adapts:
             sent["clip_norm"] = state["clip_norm"]
         return sent
 
     def expand(self, broadcast: Fields) -> Fields:
-        """The rotation, and the clips of the update and of what is rounded."""
+        """The rotation, and the clips of the update and of the vector to be rounded."""
         seed = randomness.fold_in(broadcast["round_seed"], purposes.Round.ROTATION)
         clip = self._clip.in_force(broadcast)
         return collections.OrderedDict(
@@ -117,7 +120,10 @@ class IntegerCodec(SecureCodec):
         )
 
     def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
-        """int32 residues, and that of the +-1, or 0, of an adaptive clip."""
+        """The residues, int32, with a vote on the clip if it adapts.
+
+        See base class for the arguments.
+        """
         normed = clipping.safe_norm(update)
         factor, is_clipped = clipping.clip_factor(normed, shared["clip_norm"])
         vector, norm = normed.direction, normed.direction_norm
@@ -127,7 +133,13 @@ class IntegerCodec(SecureCodec):
     def encode_scaled(
         self, scaled: Scaled, shared: Fields, client_seed: Optional[tf.Tensor]
     ) -> Encoded:
-        """The same for a vector that was made from the update."""
+        """Encodes a vector that was computed from the update; see `encode`.
+
+        Args:
+          scaled: The vector, its norm and its scale.
+          shared: The result of `expand`.
+          client_seed: int64[2], the client's own; None without private randomness.
+        """
         step = self._grid.granularity * tf.cast(shared["vector_clip"], tf.float64)
         vector, factor = scaled.vector, self._clipped(scaled, step)
         padding = self._rotated - vector.shape[0]
@@ -154,7 +166,7 @@ class IntegerCodec(SecureCodec):
         return Encoded(message, scaled.normed, sums)
 
     def _clipped(self, scaled: Scaled, step: tf.Tensor) -> tf.Tensor:
-        """The factor, to steps, that clips the vector; float64 scalar."""
+        """The float64 factor that clips the vector and converts it to grid steps."""
         target, shrink = 1 / self._grid.granularity, _SHRINK
         if not self._config.conditional_rounding:
             target, shrink = rounding.norm_target(target, self._rotated), 1.0
@@ -162,7 +174,7 @@ class IntegerCodec(SecureCodec):
         return tf.minimum(scaled.factor / step, inside) * shrink
 
     def _rounded(self, rotated: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """int32, the steps rounded as the event says."""
+        """The steps as int32, rounded as the event assumes."""
         grid = self._grid
         if grid.max_coordinate is None:
             return rounding.conditional_round(
@@ -173,11 +185,11 @@ class IntegerCodec(SecureCodec):
         return rounding.randomized_round(rotated, seed, steps, limit)
 
     def message_bits(self, message: Any) -> tf.Tensor:
-        """B bits a coordinate, and those of the vote."""
+        """The bits of a message: b for each coordinate, and those of the vote."""
         return tf.constant(self._config.uplink_bits(self.dimension), tf.float64)
 
     def zero(self) -> Fields:
-        """int32 zeros."""
+        """Zeros, int32."""
         total = collections.OrderedDict(update=tf.zeros([self._rotated], tf.int32))
         if self._clip.adapts:
             total["within"] = tf.zeros([], tf.int32)
@@ -186,9 +198,11 @@ class IntegerCodec(SecureCodec):
     def release(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Fields:
-        """The sums that are opened, with the helpers' shares if they bring any.
+        """The opened sums, with the helpers' shares of noise if there are helpers.
 
-        A secure sum gives residues modulo 2^b, and nothing besides.
+        A secure sum opens residues modulo 2^b and nothing else.
+
+        See base class for the arguments.
         """
         config = self._config
         if config.noise_source != "helpers":
@@ -211,7 +225,10 @@ class IntegerCodec(SecureCodec):
     def decode(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Decoded:
-        """The mean that the residues stand for, and the next clip."""
+        """Decodes the residues to the mean, and computes the next clip.
+
+        See base class for the arguments.
+        """
         config = self._config
         total = self.release(state, total, sums, shared, noise_seed)
         steps = tf.cast(
@@ -234,7 +251,7 @@ class IntegerCodec(SecureCodec):
         return Decoded(vector[: self._vector_dimension], new_state, measured)
 
     def _noise_stddev(self, sums: Fields) -> tf.Tensor:
-        """The noise of the mean, over the clip of what is rounded."""
+        """The noise of the mean, relative to the clip of the rounded vector."""
         config = self._config
         shares = tf.constant(config.cohort_size, tf.float32)
         if config.noise_source == "clients":
@@ -244,6 +261,6 @@ class IntegerCodec(SecureCodec):
 
 
 def _wrap_probability(steps: tf.Tensor, bits: int) -> tf.Tensor:
-    """erfc(half the modulus / (sqrt 2 root mean square)), float32."""
+    """The probability erfc(half the modulus / (sqrt 2 root mean square)), float32."""
     mean_square = tf.reduce_mean(tf.square(steps)) + 1e-30
     return tf.math.erfc(2.0 ** (bits - 1) / tf.sqrt(2 * mean_square))

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""DOME: clients send sketches with noise of their own, the server runs Adam."""
+"""DOME: clients send noised sketches, and the server runs Adam."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from dpfl.vectors import adaptive_sketch, clipping, integers, randomness
 
 
 class LocalNoiseCodec(SecureCodec):
-    """Vectors, clipped already, plus N(0, a^2 I) of each client; their secure sum.
+    """The secure sum of clipped vectors, to each of which a client adds N(0, a^2 I).
 
     In integers: each client rounds its vector within the bound, adds a discrete
-    Gaussian, its share of the noise (see `rounding`), and sends residues modulo 2^b,
-    from which the server knows the sum, since b is such that it cannot wrap.
+    Gaussian, its share of the noise (see `rounding`), and sends residues modulo 2^b.
+    The server decodes the sum from them, since b is large enough that it cannot wrap.
 
-    If fewer clients report than the promised noise needs shares, the round fails before
-    anything is computed from the sum.
+    The round fails before the sum is opened if too few clients report for the promised
+    noise.
     """
 
     has_private_randomness = True
@@ -43,7 +43,10 @@ class LocalNoiseCodec(SecureCodec):
         )
 
     def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
-        """int64[k], the residues of the vector with noise."""
+        """int64[k], the residues of the vector with noise.
+
+        See base class for the arguments.
+        """
         config, normed = self._config, clipping.safe_norm(update)
         message = self._sum.round(normed, config.clip_norm)
         noised = self._sum.with_share(message, client_seed, config.cohort_size)
@@ -51,7 +54,7 @@ class LocalNoiseCodec(SecureCodec):
         return Encoded(self.residues(message), normed, collections.OrderedDict())
 
     def message_bits(self, message: Any) -> tf.Tensor:
-        """B bits for each of the k numbers."""
+        """The bits of a message: b for each of the k numbers."""
         return tf.constant(self._config.uplink_bits(self.dimension), tf.float64)
 
     def zero(self) -> Any:
@@ -61,7 +64,10 @@ class LocalNoiseCodec(SecureCodec):
     def release(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> tf.Tensor:
-        """The sum in steps, which its residues tell; its noise is complete."""
+        """The sum in steps, decoded from its residues; its noise is complete.
+
+        See base class for the arguments.
+        """
         config = self._config
         needed = config.cohort_size if config.noise_multiplier else 0
         total = reductions.opened(total["update"], sums["clients"], needed)
@@ -71,7 +77,10 @@ class LocalNoiseCodec(SecureCodec):
     def decode(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Decoded:
-        """The mean."""
+        """The mean.
+
+        See base class for the arguments.
+        """
         config = self._config
         total = self.release(state, total, sums, shared, noise_seed)
         mean = self._sum.to_float(total, config.clip_norm) / config.cohort_size
@@ -114,10 +123,11 @@ class DomeCodec(Codec):
     has_private_randomness = True
 
     def __init__(self, config: mechanisms.Dome, dimension: int):
-        """Raises ValueError if a configuration has too few bits for its numbers."""
+        """Initializes the codec; raises ValueError if `config` has too few bits."""
         super().__init__(dimension, config.cohort_size)
         self._config = config
-        # How the k-vectors are summed; all it sends is a function of the round's seed.
+        # The codec that sums the k-vectors; its broadcast is a function of the round's
+        # seed.
         self._inner: Codec
         if isinstance(config, mechanisms.DomeDdg):
             self._inner = IntegerCodec(config.release, config.sketch_size)
@@ -141,7 +151,7 @@ class DomeCodec(Codec):
         self._latest: tuple = (None, None, None)
 
     def initial_state(self) -> Fields:
-        """No steps, moments of zero, nothing kept."""
+        """Zero steps, zero moments and an empty basis."""
         state = collections.OrderedDict(steps=tf.zeros([], tf.int32))
         if self._has_first_moment:
             state["first_moment"] = tf.zeros([self.dimension])
@@ -151,9 +161,9 @@ class DomeCodec(Codec):
         return state
 
     def broadcast(self, state: Fields, round_seed: Seed) -> Fields:
-        """U' in bfloat16, the probes' seed, and S m if there is mean removal.
+        """The basis U' in bfloat16, the probes' seed, and S m if there is mean removal.
 
-        The seed is derived from the round's, from which clients' seeds are too.
+        The probes' seed is derived from the round's seed, as are the clients' seeds.
         """
         message = collections.OrderedDict(
             seed=randomness.fold_in(round_seed, purposes.Round.ROTATION),
@@ -165,7 +175,7 @@ class DomeCodec(Codec):
         return message
 
     def expand(self, broadcast: Fields) -> Fields:
-        """S, what the k-vectors' sum needs, and S m if the mean is removed."""
+        """The sketch S, the shared values of the sum, and S m if m is removed."""
         sent = self._inner.broadcast(collections.OrderedDict(), broadcast["seed"])
         expanded = collections.OrderedDict(
             sketch=self._expanded(broadcast), release=self._inner.expand(sent)
@@ -175,7 +185,10 @@ class DomeCodec(Codec):
         return expanded
 
     def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
-        """The clipped and noised k-vector, computed in float64."""
+        """The clipped and noised k-vector, computed in float64.
+
+        See base class for the arguments.
+        """
         config = self._config
         normed = clipping.safe_norm(update)
         projected = adaptive_sketch.project(shared["sketch"], normed.direction)
@@ -196,13 +209,16 @@ class DomeCodec(Codec):
         return Encoded(message, normed, sums)
 
     def message_bits(self, message: Any) -> tf.Tensor:
-        """The k-vector's; what a simulation measures is not sent."""
+        """The bits of the k-vector; vectors for exact measurements are not sent."""
         return self._inner.message_bits(message["values"])
 
     def reduction(
         self, message_type: tff.Type, sums_type: tff.Type
     ) -> reductions.Reduction:
-        """The sum of the k-vectors; a simulation adds up updates in the open."""
+        """The sum of the k-vectors; a simulation also adds up the updates in the open.
+
+        See base class for the arguments.
+        """
         reduce_values = self._inner.reduction(message_type["values"], sums_type)
 
         def reduce(encoded: tff.Value) -> tff.Value:
@@ -216,7 +232,7 @@ class DomeCodec(Codec):
         return reduce
 
     def group_reduction(self, total_type: tff.Type) -> reductions.GroupReduction:
-        """The sum of the k-vectors; a simulation adds up updates in the open."""
+        """The sum of groups' k-vectors; a simulation adds up updates in the open."""
         reduce_values = self._inner.group_reduction(total_type["values"])
 
         def reduce(totals: tff.Value) -> tff.Value:
@@ -233,7 +249,7 @@ class DomeCodec(Codec):
         return collections.OrderedDict(total, values=values)
 
     def zero(self) -> Any:
-        """The k-vectors' zeros, and float32[d] if energy is measured."""
+        """Zeros of the k-vectors, and float32[d] if energy is measured."""
         total = collections.OrderedDict(values=self._inner.zero())
         if self._config.measures_energy:
             total["update"] = tf.zeros([self.dimension])
@@ -242,14 +258,20 @@ class DomeCodec(Codec):
     def release(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Any:
-        """The release of the k-vectors' sum."""
+        """The release of the k-vectors' sum.
+
+        See base class for the arguments.
+        """
         state, total = collections.OrderedDict(), total["values"]
         return self._inner.release(state, total, sums, shared["release"], noise_seed)
 
     def decode(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Decoded:
-        """The decoded mean or Adam's step, and the new sketch."""
+        """The decoded mean or Adam's step, and the new sketch.
+
+        See base class for the arguments.
+        """
         config, sketch = self._config, shared["sketch"]
         released = self._inner.decode(
             Fields(), total["values"], sums, shared["release"], noise_seed
@@ -276,7 +298,10 @@ class DomeCodec(Codec):
     def measure(
         self, state: Fields, total: Any, sums: Fields, shared: Fields
     ) -> Fields:
-        """The fraction that was clipped, and the energy that the sketch holds."""
+        """The fraction of clipped updates, and the energy that the sketch keeps.
+
+        See base class for the arguments.
+        """
         measured = super().measure(state, total, sums, shared)
         if self._config.measures_energy:
             energy = self._energy(state, total, sums, shared["sketch"])
@@ -284,7 +309,7 @@ class DomeCodec(Codec):
         return measured
 
     def _expanded(self, broadcast: Fields) -> adaptive_sketch.Sketch:
-        """S, built once for the same tensors: a round needs it twice."""
+        """Builds S, cached for the same tensors since a round needs it twice."""
         basis, seed = broadcast["basis"], broadcast["seed"]
         if self._latest[0] is not basis or self._latest[1] is not seed:
             sketch = self._sketch.expand(basis, seed)
@@ -292,7 +317,7 @@ class DomeCodec(Codec):
         return self._latest[2]
 
     def _mean(self, state: Fields) -> tf.Tensor:
-        """M, zero before the first step."""
+        """The first moment m, zero before the first step."""
         correction = _correction(self._config.beta_1, state["steps"])
         return tf.math.divide_no_nan(state["first_moment"], correction)
 
@@ -316,7 +341,7 @@ class DomeCodec(Codec):
         return new_state
 
     def _adam_step(self, state: Fields) -> tf.Tensor:
-        """M / sqrt(max(v, floor))."""
+        """The step m / sqrt(max(v, floor))."""
         correction = _correction(self._config.beta_2, state["steps"])
         second = tf.math.divide_no_nan(state["second_moment"], correction)
         return self._mean(state) / tf.sqrt(tf.maximum(second, self._floor))
@@ -324,7 +349,7 @@ class DomeCodec(Codec):
     def _energy(
         self, state: Fields, total: Any, sums: Fields, sketch: adaptive_sketch.Sketch
     ) -> tf.Tensor:
-        """||S (x - m)||^2 / ||x - m||^2, x the mean of the finite updates."""
+        """The ratio ||S (x - m)||^2 / ||x - m||^2, x the mean of the finite updates."""
         number = tf.cast(sums["clients"] - sums["nonfinite_clients"], tf.float32)
         centred = tf.math.divide_no_nan(total["update"], number)
         if self._config.mean_removal:
@@ -336,6 +361,6 @@ class DomeCodec(Codec):
 
 
 def _correction(beta: float, steps: tf.Tensor) -> tf.Tensor:
-    """1 - beta^t, float32."""
+    """The bias correction 1 - beta^t, float32."""
     power = tf.pow(tf.constant(beta, tf.float64), tf.cast(steps, tf.float64))
     return tf.cast(1 - power, tf.float32)

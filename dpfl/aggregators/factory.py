@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""From a codec of plain TensorFlow functions to a TFF aggregation factory.
+"""TFF aggregation factories of codecs, which are plain TensorFlow functions.
 
 `CodecFactory` maps a codec's functions to their placements, in four TensorFlow
 computations whatever the mechanism:
@@ -9,8 +9,8 @@ computations whatever the mechanism:
   prepare (server) -> broadcast -> encode (each client) -> reduce -> finish (server)
 
 so that the compiled computation stays shallow: TFF's worker refuses computations nested
-more than about 50 deep, which a stack of wrapping factories reaches. A program that has
-computations of its own takes the same functions from `CodecFactory.round_functions`.
+more than about 50 deep, which a stack of wrapping factories reaches. Programs with
+their own computations use the same functions from `CodecFactory.round_functions`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from dpfl.aggregators.round_functions import RoundFunctions
 from dpfl.covered import MEASURES
 from dpfl.vectors import philox
 
-# Who asks a factory for a sum: the module and the function that calls `create`.
+# Callers that divide a sum by themselves: the module and the function that calls
+# `create`.
 _DIVIDES_ITSELF = {
     ("tensorflow_federated.python.aggregators.mean", "create"),
     (
@@ -46,8 +47,8 @@ _can_sum_securely: Any = weakref.WeakKeyDictionary()
 def _check_output(output: str) -> None:
     """Raises ValueError if a mean is about to be divided a second time.
 
-    A factory is told the type of a value and nothing else, so who asks is read from the
-    stack: TFF's mean factories and its k-means, in whatever wrapping.
+    A factory is told only the type of a value, so the caller is read from the stack:
+    TFF's mean factories and its k-means, however wrapped.
     """
     caller = _caller_that_divides()
     if output == "mean" and caller:
@@ -60,9 +61,9 @@ def _check_output(output: str) -> None:
 def check_secure_sums() -> None:
     """Raises RuntimeError if TFF's current context cannot sum securely.
 
-    The context compiles a secure sum, once in its life, and runs nothing: what its
-    compiler leaves as it is no worker can run. A context without a compiler of its own
-    is not judged.
+    The context compiles a secure sum, once in its life, and runs nothing: a secure sum
+    that its compiler does not replace cannot be run by any worker. A context without
+    its own compiler is accepted.
     """
     context = tff.framework.get_context_stack().current
     if context not in _can_sum_securely:
@@ -102,7 +103,7 @@ def _compiles_secure_sums(context: Any) -> bool:
         return True
     try:
         compiled = pipeline.compile(_secure_sum).to_building_block()
-    except Exception:  # Of whatever compiler it is.
+    except Exception:  # Any error of any compiler.
         return False
     return "federated_secure_modular_sum" not in str(compiled)
 
@@ -116,30 +117,31 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
     <structure>, client_id=int64)`; the result then has the type of `update` alone. The
     difference is where a client's private randomness comes from:
 
-      * plain: 128 bits of the operating system's entropy on the client, other at every
+      * plain: 128 bits of the operating system's entropy on the client, fresh at every
         execution;
       * with a key: the key and the round's seed, so that a round of an explicit seed
         can be replayed. Keys are secrets that the program hands to each client with its
-        data, one of its own to each; nothing that is broadcast reveals what comes of
-        them;
+        data, one of its own to each; nothing that is broadcast reveals the randomness
+        derived from them;
       * with an id: the round's seed and the id, which must differ within a round. For
-        simulations: the seed is broadcast, so that whoever sees the broadcast and knows
-        the ids can compute every client's mask, rounding and noise. Where the privacy
-        rests on a secret of the clients, as with noise of their own, there is none.
+        simulations only: the seed is broadcast, so that anyone who sees the broadcast
+        and knows the ids can compute every client's mask, rounding and noise. A
+        mechanism whose privacy rests on a secret of the clients, such as their own
+        noise, then gives none.
 
     A hash of the update would not do in place of a key: clients with equal updates
     would share a mask, and the privacy proof needs masks to be independent.
 
-    State: `OrderedDict(round=int32, **codec.initial_state())`. Noise, and all else that
-    is drawn, is of the operating system's entropy at each execution: a state that is
-    restored repeats nothing.
+    State: `OrderedDict(round=int32, **codec.initial_state())`. Noise and all other
+    randomness are drawn from the operating system's entropy at each execution: a
+    restored state repeats nothing.
 
     With an explicit seed the state begins with `seed=int64[2]`, and all that the server
     draws is a function of the state. The seed is made of the number that was given and
     of the mechanism's configuration, the dimension and the type of the values, so that
-    two processes that differ in any of them share no noise. What they do not know is
-    the data: whoever executes a round twice, with other clients or weights, from the
-    same seed, releases the difference of their updates without noise.
+    two processes that differ in any of them share no noise. The seed does not depend on
+    the data: executing a round twice from the same seed, with other clients or weights,
+    releases the difference of the updates without noise.
 
     Measurements, all of the round, and scalars: `downlink_bits` (float32; the model as
     float32 and what the codec broadcasts) and those of the codec, which are public or
@@ -164,23 +166,22 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
         """Initializes the factory.
 
         Args:
-          make_codec: From the dimension of the flattened update to a codec.
+          make_codec: Function from the dimension of the flattened update to a codec.
           seed: None for fresh noise at each execution, as a release wants it. A whole
             number, for simulations that are to be repeated, gives the same noise for
             the same identity, dimension and type of values whenever a round is executed
             again: epsilon holds only if it is executed again on the same updates.
-          identity: All else that the codec's noise depends on, as a text.
+          identity: Text of everything else that the codec's noise depends on.
           output: "mean", or "sum" for the mean times what it was divided by (n of the
             mechanism, whoever reported): the same release with the same noise, so the
             same event. Measurements such as `noise_stddev` are of the mean either way.
-          measure: What is measured besides the release. None for exact sums over
-            clients where the server is trusted with each message, and for none of them
-            where the codec sums securely; "released" for none of them;
-            "exact_for_simulation" for them in any case: beside a secure sum they are
-            opened, so that what the server sees is no longer what the event says.
-          checks_context: Whether a process that needs a secure sum can be built only
-            where TFF's current context can sum securely; False for one that is built
-            here and run elsewhere.
+          measure: Measurements beside the release. None opens exact sums over clients
+            if the server is trusted with each message, and none if the codec sums
+            securely; "released" opens none; "exact_for_simulation" opens them always:
+            beside a secure sum the server then sees more than the event covers.
+          checks_context: Whether building a process that needs a secure sum requires
+            that TFF's current context can sum securely; False for a process that is
+            built here and run elsewhere.
 
         Raises:
           TypeError: If `seed` is not an integer.
@@ -243,7 +244,7 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
         return tff.templates.AggregationProcess(initialize, next_fn)
 
     def round_functions(self, value_type: tff.Type) -> RoundFunctions:
-        """The functions of which `create` makes the process; raises what it does."""
+        """The functions that `create` makes the process of; raises the same errors."""
         layout = Layout(value_type)
         _check_output(self._output)
         codec = self._make_codec(layout.dimension)

@@ -18,10 +18,10 @@ from dpfl.vectors import clipping
 
 
 class GaussianCodec(Codec):
-    """Sum of the clipped updates + N(0, (z C)^2 I), divided by the constant n.
+    """The sum of clipped updates plus N(0, (z C)^2 I), divided by the constant n.
 
-    All of it in integers up to the noised sum, and the count of an adaptive clip too;
-    see `dpfl.vectors.rounding`.
+    Everything is integers up to the noised sum, also the count of an adaptive clip; see
+    `dpfl.vectors.rounding`.
 
     State: `clip_norm` (float32), if the clip adapts. Measurements: `clip_norm` in
     force, `noise_stddev` (of the mean). Exact: `l2_clipped_fraction` (of the clients).
@@ -41,11 +41,14 @@ class GaussianCodec(Codec):
         return self._clip.initial_state()
 
     def broadcast(self, state: Fields, round_seed: Seed) -> Fields:
-        """The clip, if it adapts; otherwise clients know it from the start."""
+        """The clip, if it adapts; clients know a fixed clip from the start."""
         return state
 
     def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
-        """The clipped update, int32[d], and two bits if the clip adapts."""
+        """The clipped update, int32[d], and two bits if the clip adapts.
+
+        See base class for the arguments.
+        """
         clip = self._clip.in_force(shared)
         normed = clipping.safe_norm(update)
         is_clipped = normed.norm > tf.cast(clip, tf.float64)
@@ -65,7 +68,7 @@ class GaussianCodec(Codec):
         return total
 
     def accumulate(self, total: Fields, message: Fields) -> Fields:
-        """The sum with the update, and with the vote if the clip adapts."""
+        """Adds the update, and the vote if the clip adapts."""
         update = self._sum.accumulate(total["update"], message["update"])
         added = collections.OrderedDict(update=update)
         if self._clip.adapts:
@@ -77,7 +80,10 @@ class GaussianCodec(Codec):
     def release(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Fields:
-        """The noised sum in steps; half the votes' sum if the clip adapts."""
+        """The noised sum in steps, and half the votes' sum if the clip adapts.
+
+        See base class for the arguments.
+        """
         noised = self._sum.noised(total["update"], noise_seed)
         released = collections.OrderedDict(update=noised)
         if self._clip.adapts:
@@ -87,7 +93,10 @@ class GaussianCodec(Codec):
     def decode(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Decoded:
-        """The noised mean, and the next clip."""
+        """The noised mean, and the next clip.
+
+        See base class for the arguments.
+        """
         released = self.release(state, total, sums, shared, noise_seed)
         config, clip = self._config, self._clip.in_force(shared)
         stddev = config.update_noise_multiplier * clip

@@ -1,12 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sums in integers: where a codec's vectors become grid steps, and sums floats again.
+"""Exact sums in integers: conversion of vectors to grid steps and of sums to floats.
 
 A client rounds its clipped vector to steps of a grid; the sum of a round is exact; its
-noise, of a server or in shares of the clients, is an integer too; only then there are
-floats. A codec says what it sums, and under which bound. The grid is that of
-`dpfl.accounting.integer.grid_numbers`, docs/privacy/integer_release.md has the proofs.
+noise, the server's or in shares of the clients, is an integer too; only the noised sum
+becomes floats. A codec chooses the vectors and their bound. The grid is that of
+`dpfl.accounting.integer.grid_numbers`, and docs/privacy/integer_release.md has the
+proofs.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ _SMALLEST_SHARE = 4.0
 
 
 class IntegerSum:
-    """A sum of clients' vectors in steps of a grid, and the noise of the whole of it.
+    """A sum of clients' vectors in grid steps, with its noise.
 
-    With noise multiplier z and a clip C a step is z C / s, s the power of two of
-    `grid`: what adapts with C is the step alone.
+    With noise multiplier z and clip C a step is z C / s, where s is the power of two of
+    `grid`: only the step adapts with C.
 
-    Without noise (z = 0) all is the same, on a grid of 2^24 steps to the clip or fewer.
+    Without noise (z = 0) the grid has at most 2^24 steps to the clip.
 
     Attributes:
       length: The vectors' length.
       grid: Bounds and noise in steps.
-      dtype: That of the sum, int32 where that holds any sum and its noise, else int64.
+      dtype: Dtype of the sum: int32 if it holds any sum and its noise, else int64.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class IntegerSum:
             for none.
           cohort_size: n, the expected number of clients.
           linf_ratio: A client's bound on a coordinate over its L2 bound.
-          no_noise: What stands for the noise where there is none.
+          no_noise: Noise multiplier that sets the grid if there is no noise.
 
         Raises:
           ValueError: If the noise is not 0 and below 2**-24 of the bound, or so far
@@ -71,13 +72,13 @@ class IntegerSum:
             rule = "at most 2**24 times the bound of a coordinate, over the clip"
             raise ValueError(checks.message("noise_multiplier", rule, noise_multiplier))
         self.dtype = tf.int32 if self.grid.total_bits == 32 else tf.int64
-        # The clip in steps.
+        # The clip norm in steps.
         self._clip_steps = self.grid.stddev / multiplier
 
     def round(
         self, vector: NormedVector, clip_norm: Union[float, tf.Tensor]
     ) -> tf.Tensor:
-        """A vector in steps, clipped to C, int32[length].
+        """Clips a vector to C and rounds it to steps, int32[length].
 
         The sum of squares of the integers is within the bound, exactly.
         """
@@ -91,22 +92,26 @@ class IntegerSum:
     def hidden_factor(
         self, vector: tf.Tensor, unit: tf.Tensor, clip_norm: Union[float, tf.Tensor]
     ) -> tf.Tensor:
-        """The factor of coordinates that are rounded without the others.
+        """The scale for rounding some coordinates without seeing the others, float32.
 
-        All integers, of coordinates that are kept and of those that are not, are within
-        the bound on the sum of squares. What is clipped to C is `unit * vector`, all of
-        the float32[length]; a float32, zero for a vector that is not finite.
+        The rounded integers of all coordinates, kept or not, are within the bound on
+        the sum of squares. The factor is zero for a vector that is not finite.
+
+        Args:
+          vector: float32[length], all coordinates.
+          unit: Scalar; `unit * vector` is clipped to C.
+          clip_norm: C.
         """
         factor = rounding.rounding_factor(vector, self.grid.max_squared_norm)
         steps = tf.cast(unit * self._steps_per_unit(clip_norm), tf.float32)
         return tf.minimum(steps, factor)
 
     def zero(self) -> tf.Tensor:
-        """The sum of no vectors."""
+        """The sum of zero vectors."""
         return tf.zeros([self.length], self.dtype)
 
     def accumulate(self, total: tf.Tensor, message: tf.Tensor) -> tf.Tensor:
-        """The sum with one vector of integers more."""
+        """Adds a vector of integers to the sum."""
         return total + tf.cast(message, self.dtype)
 
     def noised(
@@ -115,7 +120,13 @@ class IntegerSum:
         noise_seed: tf.Tensor,
         purpose: purposes.Round = purposes.Round.UPDATE_NOISE,
     ) -> tf.Tensor:
-        """The sum with a server's discrete Gaussian noise, in integers."""
+        """Adds a server's discrete Gaussian noise to the sum, in integers.
+
+        Args:
+          total: int[length], the sum in steps.
+          noise_seed: int64[2], secret.
+          purpose: Domain of the seed.
+        """
         if not self._is_noised:
             return total
         return self._with_draw(total, self.grid.noise_stddev, noise_seed, purpose)
@@ -123,12 +134,17 @@ class IntegerSum:
     def with_share(
         self, message: tf.Tensor, client_seed: tf.Tensor, shares: int
     ) -> tf.Tensor:
-        """A client's integers with its share of the noise, one of `shares`.
+        """Adds a client's share of the noise to its integers.
 
         The sum of all shares has the law of a server's noise, to 1e-67 a share.
 
+        Args:
+          message: int32[length], the client's integers.
+          client_seed: int64[2], the client's secret seed.
+          shares: Number of shares that make up the noise.
+
         Raises:
-          ValueError: If a share would be too small for that.
+          ValueError: If a share would be too small for this.
         """
         if not self._is_noised:
             return message
@@ -144,7 +160,7 @@ class IntegerSum:
     def to_float(
         self, total: tf.Tensor, clip_norm: Union[float, tf.Tensor]
     ) -> tf.Tensor:
-        """The floats that steps stand for."""
+        """Converts steps to floats."""
         step = 1 / self._steps_per_unit(clip_norm)
         return tf.cast(total, tf.float32) * tf.cast(step, tf.float32)
 
@@ -154,35 +170,35 @@ class IntegerSum:
     def _with_draw(
         self, values: tf.Tensor, stddev: float, seed: tf.Tensor, purpose: purposes.Round
     ) -> tf.Tensor:
-        """Values plus an integer for each."""
+        """Adds an independent noise integer to each value."""
         own = randomness.fold_in(seed, purpose)
         draw = DiscreteGaussian(stddev).sample(own, self.length)
         return values + tf.cast(draw, values.dtype)
 
 
 class CountSum:
-    """A sum of votes of +1/2, -1/2 or 0, as integers, and its noise."""
+    """A sum of votes of +1/2, -1/2 or 0 as integers, with its noise."""
 
     def __init__(self, stddev: float, cohort_size: int):
-        """Makes the sum for n clients, with noise of a `stddev`; 0 for none."""
+        """Makes the sum for n clients; a `stddev` of 0 means no noise."""
         self._sum = IntegerSum(1, 2 * stddev, cohort_size)
 
     def zero(self) -> tf.Tensor:
-        """The sum of no votes, a scalar."""
+        """The sum of zero votes, a scalar."""
         return self._sum.zero()[0]
 
     def accumulate(self, total: tf.Tensor, vote: tf.Tensor) -> tf.Tensor:
-        """The sum with one vote more, int32 +1, -1 or 0."""
+        """Adds a vote, int32 +1, -1 or 0."""
         return total + tf.cast(vote, total.dtype) * self._sum.grid.max_size
 
     def noised(self, total: tf.Tensor, noise_seed: tf.Tensor) -> tf.Tensor:
-        """Half the sum of the votes, with its noise, float32 scalar."""
+        """Half the noised sum of the votes, float32 scalar."""
         purpose = purposes.Round.COUNT_NOISE
         noised = self._sum.noised(total[tf.newaxis], noise_seed, purpose)
         return tf.cast(noised[0], tf.float32) * (0.5 / self._sum.grid.max_size)
 
 
 def share_stddev(grid: numbers.Grid, shares: int) -> float:
-    """The parameter of shares whose squares add up to that of a sum's noise."""
-    # Up by more than the roundings here, so that no noise is missing.
+    """The parameter of each share, so that the squares add up to the noise's."""
+    # Increased by more than the rounding errors,  so that no noise is missing.
     return grid.noise_stddev / math.sqrt(shares) * (1 + 2.0**-40)

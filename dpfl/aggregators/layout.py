@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""How a value of any structure becomes one vector, and the mean a value again."""
+"""Flattening of values of any structure to one vector, and back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dpfl import checks
 Structure = Any
 
 
-# What may be beside a client's update, and its type.
+# The identities that may stand beside a client's update,  and its type.
 IDENTITIES = {
     "client_id": tff.TensorType(np.int64),
     "client_key": tff.TensorType(np.int64, [2]),
@@ -26,11 +26,12 @@ IDENTITIES = {
 
 
 class Layout:
-    """How a value is flattened into a vector, and the mean brought back into shape.
+    """The layout of a value's tensors in one flat vector.
 
     Attributes:
       value_type: TFF type of a client's value.
-      identity: What is beside the update, one of `IDENTITIES`; None if nothing is.
+      identity: Name of the client's identity beside the update, one of `IDENTITIES`;
+        None if the value is the update alone.
       dimension: Length d of the flattened update.
     """
 
@@ -53,13 +54,13 @@ class Layout:
             raise ValueError(checks.message("value_type", wanted, value_type))
 
     def split(self, value: Structure) -> tuple[Structure, Optional[tf.Tensor]]:
-        """The update and what is beside it, None if nothing is."""
+        """Splits a value into the update and the client's identity or None."""
         if self.identity:
             return value["update"], value[self.identity]
         return value, None
 
     def flatten(self, update: Structure, length: int) -> tf.Tensor:
-        """float32[length], zeros after the update, in one pass."""
+        """Flattens an update to float32[length], padded with zeros, in one pass."""
         parts = [
             tf.cast(tf.reshape(tensor, [-1]), tf.float32)
             for tensor in tf.nest.flatten(update)
@@ -69,7 +70,7 @@ class Layout:
         return parts[0] if len(parts) == 1 else tf.concat(parts, 0)
 
     def restore(self, vector: tf.Tensor) -> Structure:
-        """The structure that a float32[dimension] vector stands for."""
+        """Restores the structure of an update from a float32[dimension] vector."""
         parts = tf.split(vector, self._sizes)
         tensors = [
             tf.cast(tf.reshape(part, spec.shape), spec.dtype)
@@ -89,7 +90,7 @@ def _identity(value_type: tff.Type) -> Optional[str]:
 
 
 def _tensor_specs(update_type: tff.Type) -> Optional[Structure]:
-    """The tf.TensorSpecs of a type, None if it cannot be aggregated."""
+    """The tf.TensorSpecs of a type; None if it cannot be aggregated."""
     if isinstance(update_type, tff.TensorType):
         specs = tf.TensorSpec(update_type.shape, update_type.dtype)
     elif isinstance(

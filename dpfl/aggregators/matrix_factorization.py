@@ -3,11 +3,11 @@
 
 """Matrix factorization (DP-FTRL), for a trusted server.
 
-The server's state holds the stream of noise: the seeds of the rows of Z that were
-released, the row it is at, and what the stream remembers. With `noise_from_program` it
-holds the past of one row in place of that memory, put there before each round by a
-`NoiseFeeder`; the noise is the same. The row of Z of a round is drawn in that round, so
-that no state has noise that was not released.
+The server's state holds the stream of noise: the seeds of the released rows of Z, the
+current row, and the stream's memory. With `noise_from_program` it holds the past of one
+row in place of that memory, computed before each round by a `NoiseFeeder`; the noise is
+the same. The row of Z of a round is drawn in that round, so that no state contains
+noise that was not released.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ Config = Union[matrix_factorization.MatrixFactorization, sgmf.Sgmf]
 
 
 class Release:
-    """From the unnoised mean of a round to what the server's optimizer is given.
+    """Maps the unnoised mean of a round to the input of the server's optimizer.
 
     With A = S diag(eta) M_beta, N_t = (A^-1 B Z)_t and g_t the mean without noise,
 
       m_t = beta m_{t-1} + g_t + (sigma / divisor) N_t,   result_t = eta_t m_t,
 
-    and the sum of the results up to t is (A G + B Z)_t / divisor. All that the state
-    holds of the clients has noise on it.
+    and the sum of the results up to t is (A G + B Z)_t / divisor. Everything in the
+    state that depends on the clients is noised.
 
     State: `row` (int32, of the epoch), `row_seeds` (int64[T, 2], of which those before
-    `row` are of this epoch), `moment` (float32[d], if beta > 0), and either
-    `memory_<i>`, the stream's, or `past` (float32[d]) with `past_row` and `past_seed`,
-    which say what row it is of, and after which.
+    `row` belong to this epoch), `moment` (float32[d], if beta > 0), and either the
+    stream's `memory_<i>`, or `past` (float32[d]) with `past_row`, its row, and
+    `past_seed`, the seed of the row before it.
 
     Measurements: `noise_stddev` (of this round's mean, before momentum), and
     `iterate_noise_stddev` (of the sum of this epoch's results so far).
@@ -55,9 +55,9 @@ class Release:
         block_rounds: Optional[int] = None,
         noise_from_program: bool = False,
     ):
-        """Builds the stream, in `block_rounds` as for `noise_streams.build_stream`.
+        """Builds the stream; `block_rounds` is that of `noise_streams.build_stream`.
 
-        With `noise_from_program` a `NoiseFeeder` supplies what it remembers.
+        With `noise_from_program` a `NoiseFeeder` supplies the stream's memory.
         """
         found = config.factorization
         self.dimension = dimension
@@ -96,7 +96,7 @@ class Release:
         Args:
           state: In the structure of `initial_state`.
           mean: float32[d].
-          noise_seed: That of this round, which nobody else knows.
+          noise_seed: int64[2], a secret seed of this round.
         """
         row = state["row"]
         own_seed = randomness.fold_in(noise_seed, purposes.Round.UPDATE_NOISE)
@@ -128,7 +128,7 @@ class Release:
     ) -> tuple[tf.Tensor, dict[str, Any]]:
         """Row `row` of the stream in the state, and its memory.
 
-        For TFF's own training loops; `dpfl-train` has a `NoiseFeeder`.
+        Used by TFF's own training loops; `dpfl-train` has a `NoiseFeeder`.
         """
         initial = self._stream.initial_memory()
         kept = tf.nest.pack_sequence_as(initial, [state[i] for i in _named(initial)])
@@ -140,7 +140,7 @@ class Release:
     def _noise_of_program(
         self, state: Fields, row: tf.Tensor, seeds: tf.Tensor
     ) -> tuple[tf.Tensor, dict[str, Any]]:
-        """Row `row`, with the past that a `NoiseFeeder` put into the state for it."""
+        """Row `row`, from the past that a `NoiseFeeder` put into the state."""
         is_right = tf.equal(state["past_row"], row) & tf.reduce_all(
             tf.equal(state["past_seed"], state["row_seeds"][row - 1])
         )
@@ -160,7 +160,7 @@ class Release:
         return unit_noise, self._nothing_fed()
 
     def _nothing_fed(self) -> dict[str, Any]:
-        """The part of a state for a `NoiseFeeder` before it fed any row."""
+        """The initial part of a state that a `NoiseFeeder` fills."""
         return {
             "past": tf.zeros([self.dimension]),
             "past_row": tf.constant(-1, tf.int32),
@@ -171,28 +171,29 @@ class Release:
 class NoiseFeeder:
     """Computes the past of each row in the training program, for the state.
 
-    What a stream remembers, a block of rounds for a dense matrix, then stays in this
-    object: one row of d numbers goes to TFF's worker in each round. Losing the object
-    loses nothing: it can be computed again from the seeds in the aggregator's state.
+    The stream's memory, a block of rounds for a dense matrix, then stays in this
+    object, and one row of d numbers goes to TFF's worker in each round. Losing the
+    object loses nothing: its content is computed again from the seeds in the
+    aggregator's state.
     """
 
     def __init__(self, config: Config, dimension: int):
-        """Takes the configuration that the factory was built from."""
+        """Initializes the feeder from the configuration of the factory."""
         self._stream = noise_streams.build_stream(
             config.factorization, dimension, arrays=FusedTensors()
         )
         self._after = tf.function(self._past_after, autograph=False)
         self._again = tf.function(self._past_again, autograph=False)
-        # The row, and the seed of the one before it: one history has them.
+        # The row, and the seed of the row before it, which identify one history.
         self._place: tuple[int, tuple[int, ...]] = (-1, ())
         self._past: Any = None
         self._memory: Any = None
 
     def feed(self, state: Fields) -> Fields:
-        """The state of a process with the past of the round that comes.
+        """Puts the past of the next round's row into a process's state.
 
         Raises:
-          ValueError: If it is not one of a process made with `noise_from_program`.
+          ValueError: If the process was not made with `noise_from_program`.
         """
         if "past_row" not in state:
             raise ValueError(
@@ -212,27 +213,27 @@ class NoiseFeeder:
         if row and self._place == _place(seeds, row - 1):
             made = self._after(self._past, self._memory, *_tensors(seeds, row))
         else:
-            # Lets go of the old block before there is a new one.
+            # Releases the old block before a new one is computed.
             self._past = self._memory = None
             made = self._again(*_tensors(seeds, row))
         self._past, self._memory = made
         self._place = _place(seeds, row)
 
     def _past_after(self, past: Any, memory: Any, seeds: Any, row: Any) -> Any:
-        """The past of a row, and the memory, from those of the row before."""
+        """The past of a row and the memory after it, from those of the row before."""
         draw = _draw_from(self._stream, seeds)
         _, memory = self._stream.taken(row - 1, past, draw(row - 1), memory)
         return self._stream.past(draw, row, memory)
 
     def _past_again(self, seeds: Any, row: Any) -> Any:
-        """The past of a row, and the memory, from the seeds alone."""
+        """The past of a row and the memory, from the seeds alone."""
         draw = _draw_from(self._stream, seeds)
         memory = self._stream.memory_before(draw, row)
         return self._stream.past(draw, row, memory)
 
 
 class ReleasingCodec(OuterCodec):
-    """The messages of an inner codec that adds no noise; then a `Release`.
+    """An inner codec that adds no noise, followed by a `Release`.
 
     Measurements: those of both.
     """
@@ -248,13 +249,19 @@ class ReleasingCodec(OuterCodec):
     def release(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> tf.Tensor:
-        """The result itself: its noise is correlated, and a float."""
+        """The result itself, a float: its noise is correlated.
+
+        See base class for the arguments.
+        """
         return self.decode(state, total, sums, shared, noise_seed).mean
 
     def decode(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Decoded:
-        """The increment of A G + B Z over the divisor."""
+        """The increment of A G + B Z over the divisor.
+
+        See base class for the arguments.
+        """
         exact = self.inner.decode(state, total, sums, shared, noise_seed)
         released = self._release(state, exact.mean, noise_seed)
         measured = collections.OrderedDict(
@@ -264,9 +271,9 @@ class ReleasingCodec(OuterCodec):
 
 
 class ClippedSumCodec(Codec):
-    """The mean of clipped updates, with no noise: for a codec that adds its own.
+    """The mean of clipped updates without noise, for codecs that add their own.
 
-    Clients send integers, whose norm is within the clip, exactly; see `IntegerSum`.
+    Clients send integers whose norm is exactly within the clip; see `IntegerSum`.
 
     Measurements: `clip_norm`. Exact: `l2_clipped_fraction` (of the clients).
     """
@@ -276,31 +283,37 @@ class ClippedSumCodec(Codec):
     ):
         super().__init__(dimension, config.cohort_size)
         self._clip_norm = config.clip_norm
-        # The noise that will be added says how fine the grid is.
+        # The grid is as fine as the noise to be added asks for.
         multiplier = config.stddev / config.clip_norm
         self._sum = IntegerSum(dimension, multiplier, config.cohort_size)
 
     def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
-        """The clipped update, int32[d]."""
+        """The clipped update, int32[d].
+
+        See base class for the arguments.
+        """
         normed = clipping.safe_norm(update)
         sums = collections.OrderedDict(l2_clipped=normed.norm > self._clip_norm)
         return Encoded(self._sum.round(normed, self._clip_norm), normed, sums)
 
     def zero(self) -> tf.Tensor:
-        """Zeros, of the integers that a sum needs."""
+        """Zeros of the sum's integer dtype."""
         return self._sum.zero()
 
     def decode(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Decoded:
-        """The sum over n."""
+        """The sum divided by n.
+
+        See base class for the arguments.
+        """
         mean = self._sum.to_float(total, self._clip_norm) / self.cohort_size
         clip_norm = tf.constant(self._clip_norm, tf.float32)
         return Decoded(mean, state, collections.OrderedDict(clip_norm=clip_norm))
 
 
 class MatrixFactorizationCodec(ReleasingCodec):
-    """Clipped updates; the noise and the workload are `Release`'s.
+    """Clipped updates; `Release` adds the noise and applies the workload.
 
     Measurements: `clip_norm`, and those of `Release`. Exact: `l2_clipped_fraction` (of
     the clients).
@@ -318,7 +331,7 @@ class MatrixFactorizationCodec(ReleasingCodec):
 
 
 def _draw_from(stream: Any, seeds: Any) -> Any:
-    """Rows of Z of a stream, each of its own seed."""
+    """The function that draws a stream's rows of Z, each from its own seed."""
     return lambda row: stream.drawn(seeds[row])
 
 
@@ -331,7 +344,7 @@ def _tensors(seeds: np.ndarray, row: int) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _named(memory: Any) -> Fields:
-    """The tensors of a memory by name: TFF wants no empty structures."""
+    """The tensors of a memory by name, since TFF accepts no empty structures."""
     return collections.OrderedDict(
         (f"memory_{i}", tensor) for i, tensor in enumerate(tf.nest.flatten(memory))
     )

@@ -1,10 +1,10 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What every round measures, whatever the mechanism: counts, norms and bits.
+"""Measurements of every round, whatever the mechanism: counts, norms and bits.
 
-A name that begins with `MARK` is of clients' data without noise, and outside of
-the privacy guarantee. All others are public, or computed from what is released.
+A name that begins with `MARK` is an exact value of clients' data, outside of the
+privacy guarantee. All others are public or computed from the release.
 """
 
 from __future__ import annotations
@@ -44,7 +44,13 @@ def client_sums(
     uplink_bits: tf.Tensor,
     extra: Optional[collections.OrderedDict] = None,
 ) -> collections.OrderedDict:
-    """The float64 scalars of one client that the server sums."""
+    """The float64 scalars of one client that the server sums.
+
+    Args:
+      normed: The client's update.
+      uplink_bits: Bits of the client's message, a scalar.
+      extra: `Encoded.sums` of the mechanism; None for none.
+    """
     sums = collections.OrderedDict(
         clients=1,
         nonfinite_clients=~normed.is_finite,
@@ -58,7 +64,7 @@ def client_sums(
 def exact_measurements(
     sums: collections.OrderedDict, more: collections.OrderedDict
 ) -> collections.OrderedDict:
-    """The exact measurements of a round, and a mechanism's, by their marked names."""
+    """The exact measurements of a round and a mechanism, under their marked names."""
     clients, nonfinite = sums["clients"], sums["nonfinite_clients"]
     measured = collections.OrderedDict(
         clients=tf.cast(clients, tf.int32),
@@ -72,7 +78,7 @@ def exact_measurements(
 
 
 def downlink_bits(broadcast_bits: tf.Tensor, dimension: int) -> tf.Tensor:
-    """The bits that a client receives, the model's as float32 besides."""
+    """The bits that a client receives, the model as float32 included."""
     bits = tf.cast(broadcast_bits, tf.float64) + FLOAT_BITS * dimension
     return tf.cast(bits, tf.float32)
 

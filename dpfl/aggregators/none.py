@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The plain mean, with TFF's own aggregator inside."""
+"""The plain mean without privacy, based on TFF's own aggregator."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dpfl.vectors import clipping
 
 
 class MeanCodec(Codec):
-    """Sum of the finite updates over their number; zero if there are none."""
+    """The mean of the finite updates; zero if there are none."""
 
     needed_sums = ("clients", "nonfinite_clients")
 
@@ -28,32 +28,38 @@ class MeanCodec(Codec):
         super().__init__(dimension, config.cohort_size)
 
     def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
-        """The update itself, zeros if it is not finite."""
+        """The update itself, or zeros if it is not finite.
+
+        See base class for the arguments.
+        """
         normed = clipping.safe_norm(update)
         return Encoded(
             clipping.finite(update, normed), normed, collections.OrderedDict()
         )
 
     def zero(self) -> Any:
-        """float32[d]."""
+        """Zeros, float32[d]."""
         return tf.zeros([self.dimension])
 
     def decode(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Decoded:
-        """The mean over those who sent something finite."""
+        """The mean over the clients with a finite update.
+
+        See base class for the arguments.
+        """
         mean = tf.math.divide_no_nan(total, self.divisor(sums))
         return Decoded(mean, state, Fields())
 
     def divisor(self, sums: Fields) -> tf.Tensor:
-        """The number of those who sent something finite."""
+        """The number of clients with a finite update."""
         return tf.cast(sums["clients"] - sums["nonfinite_clients"], tf.float32)
 
 
 def _with_weight(
     normed: clipping.NormedVector, weight: tf.Tensor
 ) -> clipping.NormedVector:
-    """A normed vector that counts as not finite if its weight does."""
+    """A normed vector that is not finite if its weight is not."""
     wide = tf.cast(weight, tf.float64)
     product = wide * tf.maximum(normed.norm, 1.0)
     # No comparison with NaN is true.
@@ -65,15 +71,14 @@ def _with_weight(
 class FiniteMeanFactory(tff.aggregators.WeightedAggregationFactory):
     """`tff.aggregators.MeanFactory` on the clients whose update is finite.
 
-    An update that is not finite has weight zero, and so has one of which the weight, or
-    its product with the update, is negative or no finite float32;
-    `exact_nonfinite_clients` counts both. Value types and measurements are those of
-    `factory.CodecFactory`; state is that of `tff.aggregators.MeanFactory`. If no client
-    has a weight, the mean is zero.
+    An update that is not finite has weight zero, and so has one whose weight, or whose
+    product with it, is negative or no finite float32; `exact_nonfinite_clients` counts
+    both. Value types and measurements are those of `factory.CodecFactory`; state is
+    that of `tff.aggregators.MeanFactory`. If no client has a weight, the mean is zero.
     """
 
     def __init__(self, measure: Optional[str] = None):
-        """Takes `measure` of `factory.CodecFactory`."""
+        """Initializes the factory; `measure` is that of `factory.CodecFactory`."""
         self._measures_exactly = measure != RELEASED
 
     def create(

@@ -20,16 +20,21 @@ _HALF = 0xFFFFFFFF
 
 
 class MechanismQuery(tfp.SumAggregationDPQuery):
-    """The steps of a mechanism's factory, by the names that TensorFlow Privacy has.
+    """A tfp.DPQuery whose steps are those of a mechanism's factory.
 
-    The global state is the factory's own: the round and what the mechanism remembers,
-    so that a stream of correlated noise goes on, and starts afresh, in it. Where
-    clients need a seed that is fresh in each round, the sample state brings it to the
-    server.
+    The global state is the factory's own: the round and the mechanism's memory, such as
+    a stream of correlated noise. If clients need a fresh seed in each round, the sample
+    state carries it to the server.
     """
 
     def __init__(self, steps: Any, event: dp_accounting.DpEvent, shares_a_seed: bool):
-        """Takes a `RoundFunctions`, the event of a round, and what clients need."""
+        """Initializes the query.
+
+        Args:
+          steps: The `RoundFunctions` of the mechanism.
+          event: The event of one round.
+          shares_a_seed: Whether clients need the round's seed.
+        """
         self._steps = steps
         self._event = event
         self._brings_seed = shares_a_seed and steps.seed is None
@@ -39,11 +44,11 @@ class MechanismQuery(tfp.SumAggregationDPQuery):
         return self._steps.initial_state()
 
     def derive_sample_params(self, global_state: Any) -> Any:
-        """What all clients are told of a round.
+        """The values that all clients of a round share.
 
         Raises:
-          RuntimeError: If the state is a constant of a graph, whose rounds would then
-            all have the same noise: Keras's `fit`, unless it runs eagerly.
+          RuntimeError: If the state is a constant of a graph, in which all rounds would
+            have the same noise, as in Keras's `fit` unless it runs eagerly.
         """
         leaves = tf.nest.flatten(global_state)
         if not tf.executing_eagerly() and not any(map(tf.is_symbolic_tensor, leaves)):
@@ -54,7 +59,7 @@ class MechanismQuery(tfp.SumAggregationDPQuery):
         return self._steps.prepare(global_state)
 
     def preprocess_record(self, params: Any, record: Any) -> Any:
-        """A client's message as a sum of one: integers of the flattened record."""
+        """A client's contribution to the sum: integers of the flattened record."""
         message, _ = self._steps.encode(record, params)
         total = self._steps.codec.accumulate(self._steps.codec.zero(), message)
         if not self._brings_seed:
@@ -62,7 +67,7 @@ class MechanismQuery(tfp.SumAggregationDPQuery):
         return total, tf.constant(1, tf.int64), _halves(params["round_seed"])
 
     def initial_sample_state(self, template: Any = None) -> Any:
-        """The sum of no messages, whatever the records look like."""
+        """The sum of zero messages; the template is ignored."""
         total = self._steps.codec.zero()
         if not self._brings_seed:
             return total
@@ -71,8 +76,8 @@ class MechanismQuery(tfp.SumAggregationDPQuery):
     def get_noised_result(self, sample_state: Any, global_state: Any) -> Any:
         """The release in the structure of a record, the state after it, and the event.
 
-        That of a Gaussian mechanism is a GaussianDpEvent, of any other an unsupported
-        one: `dpfl.Ledger` has the epsilon of a run, with how clients were chosen.
+        The event is a GaussianDpEvent for a Gaussian mechanism, else an unsupported
+        one: `dpfl.Ledger` computes the epsilon of a run, sampling of clients included.
         """
         if self._brings_seed:
             sample_state, records, halves = sample_state
@@ -85,7 +90,7 @@ class MechanismQuery(tfp.SumAggregationDPQuery):
 
 
 def _halves(seed: tf.Tensor) -> tf.Tensor:
-    """The words of a seed as int64[2, 2], small enough for sums of them to be exact."""
+    """Splits a seed into int64[2, 2], small enough that sums of them are exact."""
     low = tf.bitwise.bitwise_and(seed, tf.constant(_HALF, tf.int64))
     high = tf.bitwise.right_shift(seed, tf.constant(32, tf.int64))
     return tf.stack([low, high])
@@ -106,16 +111,18 @@ def query(
 ) -> MechanismQuery:
     """The tfp.DPQuery of a mechanism whose server adds noise to a sum.
 
-    For `tff.aggregators.DifferentiallyPrivateFactory`, and with `output="sum"` for the
-    optimizers of TensorFlow Privacy, which divide by themselves. With an explicit seed
-    its results have the bits of `dpfl.aggregator` of the same seed.
+    It serves `tff.aggregators.DifferentiallyPrivateFactory`, and with `output="sum"`
+    the optimizers of TensorFlow Privacy, which divide by themselves. With an explicit
+    seed its results have the bits of `dpfl.aggregator` with the same seed.
 
     Args:
       mechanism: One of a trusted server whose clients draw nothing: `Gaussian`,
         `MatrixFactorization`, `ProjectAndPerturb`.
       record_specs: A structure of tf.TensorSpec, float and of known shapes: a client's
         update, or the gradients.
-      seed: As for `dpfl.aggregator`; so are the output and the options.
+      seed: As for `dpfl.aggregator`.
+      output: As for `dpfl.aggregator`: "mean" or "sum".
+      **options: As for `dpfl.aggregator`.
 
     Raises:
       TypeError: If `mechanism` is not a configuration from the table.
@@ -144,9 +151,9 @@ def query(
 def _round_event(
     mechanism: mechanisms.Mechanism, dimension: int
 ) -> dp_accounting.DpEvent:
-    """The event of independent Gaussian noise; TFF makes tensors of its fields.
+    """The event of independent Gaussian noise, whose fields TFF makes tensors of.
 
-    Those of a relation would not be numbers: it is dp_accounting's event.
+    It is dp_accounting's own event, since a neighbouring relation is not a number.
     """
     if isinstance(mechanism, mechanisms.MatrixFactorization):
         return dp_accounting.UnsupportedDpEvent()

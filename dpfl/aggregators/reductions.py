@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""How what clients send is summed, in the open or securely, and who adds the noise."""
+"""Sums of clients' messages, in the open or secure, and shares of integer noise."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from dpfl.vectors import integer_noise, randomness
 
 
 class IntegerShares:
-    """Shares of integer noise, of which the sum of a round carries many."""
+    """Shares of integer noise, many of which make up the noise of a round's sum."""
 
     def __init__(self, kind: str, stddev: float):
         """Makes shares of a kind, "discrete_gaussian" or "skellam".
 
-        The `stddev` is that of one share, in grid steps; zero for no noise.
+        The `stddev` of one share is in grid steps; zero means no noise.
         """
         self._sampler: Optional[integer_noise.Sampler] = None
         if stddev:
@@ -30,9 +30,13 @@ class IntegerShares:
     def sample(
         self, seed: tf.Tensor, purpose: int, number: int, length: int
     ) -> tf.Tensor:
-        """The sum of `number` shares, int32[length]; zeros without any.
+        """The sum of `number` shares, int32[length].
 
-        The `seed`, int64[2], is one that nobody else knows.
+        Args:
+          seed: int64[2], secret.
+          purpose: Domain of the seed.
+          number: Number of shares; zeros for 0.
+          length: Length of the vector.
         """
         total, sampler = tf.zeros([length], tf.int32), self._sampler
         if sampler is None or not number:
@@ -50,12 +54,12 @@ class IntegerShares:
 
 
 def opened(total: Any, clients: tf.Tensor, needed: int) -> Any:
-    """A sum, once it is sure that it carries the noise that was promised.
+    """Opens a sum once it is certain to carry the promised noise.
 
     Args:
-      total: Tensors.
-      clients: Scalar, how many reported and so added their share of noise.
-      needed: How many shares the promised noise needs; 0 for none.
+      total: Structure of tensors, the sum.
+      clients: Integer scalar, the clients that reported, each with a share of noise.
+      needed: Shares that the promised noise needs; 0 for none.
 
     Raises:
       InvalidArgumentError: When it runs, if fewer clients reported.
@@ -69,16 +73,18 @@ def opened(total: Any, clients: tf.Tensor, needed: int) -> Any:
         return tf.nest.map_structure(tf.identity, total)
 
 
-# From the pair of messages and scalars at the clients to that of totals at the server.
+# Function from the pair of messages and scalars at the clients to that of totals at the
+# server.
 Reduction = Callable[[tff.Value], tff.Value]
-# From totals of groups of clients, each at a TFF client, to that of all at the server.
+# Function from totals of groups of clients,  each at a TFF client, to that of all at
+# the server.
 GroupReduction = Callable[[tff.Value], tff.Value]
-# Of the modulus of a count of clients.
+# Bits of the modulus of a count of clients.
 _COUNT_BITS = 30
 
 
 def open_sums(codec: Any, message_type: tff.Type, sums_type: tff.Type) -> Reduction:
-    """Sums that the server may see, by one `tff.federated_aggregate`.
+    """A reduction by one `tff.federated_aggregate`, which the server may see.
 
     Args:
       codec: The `codec.Codec` that adds messages up.
@@ -103,7 +109,7 @@ def open_sums(codec: Any, message_type: tff.Type, sums_type: tff.Type) -> Reduct
 
 
 def open_group_sums(codec: Any, total_type: tff.Type) -> GroupReduction:
-    """The sum of groups' totals, of a TFF type, that the server may see."""
+    """A reduction of groups' totals, of a TFF type, which the server may see."""
 
     def merge(total: Any, other: Any) -> Any:
         return codec.merge(total, other)
@@ -128,12 +134,12 @@ def _aggregation(
 def secure_sums(
     modulus_bits: Mapping[str, int], sums_type: tff.Type, counts: Sequence[str]
 ) -> Reduction:
-    """Sums modulo 2^b, all that the server sees, and secure sums of counts.
+    """Secure sums modulo 2^b, all that the server sees, and secure sums of counts.
 
     The reduction modulo 2^b is part of the secure sum. A sum over the integers would
     tell, for each coordinate, how many clients' residues wrapped.
 
-    Scalars other than counts are exact measurements, which a simulation alone may ask
+    Scalars other than counts are exact measurements, which only a simulation may ask
     for; they are summed in the open, and the counts with them.
 
     Args:
@@ -170,7 +176,7 @@ def secure_sums(
 
 
 def secure_group_sums(modulus_bits: Mapping[str, int]) -> GroupReduction:
-    """The sums modulo 2^b of groups' residues; see `secure_sums`."""
+    """A secure reduction of groups' residues modulo 2^b; see `secure_sums`."""
     return lambda totals: tff.federated_zip(_modular_sums(totals, modulus_bits))
 
 

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""From a mechanism's configuration to its TFF factory."""
+"""Construction of TFF factories from configurations of mechanisms."""
 
 from __future__ import annotations
 
@@ -45,23 +45,26 @@ def build(
     around: Optional[Callable[[Codec], Codec]] = None,
     **options: Any,
 ) -> Any:
-    """The tff.aggregators factory of a mechanism.
+    """Builds the tff.aggregators factory of a mechanism.
 
     A mechanism with integer noise needs an execution context that can sum securely.
-    Numbers that are "auto" are chosen for one release of the mechanism's own noise, as
-    `planning.chosen` says, and logged.
+    Numbers that are "auto" are chosen for one release of the mechanism's own noise, see
+    `planning.chosen`, and logged.
 
     Args:
       mechanism: A configuration from `dpfl.mechanisms.MECHANISMS`.
-      seed: As for `CodecFactory`; so are `output`, `measure` and `checks_context`.
-      weighted: Whether the factory takes weights, which `NoMechanism`'s alone can.
-      around: From the mechanism's codec to one around it, such as one that measures
-        more; None for the codec itself. The noise is the same.
-      **options: Those of the codec's class. Matrix factorization and SGMF have two:
-        `block_rounds`, how many rounds of noise are computed at a time where the matrix
-        is dense (so many vectors of length d then are in the state), and
-        `noise_from_program`, whether the training program puts each round's noise into
-        the state, by `NoiseFeeder.feed`, for large d and many rounds.
+      seed: As for `CodecFactory`.
+      output: As for `CodecFactory`.
+      measure: As for `CodecFactory`.
+      weighted: Whether the factory takes weights, which only `NoMechanism` allows.
+      checks_context: As for `CodecFactory`.
+      around: Function that wraps the mechanism's codec, for instance to measure more;
+        None for the codec itself. The noise is the same.
+      **options: Options of the codec's class. Matrix factorization and SGMF have two:
+        `block_rounds`, the rounds of noise that are computed at a time for a dense
+        matrix (as many vectors of length d are in the state), and `noise_from_program`,
+        whether the training program puts each round's noise into the state, by
+        `NoiseFeeder.feed`, for large d and many rounds.
 
     Raises:
       TypeError: If `mechanism` is not a configuration from the table, or its codec does
@@ -82,7 +85,7 @@ def build(
         if output != "mean":
             raise ValueError(f"output must be 'mean' with weights, found {output!r}")
         return entry.weighted(measure)
-    # Computed or read now, so that what is wrong with a matrix is said here.
+    # Computed or read now, so that errors in a matrix are raised here.
     _ = getattr(mechanism, "factorization", None)
 
     def codec(dimension: int) -> Codec:
@@ -102,15 +105,15 @@ def build(
 def build_fed(
     mechanism: mechanisms.Mechanism, dimension: int, **options: Any
 ) -> tuple[Any, Callable[[Any], Any]]:
-    """The factory for a training program that holds the state between rounds.
+    """Builds the factory for a training program that holds the state between rounds.
 
-    What is large and can be computed again from a seed then stays in the program, and
-    out of the state that crosses to TFF's worker and is saved. The options are those of
+    Large values that can be computed again from a seed then stay in the program, and
+    out of the state that is sent to TFF's worker and saved. The options are those of
     `build`.
 
     Returns:
-      The factory, and the function to be called on its state before each round, which
-      is the identity for most mechanisms.
+      The factory, and the function to call on its state before each round, which is the
+      identity for most mechanisms.
 
     Raises:
       TypeError: If `mechanism` is not a configuration from the table.
@@ -127,10 +130,10 @@ def _check_options(
     mechanism: mechanisms.Mechanism, entry: registry.Entry, options: Mapping[str, Any]
 ) -> None:
     """Raises TypeError for an option that the codec does not have."""
-    # Behind the configuration and the dimension.
+    # The options follow the configuration and the dimension.
     parameters = list(inspect.signature(entry.codec).parameters.values())[2:]
     if any(each.kind is each.VAR_KEYWORD for each in parameters):
-        # A codec of correlated noise hands its options to the release.
+        # A codec of correlated noise passes its options to the release.
         release = inspect.signature(matrix_factorization.Release).parameters
         parameters = list(release.values())[2:]
     own = [each.name for each in parameters]
@@ -144,7 +147,7 @@ def _check_options(
 
 
 def _chosen(mechanism: mechanisms.Mechanism, dimension: int) -> mechanisms.Mechanism:
-    """The mechanism with numbers in place of "auto", and logs them."""
+    """Resolves "auto" to numbers, and logs them."""
     found = planning.chosen(mechanism, None, dimension)
     for sentence in found.sentences:
         _LOGGER.warning("%s: %s", mechanism.name, sentence)

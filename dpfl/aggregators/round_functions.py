@@ -26,15 +26,15 @@ from dpfl.vectors import randomness
 
 
 class RoundFunctions:
-    """What server and clients do in a round, for one type of value.
+    """The server's and clients' functions of a round, for one type of value.
 
-    State and measurements are those that `factory.CodecFactory` describes.
+    State and measurements are described at `factory.CodecFactory`.
 
     Attributes:
-      codec: The mechanism's.
-      layout: How values become vectors.
-      measures_exactly: Whether exact sums over clients are opened, as for a server that
-        is trusted, or in a simulation that asks for them.
+      codec: The mechanism's codec.
+      layout: The layout of values as vectors.
+      measures_exactly: Whether exact sums over clients are opened, for a trusted server
+        or a simulation that asks for them.
     """
 
     def __init__(
@@ -45,11 +45,16 @@ class RoundFunctions:
         output: str,
         measure: Optional[str],
     ):
-        """Takes `output` and `measure` of `factory.CodecFactory`, and a seed, int64[2].
+        """Initializes the functions.
 
-        What is drawn is then a function of the seed and the round. None draws from the
-        operating system's entropy at each execution, so that a state that is restored
-        repeats nothing.
+        Args:
+          codec: The mechanism's codec.
+          layout: The layout of values as vectors.
+          seed: int64[2], of which, with the round, all randomness is a function. None
+            draws from the operating system's entropy at each execution, so that a
+            restored state repeats nothing.
+          output: As for `factory.CodecFactory`.
+          measure: As for `factory.CodecFactory`.
         """
         self.codec = codec
         self.measures_exactly = measure == EXACT_FOR_SIMULATION or (
@@ -58,7 +63,7 @@ class RoundFunctions:
         self.layout = layout
         self.seed = seed
         self._output = output
-        # The words drawn here and those drawn by the worker are each enough alone.
+        # The words drawn here and those drawn by the worker each suffice alone.
         self._entropy = [secrets.randbits(64) - (1 << 63) for _ in range(2)]
 
     def initial_state(self) -> Fields:
@@ -73,7 +78,7 @@ class RoundFunctions:
     def _drawn(self, state: Fields, purpose: purposes.Round) -> tf.Tensor:
         """A seed for a purpose in this execution of a round."""
         if self.seed is None:
-            # Never of the state: one that is restored would draw the same again.
+            # Never drawn from the state: a restored one would draw the same again.
             seed = tf.bitwise.bitwise_xor(
                 randomness.fresh_seed(), tf.constant(self._entropy, tf.int64)
             )
@@ -82,7 +87,7 @@ class RoundFunctions:
         return randomness.fold_in(seed, state["round"], purpose)
 
     def prepare(self, state: Fields) -> Fields:
-        """The tensors that the clients and `finish` share, from the state."""
+        """Computes from the state the tensors that the clients and `finish` share."""
         return self.prepared(state, self._drawn(state, purposes.Round.BROADCAST))
 
     def prepared(self, state: Fields, round_seed: tf.Tensor) -> Fields:
@@ -95,7 +100,7 @@ class RoundFunctions:
         )
 
     def encode(self, value: Structure, shared: Fields) -> tuple[Structure, Fields]:
-        """A client's message, and float64 scalars to sum, from its value."""
+        """Encodes a client's value as a message and float64 scalars to be summed."""
         update, own = self.layout.split(value)
         client_seed = None
         if self.codec.has_private_randomness:
@@ -113,10 +118,13 @@ class RoundFunctions:
     def finish(
         self, state: Fields, shared: Fields, total: Structure, sums: Fields
     ) -> Fields:
-        """The new `state`, the `result` and the `measurements`.
+        """Computes the new `state`, the `result` and the `measurements` of a round.
 
-        From what `prepare` was given and gave, the total of the messages as the codec's
-        reduction opens it, and the sums of the scalars that `encode` gave.
+        Args:
+          state: The state given to `prepare`.
+          shared: The result of `prepare`.
+          total: The total of the messages, as the codec's reduction opens it.
+          sums: The sums of the scalars that `encode` returns.
         """
         own = _own_state(state)
         noise_seed = self._drawn(state, purposes.Round.SERVER_NOISE)
@@ -143,12 +151,12 @@ class RoundFunctions:
 
 
 def _client_seed(identity: Optional[str], own: Any, round_seed: Any) -> tf.Tensor:
-    """The seed of a client, of what it was given and what everyone knows of a round."""
+    """A client's seed, derived from its own identity and the round's public seed."""
     if identity is None:
         return randomness.fresh_seed()
     if identity == "client_id":
         return randomness.fold_in(round_seed, purposes.Round.CLIENT, own)
-    # Both words of the round, so that rounds have as little in common as seeds do.
+    # Both words of the round's seed, so that rounds differ as much as seeds do.
     return randomness.fold_in(own, purposes.Round.CLIENT, round_seed[0], round_seed[1])
 
 

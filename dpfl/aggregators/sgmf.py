@@ -17,8 +17,8 @@ class SgmfCodec(ReleasingCodec):
 
     Clients and their messages are CSGM's. The server rotates the sum of a round back,
     drops the padding, and only then adds the noise of `Release`: each round has a
-    rotation of its own, and the noise must telescope in one basis. See docs/noise.md
-    for why that costs no privacy.
+    rotation of its own, and the noise must telescope in one basis. docs/noise.md proves
+    that this costs no privacy.
 
     Measurements: those of `SparsifiedSumCodec` and of `Release`.
     """

@@ -19,7 +19,7 @@ from dpfl.vectors import clipping, count_sketch, gaussian_sketch, randomness
 
 
 def make_sketch(shape: sketch_configs.SketchShape) -> Any:
-    """The count-mean sketch, or sketches, of a shape."""
+    """Makes the count-mean sketch, or sketches, of a shape."""
     sketches = [
         count_sketch.SKETCHES[shape.kind](length, shape.rows, width)
         for (length, _), width in zip(shape.parts, shape.widths)
@@ -30,16 +30,20 @@ def make_sketch(shape: sketch_configs.SketchShape) -> Any:
 
 
 def clip_and_sketch(sketch: Any, update: tf.Tensor, shared: Fields) -> Scaled:
-    """The sketch of a clipped update, float32[input_length], not yet clipped itself.
+    """The sketch of a clipped update, float32[input_length], itself not yet clipped.
 
-    The update itself is not multiplied: its sketch, which is shorter, will be. What is
-    `shared` has the expanded "sketch", and "clip_norm", the clip of the update.
+    The clip's factor is applied to the sketch, which is shorter than the update.
+
+    Args:
+      sketch: The sketch.
+      update: float32[input_length].
+      shared: Has the expanded "sketch", and "clip_norm", the clip of the update.
     """
     normed = clipping.safe_norm(update)
     factor, is_clipped = clipping.clip_factor(normed, shared["clip_norm"])
     vector = sketch.encode(normed.direction, shared["sketch"])
     norm = tf.norm(vector)
-    # A sketch that is not finite, or of no length, is zeros.
+    # A sketch of norm zero, or one that is not finite, becomes zeros.
     is_usable = tf.math.is_finite(norm) & (norm > 0)
     vector = tf.cond(is_usable, lambda: vector, lambda: tf.zeros_like(vector))
     norm = tf.cast(tf.where(is_usable, norm, 0.0), tf.float64)
@@ -47,7 +51,7 @@ def clip_and_sketch(sketch: Any, update: tf.Tensor, shared: Fields) -> Scaled:
 
 
 class _OfSketchesCodec(OuterCodec):
-    """An `IntegerCodec` for sketches of the updates, which `decode` turns back."""
+    """An `IntegerCodec` for sketches of the updates, which `decode` inverts."""
 
     inner: IntegerCodec
 
@@ -58,7 +62,7 @@ class _OfSketchesCodec(OuterCodec):
         self.input_length = sketch.input_length
 
     def expand(self, broadcast: Fields) -> Fields:
-        """The sketch's tensors besides what the integers need."""
+        """The sketch's tensors, and the shared values of the integers."""
         shared = self.inner.expand(broadcast)
         # The sketch is beside a rotation.
         seed = randomness.fold_in(
@@ -68,7 +72,10 @@ class _OfSketchesCodec(OuterCodec):
         return shared
 
     def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
-        """The integers of the clipped sketch."""
+        """The integers of the clipped sketch.
+
+        See base class for the arguments.
+        """
         scaled = clip_and_sketch(self._sketch, update, shared)
         return self.inner.encode_scaled(scaled, shared, client_seed)
 
@@ -76,12 +83,12 @@ class _OfSketchesCodec(OuterCodec):
 class SketchedCodec(_OfSketchesCodec):
     """Chen et al. 2022, Algorithm 2: an `IntegerCodec` for sketches of the updates.
 
-    State, besides that of `IntegerCodec`: `error` (float32[d]) if coordinates below a
-    threshold are held back: what was held back so far. With y the noised mean sketch, e
-    the error and T the threshold, T(S^T y + e) is the mean, and what is left of
-    S^T y + e the next error: all that was applied and e add up to all that was decoded,
-    and no coordinate of e exceeds the threshold. (An error that goes through the next
-    round's sketch grows by d/m - 1 in energy each round.)
+    State, besides that of `IntegerCodec`: `error` (float32[d]), the sum of coordinates
+    held back below a threshold, if there is one. With y the noised mean sketch, e the
+    error and T the threshold, T(S^T y + e) is the mean, and the rest of S^T y + e is
+    the next error: the applied means and e add up to all decoded means, and no
+    coordinate of e exceeds the threshold. (An error that passed through the next
+    round's sketch would grow by d/m - 1 in energy each round.)
     """
 
     def __init__(self, config: mechanisms.SketchedDdg, dimension: int):
@@ -97,7 +104,10 @@ class SketchedCodec(_OfSketchesCodec):
     def decode(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Decoded:
-        """The decoded mean, what is below a threshold held back."""
+        """The decoded mean, without coordinates held back below a threshold.
+
+        See base class for the arguments.
+        """
         released = self.inner.decode(state, total, sums, shared, noise_seed)
         decoded = self._sketch.decode(released.mean, shared["sketch"])
         config = self._config
@@ -113,7 +123,7 @@ class SketchedCodec(_OfSketchesCodec):
 
 
 class SparseRecoveryCodec(_OfSketchesCodec):
-    """Chen et al. 2022, Algorithm 3: Gaussian sketch, `IntegerCodec`, then LASSO."""
+    """Chen et al. 2022, Algorithm 3: a Gaussian sketch, `IntegerCodec`, then LASSO."""
 
     def __init__(self, config: mechanisms.SparseRecovery, dimension: int):
         config.check_matrix(dimension)
@@ -122,7 +132,7 @@ class SparseRecoveryCodec(_OfSketchesCodec):
         super().__init__(config, dimension, sketch)
 
     def expand(self, broadcast: Fields) -> Fields:
-        """The matrix and its largest singular value besides the rotation."""
+        """The matrix, its largest singular value, and the rotation."""
         shared = super().expand(broadcast)
         largest = gaussian_sketch.largest_singular_value(shared["sketch"])
         shared["largest"] = largest
@@ -132,7 +142,10 @@ class SparseRecoveryCodec(_OfSketchesCodec):
     def decode(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Decoded:
-        """The sparse mean that the noised mean sketch suggests."""
+        """Recovers a sparse mean from the noised mean sketch.
+
+        See base class for the arguments.
+        """
         released = self.inner.decode(state, total, sums, shared, noise_seed)
         config, grid = self._config, self._config.grid(self.dimension)
         noise = grid.local_stddev**2 if config.noise_multiplier else 0.0
@@ -146,7 +159,7 @@ class SparseRecoveryCodec(_OfSketchesCodec):
 
 
 class ProjectAndPerturbCodec(Codec):
-    """Chen et al. 2022, section 5, for a trusted server.
+    """Project and perturb (Chen et al. 2022, section 5), for a trusted server.
 
     The clipped sketches are summed and noised as integers; see `dpfl.vectors.rounding`.
 
@@ -178,7 +191,10 @@ class ProjectAndPerturbCodec(Codec):
         )
 
     def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
-        """int32[m], the clipped sketch."""
+        """The clipped sketch, int32[m].
+
+        See base class for the arguments.
+        """
         scaled = clip_and_sketch(self._sketch, update, shared)
         sketched = clipping.NormedVector(
             scaled.vector, scaled.factor, scaled.norm, scaled.normed.is_finite
@@ -188,19 +204,25 @@ class ProjectAndPerturbCodec(Codec):
         return Encoded(message, scaled.normed, sums)
 
     def zero(self) -> tf.Tensor:
-        """Zeros, m of them."""
+        """Zeros, one for each of the m coordinates."""
         return self._sum.zero()
 
     def release(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> tf.Tensor:
-        """The noised sum of the sketches, in steps."""
+        """The noised sum of the sketches, in steps.
+
+        See base class for the arguments.
+        """
         return self._sum.noised(total, noise_seed)
 
     def decode(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Decoded:
-        """S^T (sum + noise) / n."""
+        """The mean S^T (sum + noise) / n.
+
+        See base class for the arguments.
+        """
         config = self._config
         noised = self.release(state, total, sums, shared, noise_seed)
         mean = self._sum.to_float(noised, self._sketch_clip) / config.cohort_size

@@ -1,11 +1,11 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The end of the workers that TFF's own contexts start: with this process, not later.
+"""Makes the workers that TFF's own contexts start end with this process.
 
 TFF starts `worker_binary` as a plain child, which outlives Python and holds its stdout,
-so that `program | tail` never ends. Nothing else about it is changed: it takes
-connections from anybody, unless `dpfl.training.local_worker` starts it.
+so that `program | tail` never ends. Nothing else about the worker is changed: it
+accepts connections from anyone, unless `dpfl.training.local_worker` starts it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _WORKER = "worker_binary"
 
 
 def protect() -> None:
-    """Has the workers that TFF starts from now on end with this process.
+    """Makes workers that TFF starts from now on end with this process.
 
-    The kernel sees to it, also after SIGKILL. Those that run already are killed at
+    The kernel enforces it, also after SIGKILL. Workers that already run are killed at
     exit.
     """
     place: Any = importlib.import_module(_PLACE)
@@ -52,7 +52,7 @@ def protect() -> None:
 
 def _kill_at_exit(child: psutil.Process) -> None:
     def kill(parent: int = os.getpid()) -> None:
-        # A fork of this process runs this too, and has no such child.
+        # A fork of this process runs this too, but has no such child.
         with contextlib.suppress(psutil.Error):
             if os.getpid() == parent == child.ppid():
                 child.kill()
@@ -62,25 +62,25 @@ def _kill_at_exit(child: psutil.Process) -> None:
 
 class _LikePopen(type):
     def __instancecheck__(cls, found: Any) -> bool:
-        """TFF asks whether its worker, which may be older than this, is a Popen."""
+        """Accepts any Popen: TFF may ask about workers older than this patch."""
         return isinstance(found, subprocess.Popen)
 
 
 class _EndingWorker(subprocess.Popen, metaclass=_LikePopen):
-    """A child that the kernel kills at this process's end."""
+    """A child that the kernel kills when this process ends."""
 
     def __init__(self, command: Sequence[str], **options: Any):
         start = functools.partial(super().__init__, **options)
         if "python" in os.path.basename(sys.executable or ""):
             _lasting.run(lambda: start(launcher.ends_with_parent(command)))
         else:
-            # Python is inside of another program, and cannot be started.
+            # Python is embedded in another program, and cannot be started.
             start(command)
             _kill_at_exit(psutil.Process(self.pid))
 
 
 class _LastingThread:
-    """A thread until the process ends; the kernel ends a child with its thread."""
+    """A thread that lasts as long as the process; the kernel ends a child with it."""
 
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -88,11 +88,11 @@ class _LastingThread:
         self._thread = threading.Thread(target=self._serve, daemon=True)
 
     def run(self, call: Callable[[], None]) -> None:
-        """Calls a function on the thread, and waits for its end."""
+        """Calls a function on the thread, and waits for it to return."""
         done: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._calls.put((call, done))
         with self._lock:
-            # None runs yet, or not in this fork.
+            # The thread was not started yet, or not in this fork.
             if not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._serve, daemon=True)
                 self._thread.start()

@@ -1,10 +1,10 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a stream of noise needs of an array library, and numpy as one.
+"""The array operations that a stream of noise needs, and their numpy version.
 
-A stream is written once, in operators that arrays and tensors share and in the few
-functions of `Arrays`. `dpfl.noise_streams.tensors` has TensorFlow's.
+A stream is written once, with operators that arrays and tensors share and the few
+functions of `Arrays`. `dpfl.noise_streams.tensors` has TensorFlow's version.
 """
 
 from __future__ import annotations
@@ -24,93 +24,131 @@ Vector = Any
 Index = Any
 # A structure of vectors, in tuples.
 Memory = Any
-# From the index of a row of Z to the row.
+# Function from the index of a row of Z to the row.
 Draw = Callable[[Index], Vector]
 
-# Entries of Z are integers over this: 14 of its multiples are exact in float32.
+# Denominator of the entries of Z, which are integers over it:  14 of its multiples are
+# exact in float32.
 GRID = 1 << 18
-# The parameter of their law, for the variance 1 + 4 / 2**36: with it an entry has the
-# law of a normal number, rounded at random; see docs/privacy/integer_release.md.
+# Parameter of their distribution, for the variance 1 + 4 / 2**36: with it an entry has
+# the law of a normal number, rounded at random; see docs/privacy/integer_release.md.
 GRID_STDDEV = GRID + 2 / GRID
-# Columns of a block: 128 KiB of a vector.
+# Columns of a block, 128 KiB of a vector.
 _COLUMNS = 1 << 15
 
 
 class Arrays(abc.ABC):
-    """Vectors, and Z: a row of it is a function of the row's own seed."""
+    """Array operations, and the rows of Z, each a function of its own seed."""
 
     @abc.abstractmethod
     def seed(self, seed: Any) -> Any:
-        """int64[2]."""
+        """A seed as int64[2]."""
 
     @abc.abstractmethod
     def index(self, value: Any) -> Index:
-        """A whole number as an index."""
+        """An integer as an index."""
 
     @abc.abstractmethod
     def zeros(self, *shape: int) -> Vector:
-        """float32 zeros."""
+        """Zeros, float32, of a shape."""
 
     @abc.abstractmethod
     def least(self, index: Index, most: int) -> Index:
-        """The index, or `most` if that is less."""
+        """The smaller of the index and `most`."""
 
     @abc.abstractmethod
     def at(self, table: np.ndarray, place: Index) -> Any:
-        """An entry, or a row, of a table that never changes."""
+        """An entry, or a row, of a constant table."""
 
     @abc.abstractmethod
     def part(self, table: Any, begins: Sequence[Index], shape: Sequence[int]) -> Any:
-        """A part of a table from `constant`, of given beginnings and sizes."""
+        """A slice of a table from `constant`.
+
+        Args:
+          table: The table.
+          begins: The begin of the slice along each axis.
+          shape: The sizes of the slice.
+        """
 
     @abc.abstractmethod
     def constant(self, table: np.ndarray) -> Any:
-        """A large table, held once however often it is used."""
+        """A large table, stored once however often it is used."""
 
     @abc.abstractmethod
     def with_row(self, rows: Any, place: Index, row: Vector) -> Any:
-        """Rows with another in one place."""
+        """Replaces one row.
+
+        Args:
+          rows: float32[R, d].
+          place: Index of the row.
+          row: float32[d], the new row.
+        """
 
     @abc.abstractmethod
     def minus_weighted(
         self, total: Vector, weights: Any, vectors: Sequence[Vector]
     ) -> Vector:
-        """A vector less weights[k] vectors[k], in the order of k.
+        """Subtracts weights[k] vectors[k] from a vector, in the order of k.
 
-        Each product is rounded before it is taken off, whatever the library.
+        Each product is rounded before it is subtracted, whatever the library.
+
+        Args:
+          total: float32[d].
+          weights: float32[K].
+          vectors: K vectors, float32[d].
         """
 
     @abc.abstractmethod
     def either(self, condition: Any, then: Callable, other: Callable) -> Any:
-        """What one of two functions gives, and no work of the other."""
+        """Evaluates one of two branches, as `tf.cond` does.
+
+        Args:
+          condition: A bool, or a bool scalar.
+          then: Function of no arguments, for True.
+          other: Function of no arguments, for False.
+        """
 
     @abc.abstractmethod
     def loop(self, begin: Index, end: Index, body: Callable, *carried: Any) -> Any:
-        """What `body`, of an index and a tuple, makes of `carried`, index by index."""
+        """Updates `carried` by `body` for each index from `begin` to before `end`.
+
+        Args:
+          begin: The first index.
+          end: The exclusive last index.
+          body: Function from an index and the carried values to their new values.
+          *carried: The initial values.
+        """
 
     @abc.abstractmethod
     def checked(self, row: Index, rounds: int) -> Index:
-        """The row; an error of the library's if there is no such row."""
+        """The row's index; raises an error of the library if there is no such row."""
 
     @abc.abstractmethod
     def row_seed(self, seed: Any, index: Index) -> Any:
-        """Seed of row `index` where all rows follow from one seed, int64[2]."""
+        """The seed of row `index`, int64[2], if all rows follow from one seed."""
 
     @abc.abstractmethod
     def normal(self, row_seed: Any, length: int) -> Vector:
-        """Row of Z of its own seed: float32[length], independent, N(0, 1) on a grid.
+        """A row of Z from its own seed: float32[length], independent N(0, 1) on a grid.
 
-        The entries are integers of a discrete Gaussian over 2**18, so that they have
-        the tails of N(0, 1): a float32 sampler has none beyond 5.7.
+        The entries are integers of a discrete Gaussian divided by 2**18, so that they
+        have the tails of N(0, 1): a float32 sampler has none beyond 5.7.
         """
 
     @abc.abstractmethod
     def rows(self, draw: Draw, begin: Index, number: int, length: int) -> Any:
-        """Rows of Z from `begin` on: float32[number, length]."""
+        """Rows of Z from `begin` on: float32[number, length].
+
+        Args:
+          draw: Function from the index of a row to the row.
+          begin: Index of the first row.
+          number: Number of rows.
+          length: Length of a row.
+        """
 
 
 class InNumpy(Arrays):
-    """numpy, with the same integers for Z as TensorFlow's streams have."""
+    """Array operations in numpy, with the same integers for Z as in TensorFlow."""
 
     def seed(self, seed: Any) -> np.ndarray:
         """See base class."""
@@ -189,7 +227,7 @@ class InNumpy(Arrays):
 
 
 def grid_integers(seed: np.ndarray, length: int) -> np.ndarray:
-    """int32[length] of `GRID_STDDEV`, bit for bit what `DiscreteGaussian` draws."""
+    """Draws int32[length] of `GRID_STDDEV`, bit for bit as `DiscreteGaussian` does."""
     parts, _ = integer_tables.parts_of(GRID_STDDEV)
     # A grid of 2**18 takes two tables, and each word has an entry of both.
     words = philox.random_words(philox.fold_in(seed, purposes.Draw.TABLES), length)
@@ -209,7 +247,7 @@ def grid_integers(seed: np.ndarray, length: int) -> np.ndarray:
 
 
 def _look_further(alias: integer_tables.Alias, seed: Any, count: int) -> np.ndarray:
-    """int32[count] from what the first level leaves over."""
+    """Draws int32[count] from the mass that the first level leaves over."""
     words = philox.random_words(philox.fold_in(seed, purposes.Alias.COLUMNS), count)
     column = (words & np.uint32((1 << alias.bits) - 1)).astype(np.int64)
     high = (words >> np.uint32(alias.bits)).astype(np.int64)

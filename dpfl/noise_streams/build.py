@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""From a factorization to the cheapest stream that has its noise."""
+"""Choice of the cheapest stream that has the noise of a factorization."""
 
 from __future__ import annotations
 
@@ -24,20 +24,22 @@ def build_stream(
     redraw: bool = False,
     arrays: Optional[Arrays] = None,
 ) -> stream_lib.NoiseStream:
-    """The stream of A^-1 B Z, in d numbers, of a factorization A = B C.
+    """Builds the stream of A^-1 B Z of a factorization A = B C.
 
     Args:
-      block_rounds: Rounds computed at a time where the stream is a dense one; None is
+      factorization: The factorization.
+      dimension: d, the length of a row.
+      block_rounds: Rounds of a dense stream computed at a time; None for
         `factorization.block_rounds`.
-      redraw: Whether a structured stream draws rows again rather than remember them.
-      arrays: The library of the vectors, TensorFlow's by default.
+      redraw: Whether structured streams draw rows again instead of remembering them.
+      arrays: The array library; None for TensorFlow.
 
     Raises:
       ValueError: If `dimension` or `block_rounds` is below 1.
     """
     if dimension < 1:
         raise ValueError(f"dimension must be at least 1, found {dimension}")
-    # What a stream takes depends on the kind of factors.
+    # The arguments of a stream depend on the kind of factors.
     factors: Any = factorization.factors
     rounds = factorization.rounds
     if isinstance(factors, fact.BandLowRankFactors):
@@ -69,7 +71,7 @@ def build_stream(
 
 
 def lower_triangular(matrix: np.ndarray) -> np.ndarray:
-    """The L of the same L L^T as K K^T, so that L Z' has the law of K Z.
+    """The lower-triangular L with L L^T = K K^T, so that L Z' is distributed as K Z.
 
     A row of K Z may use rows of Z that later rows use too, as with `honaker-full`; a
     row of L Z' is drawn without them.

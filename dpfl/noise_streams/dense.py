@@ -25,16 +25,16 @@ from dpfl.factorization import factorization
 from dpfl.noise_streams import stream as stream_lib
 from dpfl.noise_streams.arrays import Arrays, Draw, Index, Memory, Vector
 
-# A pass takes up to seven times the memory of a block: the last block, the next one,
-# products and sums on their way, and chunks of so many rows of Z. Were they fewer,
-# reading the block would weigh more than drawing the chunk.
+# Rows of a chunk of Z. A pass takes up to seven times the memory of a block: the last
+# block, the next one, products and sums on their way, and chunks of so many rows of Z.
+# Were they fewer, reading the block would weigh more than drawing the chunk.
 _CHUNK = factorization.CHUNK_ROWS
 
 
 class DenseStream(stream_lib.NoiseStream):
-    """Rows of K Z for a lower triangular K. Memory: the block of the row just taken.
+    """Rows of K Z for a lower-triangular K. Memory: the block of the last row taken.
 
-    The block has rows of Z up to that one, and rows of P behind it. Blocks begin at
+    The block has rows of Z up to that row, and rows of P after it. Blocks begin at
     multiples of R whatever row a run is resumed at, so that a resumed stream has the
     same bits.
     """
@@ -47,7 +47,13 @@ class DenseStream(stream_lib.NoiseStream):
         block_rounds: Optional[int] = None,
         arrays: Optional[Arrays] = None,
     ):
-        """Takes K = A^-1 B, of shape (T, T), and R; None is `block_rounds`'s.
+        """Initializes the stream.
+
+        Args:
+          matrix: K = A^-1 B, of shape (T, T).
+          dimension: d, the length of a row.
+          block_rounds: R; None for `factorization.block_rounds`.
+          arrays: The array library; None for TensorFlow.
 
         Raises:
           ValueError: If `block_rounds` is below 1, or K is not lower triangular.
@@ -67,7 +73,7 @@ class DenseStream(stream_lib.NoiseStream):
         self._chunk = min(_CHUNK, rounds)
         block = np.arange(rounds) // self.block_rounds
         is_own = block[:, np.newaxis] == block
-        # Zeros up to whole blocks and chunks.
+        # Padded with zeros to whole blocks and chunks.
         padding = [(0, -rounds % self.block_rounds), (0, -rounds % self._chunk)]
         before = np.where(is_own, 0, matrix)
         self._before = np.pad(before, padding).astype(np.float32)
@@ -75,7 +81,7 @@ class DenseStream(stream_lib.NoiseStream):
         self._within = _within(matrix, self.block_rounds)
 
     def initial_memory(self) -> Memory:
-        """A block of zeros, which row 0 does not look at."""
+        """A block of zeros, which row 0 does not read."""
         return self.arrays.zeros(self.block_rounds, self.dimension)
 
     def memory_before(self, draw: Draw, row: Index) -> Memory:
@@ -108,7 +114,7 @@ class DenseStream(stream_lib.NoiseStream):
         return self.arrays.with_row(memory, row % self.block_rounds, z)
 
     def _block(self, draw: Draw, row: Index, matrix: Any) -> Any:
-        """P of the block that holds `row`, float32[R, d]."""
+        """The rows of P of the block that holds `row`, float32[R, d]."""
         number = row // self.block_rounds
         first = number * self.block_rounds
         shape = [self.block_rounds, self._chunk]
@@ -123,7 +129,7 @@ class DenseStream(stream_lib.NoiseStream):
         return block
 
     def _rows(self, draw: Draw, begin: Index) -> Any:
-        """Chunk of Z; rows behind the last, whose weight is zero, are the last."""
+        """A chunk of Z; rows after the last, of weight zero, repeat the last."""
         return self.arrays.rows(
             lambda row: draw(self.arrays.least(row, self.rounds - 1)),
             begin,
@@ -133,7 +139,7 @@ class DenseStream(stream_lib.NoiseStream):
 
 
 def _within(matrix: np.ndarray, block: int) -> np.ndarray:
-    """Weights of a block's rows in each row, float32[T, R]: K, and 1 for that of P."""
+    """Weights of a block's rows in each row, float32[T, R]: K, and 1 for rows of P."""
     weights = np.zeros((len(matrix), block), np.float32)
     for row in range(len(matrix)):
         place = row % block
@@ -143,7 +149,7 @@ def _within(matrix: np.ndarray, block: int) -> np.ndarray:
 
 
 def _chunks_used(matrix: np.ndarray, block: int, chunk: int) -> np.ndarray:
-    """int32[blocks]: chunks up to the last nonzero column of each block."""
+    """The chunks up to the last nonzero column of each block, int32[blocks]."""
     used = np.abs(matrix).reshape(-1, block, matrix.shape[1]).max(axis=1) > 0
     last = matrix.shape[1] - np.argmax(used[:, ::-1], axis=1)
     return np.where(used.any(axis=1), -(-last // chunk), 0).astype(np.int32)

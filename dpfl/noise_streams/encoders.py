@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Correlated noise of an encoder C with few numbers to remember: A^-1 B = C^-1."""
+"""Correlated noise of an encoder C with a small memory: A^-1 B = C^-1."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class BandedStream(stream_lib.NoiseStream):
 
       y_t = (z_t - sum_{1 <= k < h} C[t, t - k] y_{t - k}) / C[t, t],
 
-    so the last h - 1 rows are all there is to remember. Memory: a tuple of them, the
-    newest first. A tuple and not a ring buffer: a step then moves references and copies
-    nothing.
+    so only the last h - 1 rows are remembered. Memory: a tuple of them, the newest
+    first. It is a tuple and not a ring buffer, so that a step moves references and
+    copies nothing.
     """
 
     def __init__(
@@ -32,14 +32,20 @@ class BandedStream(stream_lib.NoiseStream):
         *,
         arrays: Optional[Arrays] = None,
     ):
-        """Takes C[t, t - k] at [t, k], zero for k > t, shape (T, h)."""
+        """Initializes the stream.
+
+        Args:
+          diagonals: C[t, t - k] at [t, k], zero for k > t, shape (T, h).
+          dimension: d, the length of a row.
+          arrays: The array library; None for TensorFlow.
+        """
         super().__init__(1 / diagonals[:, 0], dimension, arrays)
         self._bands = diagonals.shape[1]
         self.has_memory = self._bands > 1
         self._weights = (diagonals[:, 1:] / diagonals[:, :1]).astype(np.float32)
 
     def initial_memory(self) -> Memory:
-        """Zeros."""
+        """Zero rows."""
         return self._zeros(self._bands - 1)
 
     def memory_before(self, draw: Draw, row: Index) -> Memory:
@@ -58,7 +64,7 @@ class BandedStream(stream_lib.NoiseStream):
 
 
 def rows_of_columns(columns: np.ndarray) -> np.ndarray:
-    """C[t, t - k] at [t, k] from C[j + k, j] at [j, k], both (T, h)."""
+    """Converts C[j + k, j] at [j, k] to C[t, t - k] at [t, k], both (T, h)."""
     rounds, bands = columns.shape
     rows = np.zeros_like(columns)
     for k in range(bands):
@@ -85,13 +91,21 @@ class BufferedStream(stream_lib.NoiseStream):
         *,
         arrays: Optional[Arrays] = None,
     ):
-        """Takes theta and omega of C^-1, both of shape (buffers,)."""
+        """Initializes the stream.
+
+        Args:
+          decay: theta of C^-1, shape (buffers,).
+          scale: omega of C^-1, shape (buffers,).
+          rounds: T, the number of rows.
+          dimension: d, the length of a row.
+          arrays: The array library; None for TensorFlow.
+        """
         super().__init__(np.ones(rounds), dimension, arrays)
         self._decay = np.asarray(decay, np.float32)[:, np.newaxis]
         self._scale = np.asarray(scale, np.float32)[np.newaxis]
 
     def initial_memory(self) -> Memory:
-        """Zeros."""
+        """Zero buffers."""
         return self.arrays.zeros(len(self._decay), self.dimension)
 
     def past(self, draw: Draw, row: Index, memory: Memory) -> tuple[Vector, Memory]:
@@ -108,8 +122,8 @@ class MovingStream(stream_lib.NoiseStream):
 
       y_t = sum_{k < p} e_k z_{t-k}
 
-    is a weighted sum of the last p rows of Z. They may be drawn again in every round,
-    and then there is nothing to remember. Memory: else a tuple of the last p - 1.
+    is a weighted sum of the last p rows of Z. Memory: a tuple of the last p - 1, or
+    nothing if they are drawn again in every round.
     """
 
     def __init__(
@@ -121,15 +135,23 @@ class MovingStream(stream_lib.NoiseStream):
         redraw: bool = False,
         arrays: Optional[Arrays] = None,
     ):
-        """Takes the weights e, of shape (p,), and whether earlier rows are redrawn."""
+        """Initializes the stream.
+
+        Args:
+          weights: e, shape (p,).
+          rounds: T, the number of rows.
+          dimension: d, the length of a row.
+          redraw: Whether earlier rows are drawn again instead of remembered.
+          arrays: The array library; None for TensorFlow.
+        """
         super().__init__(np.full(rounds, weights[0]), dimension, arrays)
         columns = np.tile(np.asarray(weights, np.float32), (rounds, 1))
-        # Of rows before the first, which may be any, the weight is zero.
+        # Rows before the first are arbitrary, since their weight is zero.
         self._weights = rows_of_columns(columns)
         self._redraw = redraw
 
     def initial_memory(self) -> Memory:
-        """Zeros: rows before the first."""
+        """Zeros for the rows before the first."""
         return self._zeros(0 if self._redraw else self._weights.shape[1] - 1)
 
     def past(self, draw: Draw, row: Index, memory: Memory) -> tuple[Vector, Memory]:

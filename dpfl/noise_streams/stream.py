@@ -1,20 +1,19 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a stream of correlated noise is, and what can be made of any such stream.
+"""Streams of correlated noise, and operations on any stream.
 
 For a factorization A = B C and Z with rows of independent N(0, 1), row t of a stream is
 row t of N = A^-1 B Z: the noise to add to the sum of round t, so that a server which
 applies A to the noised sums releases A (G + N) = A G + B Z. `Accumulated` applies A,
 and yields the rows of B Z.
 
-A stream is a few pure functions on a memory, a structure of tensors with nothing else
-in it, so that it runs eagerly, in a `tf.function` and inside of a TFF computation
-alike.
+A stream is a few pure functions on a memory, which is a structure of tensors only, so
+that it runs eagerly, in a `tf.function` and inside of a TFF computation.
 
 K = A^-1 B is lower triangular here: row t is K[t, t] z_t and what the rows of Z before
-it contribute, `NoiseStream.past`. The memory holds nothing of a row of Z that was not
-taken yet, so that z_t may be drawn when row t is released and not before.
+it contribute, `NoiseStream.past`. The memory holds nothing of a row of Z before it is
+taken, so that z_t is drawn only when row t is released.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ class NoiseStream(abc.ABC):
 
     Attributes:
       rounds: T, the number of rows.
-      dimension: d, their length.
+      dimension: d, the length of a row.
       own_weights: K[t, t] for each row t, float32[T].
-      arrays: The library of the vectors, and what Z is; TensorFlow's by default.
+      arrays: The array library, which also defines Z; TensorFlow's by default.
     """
 
     # Whether rows contribute to later ones.
@@ -54,7 +53,7 @@ class NoiseStream(abc.ABC):
         self.arrays = arrays or _tensors()
 
     def init(self, seed: Any) -> collections.OrderedDict:
-        """The state before row 0, of int64[2], with which anyone can compute the noise.
+        """The state before row 0, from a seed int64[2] that determines all noise.
 
         OrderedDict(seed=int64[2], row=int32, memory=<tensors of fixed shapes>).
         """
@@ -87,17 +86,17 @@ class NoiseStream(abc.ABC):
         return collections.OrderedDict(seed=seed, row=row, memory=memory)
 
     def draw_from(self, seed: Any) -> Draw:
-        """Rows of Z that all follow from one seed."""
+        """A function that draws rows of Z which all follow from one seed."""
         return lambda row: self.drawn(self.arrays.row_seed(seed, row))
 
     def drawn(self, row_seed: Any) -> Vector:
-        """Row of Z of its own seed."""
+        """Draws a row of Z from its own seed."""
         return self.arrays.normal(row_seed, self.dimension)
 
     def memory_before(self, draw: Draw, row: Index) -> Memory:
-        """Memory before a row in [0, rounds], from rows of Z drawn again.
+        """The memory before a row in [0, rounds], from rows of Z drawn again.
 
-        Steps through all rows before it and costs what they cost.
+        It steps through all earlier rows, at their cost.
         """
         [memory] = self.arrays.loop(
             0,
@@ -108,41 +107,69 @@ class NoiseStream(abc.ABC):
         return memory
 
     def step(self, draw: Draw, row: Index, memory: Memory) -> tuple[Vector, Memory]:
-        """Row `row`, int32 in [0, rounds), and the memory after it from that before."""
+        """Computes one row of the stream and the memory after it.
+
+        Args:
+          draw: Function from the index of a row of Z to the row.
+          row: Index of the row, int32 in [0, rounds).
+          memory: The memory before the row.
+
+        Returns:
+          The row, float32[dimension], and the memory after it.
+        """
         past, memory = self.past(draw, row, memory)
         return self.taken(row, past, draw(row), memory)
 
     def taken(
         self, row: Index, past: Vector, z: Vector, memory: Memory
     ) -> tuple[Vector, Memory]:
-        """Row `row` and the memory after it, from what `past` gave and its row of Z."""
+        """Computes a row and the memory after it, from its past and its row of Z.
+
+        Args:
+          row: Index of the row.
+          past: The contribution of earlier rows of Z, from `past`.
+          z: The row of Z, float32[dimension].
+          memory: The memory from `past`.
+        """
         noise = past + self.arrays.at(self.own_weights, row) * z
         return noise, self.remember(row, memory, z, noise)
 
     def row(self, seed: Any, row: Index) -> Vector:
-        """Row `row` alone, float32[dimension], from nothing but the seed."""
+        """Computes row `row` alone, float32[dimension], from the seed."""
         return self.next(self.seek(seed, row))[0]
 
     @abc.abstractmethod
     def initial_memory(self) -> Memory:
-        """What the stream remembers before row 0."""
+        """The memory before row 0."""
 
     @abc.abstractmethod
     def past(self, draw: Draw, row: Index, memory: Memory) -> tuple[Vector, Memory]:
-        """Contribution of earlier rows of Z to row `row`, and the memory brought to it.
+        """The contribution of earlier rows of Z to a row, and the memory moved to it.
 
-        Only rows before `row` are drawn, those with a weight other than zero at least.
+        Only rows before `row` are drawn, at least those of nonzero weight.
+
+        Args:
+          draw: Function from the index of a row of Z to the row.
+          row: Index of the row.
+          memory: The memory before the row.
         """
 
     @abc.abstractmethod
     def remember(self, row: Index, memory: Memory, z: Vector, noise: Vector) -> Memory:
-        """Memory after a row, from what `past` gave, its row of Z and itself."""
+        """The memory after a row.
+
+        Args:
+          row: Index of the row.
+          memory: The memory from `past`.
+          z: The row of Z, float32[dimension].
+          noise: The row of the stream, float32[dimension].
+        """
 
     def _zeros(self, number: int) -> tuple[Vector, ...]:
         return tuple(self.arrays.zeros(self.dimension) for _ in range(number))
 
     def _earlier(self, draw: Draw, row: Index, steps: int) -> Vector:
-        """Row `row - steps` of Z, and any before the first, whose weight is zero."""
+        """Row `row - steps` of Z; before the first, an arbitrary row of weight zero."""
         return draw((row - steps) % self.rounds)
 
 
@@ -182,7 +209,7 @@ class Accumulated(NoiseStream):
 def materialize(stream: NoiseStream) -> np.ndarray:
     """All rows of a stream, float32 of shape (T, dimension).
 
-    If it is built with `UnitTensors`, and its dimension is the number of rows of Z,
+    For a stream built with `UnitTensors`, whose dimension is the number of rows of Z,
     this is its matrix: A^-1 B, or B itself from `Accumulated`.
     """
     state = stream.init([0, 0])

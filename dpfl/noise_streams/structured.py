@@ -35,18 +35,22 @@ class StructuredStream(stream_lib.NoiseStream):
         redraw: bool = False,
         arrays: Optional[Arrays] = None,
     ):
-        """Makes the stream of factors of B and a workload A.
+        """Initializes the stream.
 
-        With `redraw` the last w rows of Z are drawn again in every round rather than
-        remembered. That is slower, by what a row of normals costs more than reading
-        one; the state has w vectors fewer.
+        Args:
+          factors: The structured decoder B.
+          workload: The workload A.
+          dimension: d, the length of a row.
+          redraw: Whether the last w rows of Z are drawn again in every round instead of
+            remembered: slower, with w vectors less in the state.
+          arrays: The array library; None for TensorFlow.
         """
         width = factors.band.shape[1] + (2 if workload.momentum else 1)
         matrix = workload.solve(factors.decoder(workload))
         super().__init__(np.diagonal(matrix), dimension, arrays)
         self._band = _band(matrix, width)
         self._left = workload.solve(factors.left).astype(np.float32)
-        # Row t: V[t - w], zero as long as there is no such row.
+        # Row t is V[t - w], or zero if there is no such row.
         delayed = np.zeros(factors.right.shape, np.float32)
         delayed[width:] = factors.right[: max(0, workload.rounds - width)]
         self._delayed_right = delayed

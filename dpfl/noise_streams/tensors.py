@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""TensorFlow for streams of noise: eagerly, in a `tf.function` and in TFF alike."""
+"""TensorFlow's array operations for noise streams: eager, in graphs and in TFF."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import tensorflow as tf  # isort: skip
 
 
 class Tensors(Arrays):
-    """TensorFlow."""
+    """Array operations in TensorFlow."""
 
     def seed(self, seed: Any) -> tf.Tensor:
         """See base class."""
@@ -49,10 +49,10 @@ class Tensors(Arrays):
         return tf.slice(table, begins, shape)
 
     def constant(self, table: np.ndarray) -> tf.Tensor:
-        """Outside of the graph where that can be.
+        """Places a table outside of the graph where possible.
 
-        A constant within is copied with every graph that TensorFlow makes of this one:
-        150 MB more at T = 2048. A `tf.function` captures it from here instead.
+        A constant inside is copied with every graph that TensorFlow derives: 150 MB
+        more at T = 2048. A `tf.function` captures the outer one instead.
         """
         with tf.init_scope():
             return tf.constant(table)
@@ -74,7 +74,10 @@ class Tensors(Arrays):
         return tf.cond(condition, then, other)
 
     def loop(self, begin: Any, end: Any, body: Callable, *carried: Any) -> Any:
-        """One iteration at a time, or what is drawn ahead would fill the memory."""
+        """Runs one iteration at a time, since draws made early would fill the memory.
+
+        See base class for the arguments.
+        """
         _, *carried = tf.while_loop(
             lambda index, *_: index < end,
             lambda index, *each: (index + 1, *body(index, *each)),
@@ -88,7 +91,7 @@ class Tensors(Arrays):
         check = tf.debugging.assert_less(
             row, rounds, message=f"the stream of noise has only {rounds} rows"
         )
-        # Eagerly the check has happened by now; in a graph it is an operation.
+        # In eager mode the check has already run; in a graph it is an operation.
         with tf.control_dependencies([check] if check is not None else []):
             return tf.identity(row)
 
@@ -112,11 +115,12 @@ class Tensors(Arrays):
 
 
 class FusedTensors(Tensors):
-    """TensorFlow with XLA, which TFF's worker is without: for the program's side."""
+    """Array operations compiled by XLA, which TFF's worker lacks; for the program."""
 
     def __init__(self) -> None:
-        """Compiles nothing yet."""
-        # Not of the module: a graph must end before the interpreter does.
+        """Initializes the operations; nothing is compiled yet."""
+        # Held by the object and not the module, since a graph must end before the
+        # interpreter.
         self._minus_group = tf.function(_minus_group, autograph=False, jit_compile=True)
 
     def minus_weighted(
@@ -140,8 +144,9 @@ _GROUP = 8
 def _minus_group(
     total: tf.Tensor, weights: tf.Tensor, vectors: tuple[tf.Tensor, ...]
 ) -> tf.Tensor:
-    # Zero, which the compiler cannot know. Turning bits of a product by it has the
-    # product rounded: else it and the difference are one operation, with other bits.
+    # A zero that the compiler cannot know. An exclusive or of a product with it forces
+    # the product to be rounded; otherwise product and difference would be fused, with
+    # other bits.
     zero = tf.cast(tf.math.is_nan(weights[0]), tf.int32)
     for k, vector in enumerate(vectors):
         product = tf.bitcast(weights[k] * vector, tf.int32)
@@ -150,12 +155,12 @@ def _minus_group(
 
 
 class UnitTensors(Tensors):
-    """The identity for Z: a stream then yields the rows of A^-1 B."""
+    """Array operations with the identity for Z: a stream yields the rows of A^-1 B."""
 
     def row_seed(self, seed: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
         """The index itself."""
         return index
 
     def normal(self, row_seed: tf.Tensor, length: int) -> tf.Tensor:
-        """Row of the identity."""
+        """A row of the identity."""
         return tf.one_hot(row_seed, length)

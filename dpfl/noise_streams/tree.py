@@ -4,18 +4,19 @@
 """Correlated noise of the binary tree with Honaker's online estimator (DP-FTRL).
 
 The first t rounds are a disjoint union of dyadic intervals, one for each one bit of t.
-Remembered is the error e of the estimate of each: a round adds an interval of height 0
-with error z, and two neighbours of height h - 1 join to one of height h with
+The memory holds the error e of each interval's estimate: a round adds an interval of
+height 0 with error z, and two neighbours of height h - 1 join to one of height h with
 
   e = a_h z + (1 - a_h) (e_left + e_right),  a_h = 2^h / (2^{h+1} - 1),
 
-z the normals of its own node (Honaker 2015). (B Z)_t for the prefix sum is the sum of
-the errors remembered, so row t of S^-1 B Z is the new error minus those it replaces.
-For any other workload A the decoder is A S^-1 B, and A^-1 A S^-1 B is the same.
+where z are the normals of its own node (Honaker 2015). (B Z)_t for the prefix sum is
+the sum of the errors remembered, so row t of S^-1 B Z is the new error minus those it
+replaces. For any other workload A the decoder is A S^-1 B, and A^-1 A S^-1 B is the
+same.
 
-The nodes that a round completes enter in one sum alone, that error, so that one row of
-normals stands for all of them. With s_0 = 1 its weight at height h is
-s_h^2 = a_h^2 + (1 - a_h)^2 s_{h-1}^2.
+The nodes that a round completes enter only one sum, that error, so that one row of
+normals represents all of them. With s_0 = 1 its weight at height h is s_h^2 = a_h^2 +
+(1 - a_h)^2 s_{h-1}^2.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from dpfl.noise_streams.arrays import Arrays, Draw, Index, Memory, Vector
 class TreeStream(stream_lib.NoiseStream):
     """Rows of S^-1 B Z. Memory: float32[levels, d], row h for the interval of height h.
 
-    The error of an interval that a round completes is remembered when it is known.
+    The error of an interval is remembered once a round completes the interval.
     """
 
     def __init__(
@@ -41,7 +42,13 @@ class TreeStream(stream_lib.NoiseStream):
         *,
         arrays: Optional[Arrays] = None,
     ):
-        """Makes the stream."""
+        """Initializes the stream.
+
+        Args:
+          rounds: T, the number of rows.
+          dimension: d, the length of a row.
+          arrays: The array library; None for TensorFlow.
+        """
         self._levels = rounds.bit_length()
         heights = np.arange(self._levels)
         weights = 2.0**heights / (2.0 ** (heights + 1) - 1)
@@ -71,7 +78,7 @@ class TreeStream(stream_lib.NoiseStream):
             return (1 - own) * (left + error), replaced + left
 
         error, replaced = self.arrays.loop(1, height + 1, join, *self._zeros(2))
-        # The levels below are free now; what they hold is not looked at again.
+        # The levels below are free now; their content is not read again.
         memory = self.arrays.with_row(memory, height, error)
         return error - replaced, memory
 

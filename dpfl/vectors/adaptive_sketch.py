@@ -1,18 +1,18 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""A sketch that follows the subspace of the gradients (Nicolas et al. 2025).
+"""A sketch that tracks the subspace of the gradients (Nicolas et al. 2025).
 
-  S   sketch, k orthonormal rows of length d: the paper's S transposed
-  U'  kept directions, whose span the first r rows of S have: what past gradients lie in
-  Q   probes, k - r of them: random, other in each round
-  L   strengths of the kept directions, their eigenvalues in the sum of g g^T
+  S sketch, k orthonormal rows of length d: the paper's S transposed U' kept directions,
+  which the first r rows of S span: past gradients lie in it Q probes, k - r of them:
+  random, other in each round L strengths of the kept directions, their eigenvalues in
+  the sum of g g^T
 
-Rows, not columns, are the directions, so that one lies in one piece of memory and to
-leave some out costs nothing. Only U', L and r are kept from round to round, U' in
-bfloat16: its rounding turns a direction by about a thousandth, far less than the noise
-that a private gradient brings, and S is made orthonormal to float32 anew in each round,
-so that nothing drifts. A probe is a function of the round's seed.
+Rows, not columns, are the directions, so that each is contiguous in memory and leaving
+some out costs nothing. Only U', L and r are kept from round to round, U' in bfloat16:
+its rounding turns a direction by about a thousandth, far less than the noise that a
+private gradient brings, and S is made orthonormal to float32 anew in each round, so
+that nothing drifts. A probe is a function of the round's seed.
 
 S is never written out: it is T [U'; Q] with a k x k matrix T, the inverse of the
 Cholesky factor of the Gram matrix of U' and Q. The probes share out the coordinates,
@@ -20,8 +20,8 @@ see `probes`. They are orthonormal by themselves, take d steps to apply whatever
 number, and see every vector alike, E ||Q v||^2 = (k - r) / d ||v||^2, by the signs
 alone. So S costs what its r kept rows cost.
 
-All that has d columns is worked on a block of coordinates at a time: U' is read once
-for whatever is computed, and is never there in float32 as a whole.
+Matrices of d columns are processed a block of coordinates at a time: U' is read once
+per computation, and is never in float32 as a whole.
 
 The update of Algorithm 2, the columns of whose Y are completed by the probes,
 
@@ -42,26 +42,27 @@ import tensorflow as tf
 from dpfl import checks
 from dpfl.vectors import probes, randomness
 
-# Rounding leaves a part of a gradient outside of a sketch that it lies in; anything
-# smaller than this, over the gradient's norm, is taken for that.
+# Threshold, relative to the gradient's norm, below which the part of a gradient outside
+# of the sketch is attributed to rounding.
 _SMALLEST_RESIDUE = 1e-4
-# Below this least eigenvalue the Gram matrix is computed again, in float64.
+# Least eigenvalue below which the Gram matrix is computed again, in float64.
 _SMALLEST_EASY_EIGENVALUE = 0.2
-# Where it is smaller than this a probe lies in the span of the rest: it becomes short.
+# Least eigenvalue below which a probe lies in the span of the rest: it becomes short.
 _SMALLEST_EIGENVALUE = 1e-6
 
-# A sketch S, as computations hand it on: `kept` float32[r, d], U', or int16 of `pack`;
-# `signs` float32[d], of the probes; `mix` float32[k, k], T.
+# The tensors of a sketch S:  `kept` float32[r, d], U', or int16 of `pack`; `signs`
+# float32[d], of the probes; `mix` float32[k, k], T.
 Sketch = collections.OrderedDict
 
 
 class UpdatedSketch(NamedTuple):
-    """The outcome of `AdaptiveSketch.update`.
+    """The result of `AdaptiveSketch.update`.
 
     Attributes:
       directions: float32[max_rank, d], the first `rank` rows the new U', then zeros; or
-        int16, what `pack` makes of them.
-      strengths: float32[max_rank], theirs, not increasing, then zeros.
+        int16 from `pack`.
+      strengths: float32[max_rank], the directions' strengths, not increasing, then
+        zeros.
       rank: int32 scalar, r.
       overlap: float32 scalar, ||U'_new U'_old^T||_F^2 over the smaller of the ranks: 1
         if the subspaces are the same or one holds the other.
@@ -103,12 +104,15 @@ class AdaptiveSketch:
         """Initializes the sketch; `max_rank` is k at most.
 
         Args:
-          energy_fraction: q in (0, 1]: the least r with sum_(i<=r) L_i^2 at least q of
-            the whole is kept.
-          decay: What the strengths are multiplied by before an update; 1 never forgets.
-          rule: One of `UPDATE_RULES`.
-          has_probes: Without, the first sketch is random and all k directions are kept
-            ever after; `max_rank` must be k.
+          dimension: d.
+          size: k, at most d.
+          max_rank: Most directions kept, at most k.
+          energy_fraction: q in (0, 1]: r is the least with sum_(i<=r) L_i^2 at least q
+            of the whole sum.
+          decay: Factor of the strengths before an update; 1 never forgets.
+          rule: Name of the update rule, one of `UPDATE_RULES`.
+          has_probes: Whether there are probes; without them the first sketch is random,
+            all k directions are always kept, and `max_rank` must be k.
 
         Raises:
           ValueError: If an argument is out of its range.
@@ -129,8 +133,9 @@ class AdaptiveSketch:
         self._has_probes = has_probes
 
     def initial_state(self) -> collections.OrderedDict:
-        """Nothing kept: basis int16[max_rank, d] of `pack`, strengths, rank."""
-        # Zeros that TFF's compiler knew beforehand would be in Python's memory, too.
+        """The empty basis: int16[max_rank, d] of `pack`, strengths, rank."""
+        # Computed zeros: TFF's compiler would keep constant ones in Python's memory
+        # too.
         basis = tf.raw_ops.Empty(
             shape=[self.max_rank, self.dimension], dtype=tf.int16, init=True
         )
@@ -141,15 +146,15 @@ class AdaptiveSketch:
         )
 
     def expand(self, kept: tf.Tensor, seed: tf.Tensor) -> Sketch:
-        """The sketch; its rows are orthonormal to 1e-5.
+        """Expands the kept directions to the sketch; its rows are orthonormal to 1e-5.
 
         Should a probe lie in the span of the kept directions, which takes probes of
         hardly any coordinates, a row of the sketch is shorter instead.
 
         Args:
-          kept: float32[r, d], U', nearly orthonormal, or int16, what `pack` makes of
-            it. The first r rows of the result span the same subspace.
-          seed: int64[2], of the probes.
+          kept: float32[r, d], U', nearly orthonormal, or int16 from `pack`. The first r
+            rows of the result span the same subspace.
+          seed: int64[2], the seed of the probes.
         """
         signs = randomness.rademacher(seed, self.dimension)
         count = self.size - tf.shape(kept)[0]
@@ -179,10 +184,15 @@ class AdaptiveSketch:
         *,
         is_packed: bool = False,
     ) -> UpdatedSketch:
-        """What to keep after one more gradient, float32[d]: Algorithm 2 up to line 11.
+        """Updates the directions with one more gradient: Algorithm 2 up to line 11.
 
-        The `strengths`, float32[max_rank], are those of the sketch's first `rank` rows.
-        Where the new directions are packed, there are never many in float32.
+        Args:
+          sketch: The sketch of this round.
+          strengths: float32[max_rank], the strengths of the sketch's first `rank` rows.
+          rank: int32 scalar, r.
+          gradient: float32[d].
+          is_packed: Whether the new directions are packed, so that few of them are in
+            float32 at a time.
         """
         inside = project(sketch, gradient)
         outside = gradient - lift(sketch, inside)
@@ -221,7 +231,7 @@ class AdaptiveSketch:
         return UpdatedSketch(directions, kept, new_rank, overlap)
 
     def _choose_rank(self, strengths: tf.Tensor) -> tf.Tensor:
-        """The least r that holds the energy, int32; all k without probes."""
+        """The least r that holds the energy, int32; k without probes."""
         if not self._has_probes:
             return tf.constant(self.size)
         energy = tf.cumsum(tf.square(strengths))
@@ -233,12 +243,12 @@ class AdaptiveSketch:
 
 
 def pack(directions: tf.Tensor) -> tf.Tensor:
-    """The bits of bfloat16 in int16, a type that every format can hold."""
+    """Packs the bits of bfloat16 into int16, a type that every format can hold."""
     return tf.bitcast(tf.cast(directions, tf.bfloat16), tf.int16)
 
 
 def unpack(rows: tf.Tensor, dtype: tf.DType = tf.float32) -> tf.Tensor:
-    """Rows in a type, whether they come from `pack` or are floats."""
+    """Converts rows, either from `pack` or floats, to a dtype."""
     if rows.dtype == tf.int16:
         rows = tf.bitcast(rows, tf.bfloat16)
     return tf.cast(rows, dtype)
@@ -275,9 +285,9 @@ def combine(sketch: Sketch, coordinates: tf.Tensor) -> tf.Tensor:
 def diagonal(sketch: Sketch) -> tf.Tensor:
     """The diagonal of S^T S, float32[d]: a coordinate's share of the sketch.
 
-    With M = T^T T and W = [U'; Q] it is that of W^T M W; in column j of Q only the
-    probe p that has j is not zero. With the Cholesky factor of M's part for U', L L^T,
-    it is ||L^T U'_j + Q_pj L^-1 M_p||^2, and what is left of the probe's own M_pp.
+    With M = T^T T and W = [U'; Q] it is the diagonal of W^T M W; in column j of Q only
+    the probe p that has j is not zero. With the Cholesky factor of M's part for U', L
+    L^T, it is ||L^T U'_j + Q_pj L^-1 M_p||^2, and what is left of the probe's own M_pp.
     """
     kept, signs, count = sketch["kept"], sketch["signs"], _probe_count(sketch)
     rank = tf.shape(kept)[0]
@@ -314,7 +324,7 @@ def _probe_count(sketch: Sketch) -> tf.Tensor:
 def _combined(
     sketch: Sketch, coordinates: tf.Tensor
 ) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
-    """What gives the columns of C S from one to before another."""
+    """A function that computes the columns of C S from `begin` to before `end`."""
     kept, signs = sketch["kept"], sketch["signs"]
     rank = tf.shape(kept)[0]
     mixed = tf.matmul(coordinates, sketch["mix"])
@@ -330,7 +340,7 @@ def _combined(
 def _gram(
     kept: tf.Tensor, signs: tf.Tensor, count: tf.Tensor, dtype: tf.DType
 ) -> tf.Tensor:
-    """The Gram matrix of U' and Q, float64[k, k], from products in a type."""
+    """The Gram matrix of U' and Q, float64[k, k], from products in a dtype."""
     rank = tf.shape(kept)[0]
 
     def add(begin: tf.Tensor, end: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
@@ -364,7 +374,7 @@ def _paper_rule(strengths: tf.Tensor, inside: tf.Tensor, outside: tf.Tensor) -> 
 
 
 def _eigen_rule(strengths: tf.Tensor, inside: tf.Tensor, outside: tf.Tensor) -> _Core:
-    """The eigenvectors of S^T diag(L, 0) S + g g^T, which Y only approaches."""
+    """The eigenvectors of S^T diag(L, 0) S + g g^T, which Y only approximates."""
     vector = tf.concat([inside, [outside]], 0)
     # Where there is no direction outside, that axis must be the one that is dropped.
     # In the graphs that TFF builds `==` would compare identities.

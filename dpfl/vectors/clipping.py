@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The L2 norm of anything a client may send, and the factor that clips it."""
+"""The L2 norm of any vector that a client may send, and the factor that clips it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple, Union
 
 import tensorflow as tf
 
-# Sums of squares in this range come from vectors whose squares neither overflow nor
+# Range of sums of squares that come from vectors whose squares neither overflow nor
 # vanish in float32 (for up to 2**40 coordinates, to 1e-6 of the sum).
 _SMALLEST_SUM = 1e-20
 _SMALLEST_NORMAL = 1.2e-38
@@ -37,11 +37,11 @@ class NormedVector(NamedTuple):
 
 
 def safe_norm(vector: tf.Tensor) -> NormedVector:
-    """The L2 norm of a float32[d] vector, right over all of float32's range.
+    """The L2 norm of a float32[d] vector, accurate over all of float32's range.
 
     One pass over the vector as a rule: a finite sum of squares proves that every
     coordinate is finite. Only a vector whose sum of squares overflows, is not a number
-    or vanishes is looked at again, and divided by its largest coordinate first.
+    or vanishes takes a second pass, divided by its largest coordinate first.
     """
     total = _sum_of_squares(vector)
     is_ordinary = tf.math.is_finite(total) & (total > _SMALLEST_SUM)
@@ -60,9 +60,9 @@ def safe_norm(vector: tf.Tensor) -> NormedVector:
 def clip_factor(
     normed: NormedVector, clip_norm: Union[float, tf.Tensor]
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The factor of `direction` that makes the norm at most `clip_norm`, a float64.
+    """The float64 factor of `direction` that clips the norm to `clip_norm`.
 
-    With whether it clips, a bool scalar.
+    The second result is a bool scalar, whether it clips.
     """
     clip_norm = tf.cast(clip_norm, tf.float64)
     is_clipped = normed.norm > clip_norm
@@ -71,7 +71,7 @@ def clip_factor(
 
 
 def finite(vector: tf.Tensor, normed: NormedVector) -> tf.Tensor:
-    """The vector that was normed, or zeros if it is not finite."""
+    """The vector, or zeros if it is not finite."""
     return tf.cond(normed.is_finite, lambda: vector, lambda: tf.zeros_like(vector))
 
 

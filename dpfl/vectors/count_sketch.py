@@ -6,7 +6,7 @@
 A sketch maps float32[input_length] to float32[length], length m = l w for l rows of
 width w; the compression rate is r = d / m. It is made for one dimension d and has
 
-  * `expand(seed)`: the tensors it works with, to be drawn once a round and shared;
+  * `expand(seed)`: the sketch's random tensors, drawn once a round and shared;
   * `encode(vector, expanded)`: S g;
   * `decode(sketch, expanded)`: S^T y, float32[dimension].
 
@@ -44,9 +44,9 @@ class HashSketch:
 
     In each row every coordinate has a bucket and a sign of its own, both uniform, all
     independent. (Drawing both from one seed, as published code does, makes the sign a
-    function of the bucket: what collides then adds up instead of cancelling.) So two
-    coordinates share a bucket of a row with probability 1/w, and
-    E ||S^T S g - g||^2 = (d - 1)/m ||g||^2 exactly. Encoding scatters l d numbers.
+    function of the bucket: colliding coordinates then add up instead of cancelling.) So
+    two coordinates share a bucket of a row with probability 1/w, and E ||S^T S g -
+    g||^2 = (d - 1)/m ||g||^2 exactly. Encoding scatters l d numbers.
     """
 
     def __init__(self, dimension: int, rows: int, width: int):
@@ -61,7 +61,7 @@ class HashSketch:
         self._factor = rows**-0.5
 
     def expand(self, seed: tf.Tensor) -> Expanded:
-        """int32[l, d]: bucket, plus w where the sign is negative."""
+        """Hashes int32[l, d]: the bucket, plus w if the sign is negative."""
         rows = []
         for row in range(self.rows):
             own = randomness.fold_in(seed, row, purposes.HashSketch.BUCKETS)
@@ -73,7 +73,7 @@ class HashSketch:
         return collections.OrderedDict(buckets=tf.stack(rows))
 
     def encode(self, vector: tf.Tensor, expanded: Expanded) -> tf.Tensor:
-        """S g, a float32[l w] tensor, row after row."""
+        """The sketch S g, float32[l w], row after row."""
         sums = [
             tf.math.unsorted_segment_sum(vector, buckets, 2 * self.width)
             for buckets in tf.unstack(expanded["buckets"], self.rows)
@@ -82,7 +82,7 @@ class HashSketch:
         return self._factor * tf.reshape(signed[:, 0] - signed[:, 1], [-1])
 
     def decode(self, sketch: tf.Tensor, expanded: Expanded) -> tf.Tensor:
-        """S^T y, a float32[d] tensor."""
+        """The decoded S^T y, float32[d]."""
         table = tf.reshape(sketch, [self.rows, self.width])
         table = tf.concat([table, -table], 1)
         total = tf.zeros([self.dimension])
@@ -137,7 +137,7 @@ class ShiftSketch:
         self._matrix = (rows**-0.5 * hadamard).astype(np.float32)
 
     def expand(self, seed: tf.Tensor) -> Expanded:
-        """Signs float32[input_length], and shifts and signs of l B blocks."""
+        """Signs float32[input_length], and the shifts and signs of l B blocks."""
         number = self.rows * self.blocks
         signs, shifts, block_signs = (
             randomness.fold_in(seed, purpose) for purpose in purposes.ShiftSketch
@@ -149,7 +149,7 @@ class ShiftSketch:
         )
 
     def encode(self, vector: tf.Tensor, expanded: Expanded) -> tf.Tensor:
-        """S g, a float32[l w] tensor, row after row.
+        """The sketch S g, float32[l w], row after row.
 
         Passes over the vector: signs, H, shifts, and the signed sum of the blocks.
         """
@@ -161,7 +161,7 @@ class ShiftSketch:
         return tf.reshape(tf.matmul(signs, blocks), [self.length])
 
     def decode(self, sketch: tf.Tensor, expanded: Expanded) -> tf.Tensor:
-        """S^T y, a float32[d] tensor."""
+        """The decoded S^T y, float32[d]."""
         rows = tf.reshape(sketch, [self.rows, 1, self.width])
         signs = tf.reshape(expanded["block_signs"], [self.rows, self.blocks, 1])
         blocks = self._rolled(tf.reshape(rows * signs, [-1]), expanded["shifts"])
@@ -170,10 +170,10 @@ class ShiftSketch:
         return (mixed * expanded["signs"])[: self.dimension]
 
     def _rolled(self, flat: tf.Tensor, start: tf.Tensor) -> tf.Tensor:
-        """Each block turned to begin with its element `start`, in 0..w.
+        """Rotates each block to begin with its element `start`, in 0..w.
 
-        As pieces of ragged rows: those are copied whole, at the speed of memory,
-        while gathering one number at a time takes as long as three rotations.
+        The pieces are ragged rows, which are copied whole at the speed of memory;
+        gathering one number at a time takes as long as three rotations.
         """
         number = self.rows * self.blocks
         firsts = self.width * tf.range(number, dtype=tf.int64)
@@ -199,20 +199,20 @@ class GroupedSketch:
     """
 
     def __init__(self, sketches: Sequence[Any]):
-        """Initializes from the sketches of the parts, in order."""
+        """Initializes the sketch from the sketches of the parts, in order."""
         self._sketches = list(sketches)
         self.dimension = self.input_length = sum(s.dimension for s in sketches)
         self.length = sum(s.length for s in sketches)
 
     def expand(self, seed: tf.Tensor) -> Expanded:
-        """The parts' tensors, from seeds of their own."""
+        """The parts' tensors, each from its own seed."""
         return collections.OrderedDict(
             (f"part_{i}", sketch.expand(randomness.fold_in(seed, i)))
             for i, sketch in enumerate(self._sketches)
         )
 
     def encode(self, vector: tf.Tensor, expanded: Expanded) -> tf.Tensor:
-        """float32[sum of the lengths]."""
+        """The sketches of the parts, float32[sum of the lengths]."""
         parts = tf.split(vector, [sketch.dimension for sketch in self._sketches])
         encoded = []
         for sketch, part, own in zip(self._sketches, parts, expanded.values()):
@@ -221,7 +221,7 @@ class GroupedSketch:
         return tf.concat(encoded, 0)
 
     def decode(self, sketch: tf.Tensor, expanded: Expanded) -> tf.Tensor:
-        """float32[dimension]."""
+        """The decoded vector, float32[dimension]."""
         parts = tf.split(sketch, [inner.length for inner in self._sketches])
         triples = zip(self._sketches, parts, expanded.values())
         return tf.concat([inner.decode(part, own) for inner, part, own in triples], 0)

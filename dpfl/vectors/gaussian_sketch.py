@@ -33,22 +33,22 @@ class GaussianSketch:
         self.length = length
 
     def expand(self, seed: tf.Tensor) -> tf.Tensor:
-        """float32[m, d]."""
+        """The matrix S, float32[m, d]."""
         entries = randomness.standard_normal(seed, self.length * self.dimension)
         entries /= math.sqrt(self.length)
         return tf.reshape(entries, [self.length, self.dimension])
 
     def encode(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
-        """S g, a float32[m] tensor."""
+        """The sketch S g, float32[m]."""
         return tf.linalg.matvec(expanded, vector)
 
     def decode(self, sketch: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
-        """S^T y, a float32[d] tensor."""
+        """The decoded S^T y, float32[d]."""
         return tf.linalg.matvec(expanded, sketch, transpose_a=True)
 
 
 def largest_singular_value(matrix: tf.Tensor) -> tf.Tensor:
-    """Sigma_max of a float32[m, d] matrix, from the smaller Gram matrix."""
+    """The largest singular value of a float32[m, d], by the smaller Gram matrix."""
     is_wide = matrix.shape[0] <= matrix.shape[1]
     gram = tf.matmul(matrix, matrix, transpose_a=not is_wide, transpose_b=is_wide)
     return tf.sqrt(tf.reduce_max(tf.linalg.eigvalsh(gram)))
@@ -61,7 +61,7 @@ def lasso(
     largest: tf.Tensor,
     steps: int,
 ) -> tf.Tensor:
-    """float32[d], the argmin over x of ||y - S x||^2 / 2 + penalty ||x||_1, by FISTA.
+    """Minimizes ||y - S x||^2 / 2 + penalty ||x||_1 over x, float32[d], by FISTA.
 
     Beck and Teboulle 2009, "A Fast Iterative Shrinkage-Thresholding Algorithm",
     algorithm with constant step 1/sigma_max^2: after k steps the objective is within

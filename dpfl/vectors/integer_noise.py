@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Integer noise drawn from exact tables of its law, alone or in shares."""
+"""Integer noise drawn from exact tables of its distribution, alone or in shares."""
 
 from __future__ import annotations
 
@@ -25,7 +25,13 @@ SMALLEST, LARGEST = 0.125, 2.0**24 + 1e-6
 
 
 def look_further(alias: tables.Alias, seed: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-    """int32[count] from what the first level leaves over."""
+    """Draws int32[count] from the mass that the first level leaves over.
+
+    Args:
+      alias: The second level's tables.
+      seed: int64[2].
+      count: int32 scalar.
+    """
     own = randomness.fold_in(seed, purposes.Alias.COLUMNS)
     word = randomness.random_bits(own, [count], tf.uint32)
     column = tf.bitwise.bitwise_and(word, (1 << alias.bits) - 1)
@@ -51,16 +57,16 @@ class DiscreteGaussian:
     """Draws integers from N_Z(0, s^2).
 
     Attributes:
-      stddev: s, the parameter; from 1 on the standard deviation to 1e-7.
-      parts: One to three parts that are added.
-      distance: Total variation distance of a draw to N_Z(0, s^2), from above. Any
-        number of draws adds up: n draws are within n times this.
+      stddev: s, the parameter; at 1 or more the standard deviation to 1e-7.
+      parts: One to three independent parts that are added.
+      distance: Upper bound on the total variation distance of a draw to N_Z(0, s^2); n
+        draws are within n times this.
     """
 
     def __init__(self, stddev: float):
-        """Builds the tables, in about a second, or takes them from those built before.
+        """Builds the tables, in about a second, or reuses equal ones.
 
-        The parameter, from 1/8 to 2**24, is any real number, and is taken exactly.
+        The parameter may be any real number from 1/8 to 2**24, and is used exactly.
 
         Raises:
           ValueError: If it is out of range.
@@ -69,14 +75,14 @@ class DiscreteGaussian:
         self.parts, self.distance = tables.parts_of(self.stddev)
 
     def sample(self, seed: tf.Tensor, length: int) -> tf.Tensor:
-        """int32[length], independent, a function of the seed."""
+        """Draws int32[length] independently, as a function of the seed."""
         own = randomness.fold_in(seed, purposes.Draw.TABLES)
         halves = _sixteen_bits(own, length, len(self.parts))
         firsts = [tf.constant(part.first) for part in self.parts]
         drawn = tf.gather(firsts[0], halves[0])
         for table, half in zip(firsts[1:], halves[1:]):
             drawn += tf.gather(table, half)
-        # Without a flag the sum is below this, with one or more it is above.
+        # Bound on sums without a flag; with one or more the sum is above it.
         places = tf.where(drawn >= LARGEST_DRAW)
         resolved = tf.zeros(tf.shape(places)[:1], tf.int32)
         for i, (part, table, half) in enumerate(zip(self.parts, firsts, halves)):
@@ -89,14 +95,14 @@ class DiscreteGaussian:
 def _resolved(
     drawn: tf.Tensor, further: int, alias: tables.Alias, own: tf.Tensor
 ) -> Any:
-    """What was drawn, with an outcome in place of each `further`."""
+    """The draws, with an outcome in place of each `further`."""
     places = tf.where(tf.equal(drawn, further))
     rest = look_further(alias, own, tf.shape(places)[0])
     return tf.tensor_scatter_nd_update(drawn, places, rest)
 
 
 def _sixteen_bits(seed: tf.Tensor, length: int, parts: int) -> list[tf.Tensor]:
-    """For each part int32[length] in [0, 2**16), from the fewest words."""
+    """Draws int32[length] in [0, 2**16) for each part, from the fewest words."""
     count = length * (parts // 2) + (length + 1) // 2 * (parts % 2)
     words = randomness.random_bits(seed, [count], tf.uint32)
     low = tf.bitcast(tf.bitwise.bitwise_and(words, (1 << FIRST_BITS) - 1), tf.int32)
@@ -114,35 +120,35 @@ def _sixteen_bits(seed: tf.Tensor, length: int, parts: int) -> list[tf.Tensor]:
 _PAIR_RADIUS = 1 << 7
 # Tables of more columns would take seconds to build.
 _LARGEST_RADIUS = 1 << 16
-# What stands for 'look further' in the first level: a pair of 0 and -2**15.
+# The entry for 'look further' in the first level:  a pair of 0 and -2**15.
 _FURTHER_SHARES = -(1 << 31)
 
 
 class Sampler(Protocol):
-    """Draws independent integers of one law.
+    """Draws independent integers of one distribution.
 
     Attributes:
-      distance: Total variation distance of a draw to the law, from above. Any number of
-        draws adds up: n draws are within n times this.
+      distance: Upper bound on the total variation distance of a draw to the
+        distribution; n draws are within n times this.
     """
 
     distance: float
 
     def sample(self, seed: tf.Tensor, length: int) -> tf.Tensor:
-        """int32[length], a function of the seed, int64[2]."""
+        """Draws int32[length] as a function of the seed, int64[2]."""
 
 
 class TableNoise:
-    """Draws from a law by one lookup for each integer, or for each two.
+    """Draws from a distribution by one lookup for each integer, or for each two.
 
     Attributes:
       distance: See `Sampler`.
       is_paired: Whether an entry of the table holds two integers.
-      table: Both levels; of pairs (x, y) each is x + 2**16 y, reduced to 32 bits.
+      table: Both levels; a pair (x, y) is stored as x + 2**16 y, reduced to 32 bits.
     """
 
     def __init__(self, law: tables.Law):
-        """Builds the table of a draw's law, mostly in less than a second."""
+        """Builds the table of a distribution, mostly in less than a second."""
         values = np.arange(-law.radius, law.radius + 1)
         probabilities = law.probabilities
         self.is_paired = law.radius < _PAIR_RADIUS
@@ -158,7 +164,7 @@ class TableNoise:
         self.distance = self.table.distance
 
     def sample(self, seed: tf.Tensor, length: int) -> tf.Tensor:
-        """int32[length], independent, a function of the seed."""
+        """Draws int32[length] independently, as a function of the seed."""
         count = (length + 1) // 2 if self.is_paired else length
         own = randomness.fold_in(seed, purposes.Draw.TABLES)
         words = randomness.random_bits(own, [(count + 1) // 2], tf.uint32)
@@ -178,7 +184,7 @@ class TableNoise:
 def discrete_gaussian_noise(stddev: float) -> Sampler:
     """A sampler of N_Z(0, s^2).
 
-    The parameter s, above 0 and at most 2**24, is taken exactly. From 1 on it is the
+    The parameter s, above 0 and at most 2**24, is used exactly. At 1 or more it is the
     standard deviation to 1e-7.
     """
     if stddev > ONE_TABLE:
@@ -190,10 +196,10 @@ def discrete_gaussian_noise(stddev: float) -> Sampler:
 def skellam_noise(stddev: float) -> Sampler:
     """A sampler of differences of two Poisson variables.
 
-    The square of the standard deviation, above 0, is taken exactly.
+    The square of the standard deviation, above 0, is used exactly.
 
     Raises:
-      ValueError: If it is above 4800 or so, for which no table is wide enough.
+      ValueError: If it is above about 4800, for which no table is wide enough.
     """
     law = tables.skellam(Fraction(stddev) ** 2)
     if law.radius >= _LARGEST_RADIUS:

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Laws on the integers to 120 digits, and the exact tables that they are drawn from."""
+"""Distributions on the integers to 120 digits, and exact tables to sample them."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ import numpy as np
 PRECISION = 120
 # Integers of probability below about exp(-90) of the largest are left out.
 _LOG_TAIL = 90
-# Where the recurrence of the Skellam law begins its probabilities are so much smaller
-# again that what it begins with is forgotten to 1e-120 within the law.
+# Further decay to where the Skellam recurrence begins, so that the influence of its
+# starting values is below 1e-120 within the radius.
 _LOG_BEGINNING = _LOG_TAIL + 140
 
 
 class Law(NamedTuple):
-    """A law on the integers that is symmetric about zero.
+    """A distribution on the integers that is symmetric about zero.
 
     Attributes:
-      probabilities: Those of -R, ..., R.
-      beyond: The probability of all other integers, from above.
+      probabilities: The probabilities of -R, ..., R.
+      beyond: Upper bound on the probability of all other integers.
     """
 
     probabilities: list[decimal.Decimal]
@@ -36,12 +36,12 @@ class Law(NamedTuple):
 
     @property
     def radius(self) -> int:
-        """R."""
+        """The radius R."""
         return len(self.probabilities) // 2
 
 
 def discrete_gaussian(variance: Fraction) -> Law:
-    """N_Z(0, s^2), of weight exp(-k^2 / (2 s^2)) at k.
+    """The discrete Gaussian N_Z(0, s^2), of weight exp(-k^2 / (2 s^2)) at k.
 
     The ratio of neighbours is multiplied by exp(-1/variance) from each to the next; the
     relative errors of 1e-120 an operation add up to less than R^2 of them.
@@ -59,7 +59,7 @@ def discrete_gaussian(variance: Fraction) -> Law:
 
 
 def skellam(variance: Fraction) -> Law:
-    """exp(-mu) I_|k|(mu) at k, of the difference of two Poisson variables.
+    """The Skellam distribution: exp(-mu) I_|k|(mu) at k, a difference of two Poissons.
 
     The ratios I_k / I_(k-1) = 1 / (2 k / mu + I_(k+1) / I_k) are computed downwards:
     all terms are positive, and an error shrinks by the square of each ratio.
@@ -78,9 +78,9 @@ def skellam(variance: Fraction) -> Law:
 
 
 def _normalized(terms: list[decimal.Decimal], ratio: decimal.Decimal) -> Law:
-    """The law of weights at 0, ..., R, and of 0 at R + 1 over that at R.
+    """The distribution of weights at 0, ..., R; `ratio` is that of R + 1 to R.
 
-    Beyond, weights fall faster than by that ratio.
+    Beyond R the weights fall faster than by that ratio.
     """
     total = 2 * sum(terms) - 1
     half = [term / total for term in terms]
@@ -97,11 +97,11 @@ class Alias(NamedTuple):
     """Walker's tables of 2**bits columns.
 
     Attributes:
-      bits: How many bits choose a column.
+      bits: Number of bits that choose a column.
       thresholds: int32[columns], the leading 32 - bits bits of the threshold; a column
         that is its own outcome alone has 2**(32 - bits).
       low_thresholds: int64[2, columns], its other 128 bits, less 2**63 each.
-      outcomes: int32[2 * columns], of each column the alias and the own outcome.
+      outcomes: int32[2 * columns], each column's alias and its own outcome.
     """
 
     bits: int
@@ -111,12 +111,13 @@ class Alias(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Both levels.
+    """Both levels of a sampling table.
 
     Attributes:
-      first: int32[2**16], outcomes, or what stands for 'look further'.
+      first: int32[2**16], outcomes, or the entry for 'look further'.
       alias: The second level.
-      distance: Total variation distance of an outcome to its probabilities, from above.
+      distance: Upper bound on the total variation distance of an outcome to its
+        probabilities.
     """
 
     first: np.ndarray
@@ -130,16 +131,16 @@ def build(
     beyond: decimal.Decimal,
     further: int,
 ) -> Table:
-    """The table of given probabilities, k for int32[k] different outcomes.
+    """Builds the table of k different outcomes, int32[k], with given probabilities.
 
-    The outcome in the middle, a likely one, gets what is missing, of the sum and by
-    rounding down to units of 2**-160 of what the first level leaves over.
+    The middle outcome, a likely one, gets the missing mass: that of the sum, and that
+    of rounding the first level's remainders down to units of 2**-160.
 
     Args:
-      outcomes: What is drawn.
+      outcomes: int32[k], the outcomes.
       probabilities: To `PRECISION` digits; their sum is 1 or a little less.
-      beyond: What other outcomes should have had, from above.
-      further: int32 that is no outcome, which is to stand for 'look further'.
+      beyond: Upper bound on the mass of other outcomes.
+      further: int32 that is no outcome, the entry for 'look further'.
     """
     entries, common = 1 << FIRST_BITS, len(outcomes) // 2
     with decimal.localcontext() as context:
@@ -188,13 +189,13 @@ def alias_tables(values: np.ndarray, weights: list[int]) -> Alias:
     )
 
 
-# Up to these parameters one table, or two, are enough.
+# Largest parameters for which one table, or two, are enough.
 ONE_TABLE, _TWO_TABLES = 1 << 10, 1 << 20
-# The square of s1 s2 / s at least, where two parts are added.
+# Least square of s1 s2 / s where two parts are added.
 _SMOOTHING_VARIANCE = 4
-# What an entry that stands for 'look further' holds. Three of them fit int32.
+# The value of an entry for 'look further'; three of them fit int32.
 FURTHER = 1 << 29
-# Sums of entries are below this where none of them says so.
+# Bound on sums of entries none of which is 'look further'.
 LARGEST_DRAW = 1 << 28
 
 
@@ -203,8 +204,12 @@ def decompose(
 ) -> list[tuple[int, Fraction]]:
     """Multiples m_i and variances v_i with sum_i m_i^2 v_i = stddev^2 exactly.
 
-    The finest is first, and parameters are about equal. Up to `one_table` one part is
-    enough, up to `two_tables` two are.
+    The finest part is first, and the parameters are about equal.
+
+    Args:
+      stddev: The parameter s.
+      one_table: Largest parameter for which one part is enough.
+      two_tables: Largest parameter for which two parts are enough.
     """
     variance = Fraction(stddev) ** 2
     levels = 1 + (stddev > one_table) + (stddev > two_tables)
@@ -224,7 +229,7 @@ def decompose(
 
 
 def smoothing_distance(parts: list[tuple[int, Fraction]]) -> float:
-    """A bound of the total variation between exact parts' sum and N_Z(0, s^2).
+    """A bound on the total variation between exact parts' sum and N_Z(0, s^2).
 
     With eps = 2 sum_n exp(-2 pi^2 tau^2 n^2) and tau = s1 s2 / s each probability is
     within a factor (1 + eps) / (1 - eps), so that the distance is at most
@@ -245,7 +250,7 @@ def smoothing_distance(parts: list[tuple[int, Fraction]]) -> float:
 
 @functools.lru_cache(maxsize=32)
 def parts_of(stddev: float) -> tuple[list[Table], float]:
-    """One to three tables that are added, and their distance to N_Z(0, stddev^2)."""
+    """One to three tables to be added, and their distance to N_Z(0, stddev^2)."""
     pairs = decompose(stddev)
     parts = [build_part(multiple, variance) for multiple, variance in pairs]
     distance = smoothing_distance(pairs) + sum(part.distance for part in parts)

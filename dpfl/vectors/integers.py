@@ -14,22 +14,22 @@ from dpfl.vectors import randomness, rotation
 
 
 def wrap(values: tf.Tensor, bits: int) -> tf.Tensor:
-    """Residues in [0, 2**bits) of int32 that may have overflowed."""
+    """Residues in [0, 2**bits) of int32 values that may have overflowed."""
     return tf.bitwise.bitwise_and(values, (1 << bits) - 1)
 
 
 def center(values: tf.Tensor, bits: int) -> tf.Tensor:
-    """Residues in [-2**(bits-1), 2**(bits-1)), those of least size."""
+    """Residues in [-2**(bits-1), 2**(bits-1)), those of least absolute value."""
     half = 1 << (bits - 1)
     return wrap(values + half, bits) - half
 
 
 class OverlapRotation:
-    """A random rotation of any length that pads nothing.
+    """A random rotation of vectors of any length, without padding.
 
-    Random signs and the Hadamard transform of the leading 2**k coordinates, then the
-    same of the trailing 2**k ones, 2**k being the largest power of two that fits: over
-    half the length, so that the two overlap or are the same. Orthogonal, and a
+    It applies random signs and the Hadamard transform to the leading 2**k coordinates,
+    then to the trailing 2**k ones, where 2**k is the largest power of two that fits:
+    over half the length, so that the two overlap or coincide. It is orthogonal, and a
     coordinate of the result has at most 2**-k of the squared norm on average.
     """
 
@@ -39,12 +39,12 @@ class OverlapRotation:
         self.flat_length = 1 << (length.bit_length() - 1)
 
     def expand(self, seed: tf.Tensor) -> tf.Tensor:
-        """float32[2, 2**k], the signs."""
+        """The random signs, float32[2, 2**k]."""
         signs = randomness.rademacher(seed, 2 * self.flat_length)
         return tf.reshape(signs, [2, self.flat_length])
 
     def rotate(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
-        """float32[length] to float32[length]."""
+        """Rotates a float32[length] vector."""
         flat, rest = self.flat_length, self.length - self.flat_length
         head = rotation.hadamard_transform(vector[:flat] * expanded[0])
         if not rest:
@@ -54,7 +54,7 @@ class OverlapRotation:
         return tf.concat([head[:rest], tail], 0)
 
     def invert(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
-        """The transpose of `rotate`."""
+        """Inverts `rotate` by its transpose."""
         flat, rest = self.flat_length, self.length - self.flat_length
         if not rest:
             return rotation.hadamard_transform(vector) * expanded[0]

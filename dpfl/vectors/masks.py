@@ -3,8 +3,8 @@
 
 """Random sets of coordinates, each kept independently with the same probability.
 
-A mask is a function of a seed, so that the seed is all that tells the receiver which
-coordinates the values it got belong to. Every mask has
+A mask is a function of a seed, from which the receiver knows the coordinates of the
+values. Every mask has
 
   * `gather(vector, seed)`: the kept coordinates of a float32[length] vector, in order;
   * `scatter_add(total, values, seed)`: the `total`, of `length` numbers of any type,
@@ -24,7 +24,7 @@ from dpfl.vectors import randomness
 
 
 class FullMask:
-    """Keeps everything, and needs no seed."""
+    """A mask that keeps everything and needs no seed."""
 
     def __init__(self, length: int):
         self.length = length
@@ -37,7 +37,17 @@ class FullMask:
     def scatter_add(
         self, total: tf.Tensor, values: tf.Tensor, seed: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """`total + values`, if there are `length` values."""
+        """Adds the values to `total` if there are `length` values.
+
+        Args:
+          total: [length] of any dtype.
+          values: [k] of the same dtype.
+          seed: Ignored.
+
+        Returns:
+          The sum, or `total` unchanged, and whether the values were added, a bool
+          scalar.
+        """
         del seed
         matches = tf.equal(tf.size(values), self.length)
         padding = tf.zeros([self.length], values.dtype)
@@ -47,13 +57,13 @@ class FullMask:
 
 
 class BernoulliMask:
-    """Keeps each coordinate with probability `keep_fraction`, exactly.
+    """A mask that keeps each coordinate with probability `keep_fraction`, exactly.
 
-    The distances between neighbours that are kept are independent and geometric:
-    1 + floor(log(u) / log(1 - gamma)) for u uniform on (0, 1] (Devroye 1986,
-    Non-Uniform Random Variate Generation, X.2.2). So the work is in proportion to the
-    number that is kept, not to the length. Computed in float64, whose 2**-52 steps put
-    the probability off by less than 1e-15 (float32 draws come in steps of 1.2e-7).
+    The distances between neighbours that are kept are independent and geometric: 1 +
+    floor(log(u) / log(1 - gamma)) for u uniform on (0, 1] (Devroye 1986, Non-Uniform
+    Random Variate Generation, X.2.2). So the work is in proportion to the number that
+    is kept, not to the length. Everything is computed in float64, whose 2**-52 steps
+    change the probability by less than 1e-15 (float32 draws come in steps of 1.2e-7).
     """
 
     def __init__(self, length: int, keep_fraction: float):
@@ -61,11 +71,12 @@ class BernoulliMask:
         self.length = length
         self._log_skip = math.log1p(-keep_fraction)
         mean = length * keep_fraction
-        # Falls short of the length with a chance below 1e-13; another block follows.
+        # Size for which a block falls short of the length with probability below 1e-13;
+        # then another block follows.
         self._block = math.ceil(mean + 8 * math.sqrt(mean * (1 - keep_fraction)) + 16)
 
     def indices(self, seed: tf.Tensor) -> tf.Tensor:
-        """int32[None], the kept coordinates in increasing order."""
+        """The kept coordinates in increasing order, int32[None]."""
         last = self.length - 1
 
         def body(positions: tf.Tensor, block: tf.Tensor) -> tuple[Any, Any]:
@@ -82,13 +93,23 @@ class BernoulliMask:
         return tf.cast(positions[:count], tf.int32)
 
     def gather(self, vector: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """float32[None], the kept coordinates of a float32[length] vector."""
+        """The kept coordinates of a float32[length] vector, float32[None]."""
         return tf.gather(vector, self.indices(seed))
 
     def scatter_add(
         self, total: tf.Tensor, values: tf.Tensor, seed: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """`total` with `values` added, if as many as the mask keeps."""
+        """Adds the values to the kept coordinates if their numbers are equal.
+
+        Args:
+          total: [length] of any dtype.
+          values: [k] of the same dtype.
+          seed: int64[2], the mask's seed.
+
+        Returns:
+          The sum, or `total` unchanged, and whether the values were added, a bool
+          scalar.
+        """
         indices = self.indices(seed)
         matches = tf.equal(tf.size(values), tf.size(indices))
         added = tf.cond(
@@ -99,7 +120,7 @@ class BernoulliMask:
         return added, matches
 
     def _steps(self, seed: tf.Tensor, block: tf.Tensor) -> tf.Tensor:
-        """int64[block size], running sums of one block of distances."""
+        """The running sums of one block of distances, int64[block size]."""
         draws = randomness.uniform(randomness.fold_in(seed, block), self._block)
         skipped = tf.floor(tf.math.log(1 - draws) / self._log_skip)
         # Bounded so that the sums cannot overflow; all beyond the length is the same.
@@ -107,7 +128,7 @@ class BernoulliMask:
 
 
 def build_mask(length: int, keep_fraction: float) -> Any:
-    """The mask that keeps each of `length` coordinates with that probability.
+    """The mask that keeps each of `length` coordinates with a given probability.
 
     Raises:
       ValueError: If `keep_fraction` is not in (0, 1].

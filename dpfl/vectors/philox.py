@@ -1,10 +1,10 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Seeds and random words in numpy, the same bits as `dpfl.vectors.randomness` has.
+"""Seeds and random words in numpy, bit for bit those of `dpfl.vectors.randomness`.
 
-That module says what is certain of Philox4x32-10 and what is assumed. Here it is
-written out, for programs without TensorFlow.
+That module states the properties and assumptions of Philox4x32-10. Here it is written
+out for programs without TensorFlow.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
 _WORD = 0xFFFFFFFF
 _SHIFT = np.uint64(32)
-# Under which TensorFlow enciphers a seed, to a key and the upper half of a counter.
+# The key under which TensorFlow enciphers a seed,  to a key and the upper half of a
+# counter.
 SEED_KEY = 0x02461E293EC8F720
 # Blocks enciphered at a time, so that they stay in the cache.
 _BLOCKS = 1 << 13
 
 
 def seed_from_int(seed: int, identity: str = "") -> tuple[int, int]:
-    """The two words of a seed, as int64, from a whole number of at most 126 bits.
+    """The two words of a seed, as int64, from an integer of at most 126 bits.
 
-    They are a part of the SHA-256 of both arguments, so that seeds that were contrived
-    have nothing to do with each other either. The `identity` is all that what is drawn
-    depends on: two uses of one number that differ in anything have nothing in common.
+    They are a part of the SHA-256 of both arguments, so that even contrived seeds are
+    unrelated. The `identity` is a text of everything else that the use of the seed
+    depends on: two uses of one integer with different identities are independent.
 
     Raises:
       TypeError: If `seed` is not an integer.
@@ -60,7 +61,7 @@ def fold_in(seed: Any, *data: int) -> np.ndarray:
 
 
 def random_words(seed: Any, count: int) -> np.ndarray:
-    """uint32[count], fair and independent bits, as `randomness.random_bits`."""
+    """Fair and independent bits, uint32[count], equal to `randomness.random_bits`."""
     seed_key = _halves(np.array([SEED_KEY]))
     own = _encipher(_halves(np.asarray(seed, np.int64))[:, np.newaxis], seed_key)
     key, upper = own[:2, 0], own[2:, 0]
@@ -76,12 +77,12 @@ def random_words(seed: Any, count: int) -> np.ndarray:
 
 
 def _halves(words: np.ndarray) -> np.ndarray:
-    """uint32[2 n] of int64[n], the lower half first."""
+    """Splits int64[n] into uint32[2 n], the lower half first."""
     return words.astype("<i8").view("<u4").astype(np.uint32)
 
 
 def _encipher(counter: np.ndarray, key: Any) -> np.ndarray:
-    """Philox4x32-10 (Salmon et al. 2011) of uint32[4, n] under uint32[2]."""
+    """Applies Philox4x32-10 (Salmon et al. 2011) to uint32[4, n] under uint32[2]."""
     c0, c1, c2, c3 = counter
     k0, k1 = (int(word) for word in key)
     for _ in range(_ROUNDS):

@@ -1,16 +1,15 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Random probes that share out the coordinates, and work on a block of them at a time.
+"""Random probes that share out the coordinates, processed a block at a time.
 
 Probe i of n has coordinates i, i + n, and so on, with random signs: a count sketch of
-one row. The probes are orthogonal by themselves and take d steps to apply, however many
-there are.
+one row. The probes are orthogonal by construction and take d steps to apply, however
+many there are.
 
-A block of coordinates has as many of each probe, apart from the last block. It is meant
-to stay in the processor's cache while several things are done with it. Two blocks are
-under way at once; totals are taken in the order of the blocks, so that this changes no
-bit.
+A block has equally many coordinates of each probe, apart from the last block. It stays
+in the processor's cache while several operations use it. Two blocks are processed at
+once; totals are taken in the order of the blocks, so that parallelism changes no bit.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _BLOCKS_AT_ONCE = 2
 
 
 def norms(count: tf.Tensor, dimension: int) -> tf.Tensor:
-    """The norm of each probe before scaling, the root of its coordinates.
+    """The norm of each probe before scaling, the root of its number of coordinates.
 
     Probe i has coordinates i, i + count, and so on.
     """
@@ -42,16 +41,19 @@ def _shares(rows: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
 
 
 def apply(signs: tf.Tensor, count: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """Q v of each row v before scaling, [m, count], of [m, c] rows.
+    """The products Q v before scaling, [m, count], of rows v.
 
-    Without probes there is nothing to share out; one is made and left out.
+    Args:
+      signs: float32[c], the signs of the coordinates.
+      count: int32 scalar, the number of probes; it may be 0.
+      rows: float32[m, c].
     """
     shares = _shares(rows * signs, tf.maximum(count, 1))
     return tf.reduce_sum(shares, 1)[:, :count]
 
 
 def at_coordinates(values: tf.Tensor, signs: tf.Tensor) -> tf.Tensor:
-    """Each probe's value of [m, count], with a block's signs, at its coordinates."""
+    """Spreads each probe's value, [m, count], over its coordinates with their signs."""
     width = tf.maximum(tf.shape(values)[1], 1)
     values = tf.pad(values, [[0, 0], [0, width - tf.shape(values)[1]]])
     spread = values[:, tf.newaxis] * _shares(signs[tf.newaxis], width)
@@ -60,7 +62,7 @@ def at_coordinates(values: tf.Tensor, signs: tf.Tensor) -> tf.Tensor:
 
 
 def _block_size(dimension: int, count: tf.Tensor) -> tf.Tensor:
-    """How many coordinates a block has."""
+    """The number of coordinates in a block."""
     width = tf.maximum(count, 1)
     return width * tf.maximum(min(_COLUMNS_AT_A_TIME, dimension) // width, 1)
 
@@ -71,9 +73,14 @@ def over_columns(
     add: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor],
     first: tf.Tensor,
 ) -> tf.Tensor:
-    """A total over all blocks of d coordinates, from the `first` before any.
+    """Folds a function over all blocks of d coordinates, in their order.
 
-    Where a block begins and ends, and the total before it, are what `add` is given.
+    Args:
+      dimension: d.
+      count: int32 scalar, the number of probes.
+      add: Function from the begin and end of a block and the total before it to the
+        total after it.
+      first: The total before any block.
     """
     size = _block_size(dimension, count)
     return tf.while_loop(
@@ -97,10 +104,13 @@ def by_columns(
     function: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
     result: tf.TensorSpec,
 ) -> tf.Tensor:
-    """All d columns of what a function gives for those of a block.
+    """Computes a matrix of d columns by a function for the columns of a block.
 
-    It goes from where a block begins and ends to [m, end - begin], and the `result`
-    knows m.
+    Args:
+      dimension: d.
+      count: int32 scalar, the number of probes.
+      function: Function from the begin and end of a block to [m, end - begin].
+      result: Spec of the result, which has m rows and its dtype.
     """
     size = _block_size(dimension, count)
     number = -(-dimension // size)
@@ -111,7 +121,7 @@ def by_columns(
         begin = i * size
         some = function(begin, tf.minimum(begin + size, dimension))
         missing = size - tf.shape(some)[1]
-        # Whole, as all others are, so that they can be put side by side.
+        # Padded to the size of all others, so that the blocks can be stacked.
         whole = tf.cond(
             missing > 0, lambda: tf.pad(some, [[0, 0], [0, missing]]), lambda: some
         )

@@ -26,16 +26,16 @@ class Rotation(Protocol):
     length: int
 
     def expand(self, seed: tf.Tensor) -> tf.Tensor:
-        """The tensor it works with, drawn from a seed.
+        """Draws the rotation's random tensor from a seed.
 
-        To be done once, and shared by all who rotate by the same seed.
+        It is drawn once, and shared by all rotations with the same seed.
         """
 
     def rotate(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
-        """float32[length] from float32[length]; orthogonal."""
+        """Rotates a float32[length] vector; orthogonal."""
 
     def invert(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
-        """The inverse of `rotate`, which is its transpose."""
+        """Inverts `rotate` by its transpose."""
 
 
 def hadamard_transform(vector: tf.Tensor) -> tf.Tensor:
@@ -84,7 +84,7 @@ def _factors(bits: int, dtype: tf.DType) -> list[tf.Tensor]:
 
 
 class HadamardRotation:
-    """Independent random signs, then the Hadamard transform."""
+    """A rotation by independent random signs and the Hadamard transform."""
 
     def __init__(self, length: int):
         if length < 1 or length & (length - 1):
@@ -92,25 +92,26 @@ class HadamardRotation:
         self.length = length
 
     def expand(self, seed: tf.Tensor) -> tf.Tensor:
-        """float32[length], the signs."""
+        """The random signs, float32[length]."""
         return randomness.rademacher(seed, self.length)
 
     def rotate(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
-        """H (signs * vector)."""
+        """Computes H (signs * vector)."""
         return hadamard_transform(vector * expanded)
 
     def invert(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
-        """The transpose of `rotate`: signs * (H vector)."""
+        """Computes the transpose of `rotate`, signs * (H vector)."""
         return hadamard_transform(vector) * expanded
 
 
 class BlockHadamardRotation(HadamardRotation):
-    """Independent random signs, then Hadamard transforms of interleaved blocks.
+    """A rotation by random signs and Hadamard transforms of interleaved blocks.
 
-    Of a length m 2**k, m odd, block b holds the coordinates b, b + m, b + 2m, ..., so
-    that what is near or a power of two apart is in different blocks. A coordinate of
-    the result has 2**-k of its block's squared norm on average: flat as long as no
-    block is much longer than the others, which one coordinate alone can make it.
+    For a length m 2**k, m odd, block b holds the coordinates b, b + m, b + 2m, ..., so
+    that coordinates that are near or a power of two apart are in different blocks. A
+    coordinate of the result has 2**-k of its block's squared norm on average: the
+    result is flat as long as no block has a much larger norm than the others, as a
+    single large coordinate can give it.
     """
 
     def __init__(self, length: int):
@@ -129,15 +130,15 @@ class BlockHadamardRotation(HadamardRotation):
 
 
 class FourierRotation:
-    """Independent random phases, then the discrete Fourier transform.
+    """A rotation by independent random phases and the discrete Fourier transform.
 
     The two halves of the vector are taken as real and imaginary parts, so the length
     must be even; nothing else is padded.
 
-    In double precision: TensorFlow's transform in single precision makes a vector of
-    length 1,018,174 longer by 1.1e-3, which would break the bound on its norm that
-    privacy rests on, and is hardly faster. Unless half the length is a power of two
-    it is slow: 0.1 s there, some 35 times the Hadamard transform.
+    It computes in double precision: TensorFlow's transform in single precision makes a
+    vector of length 1,018,174 longer by 1.1e-3, which would break the bound on its norm
+    that privacy rests on, and is hardly faster. Unless half the length is a power of
+    two it is slow: 0.1 s there, some 35 times the Hadamard transform.
     """
 
     def __init__(self, length: int):
@@ -146,17 +147,17 @@ class FourierRotation:
         self.length = length
 
     def expand(self, seed: tf.Tensor) -> tf.Tensor:
-        """float64[2, length / 2], cosines and sines of the phases."""
+        """The cosines and sines of the phases, float64[2, length / 2]."""
         phases = 2 * math.pi * randomness.uniform(seed, self.length // 2)
         return tf.stack([tf.cos(phases), tf.sin(phases)])
 
     def rotate(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
-        """F (phases * vector), F the orthonormal Fourier transform."""
+        """Computes F (phases * vector), F the orthonormal Fourier transform."""
         turned = self._complex(vector) * tf.complex(expanded[0], expanded[1])
         return self._real(tf.signal.fft(turned), 1 / math.sqrt(self.length / 2))
 
     def invert(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
-        """conj(phases) * (F^H vector)."""
+        """Computes conj(phases) * (F^H vector)."""
         turned = tf.signal.ifft(self._complex(vector))
         back = turned * tf.complex(expanded[0], -expanded[1])
         return self._real(back, math.sqrt(self.length / 2))

@@ -1,13 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Vectors in grid steps, rounded at random to the integers that are summed securely.
+"""Rounding of vectors in grid steps to integers for exact and secure sums.
 
-What a privacy bound leans on holds whatever floating point does. `randomized_round` is
-accounted as a part of the noise: the law of each integer is that of one up or down from
-a real number x', and the vector of these x' is within the bounds on norm and
-coordinates. It need not be the vector that was meant, so that it is enough to know how
-far off it is. For `conditional_round` the integers themselves are within the bounds.
+The guarantees that privacy rests on hold despite floating point. `randomized_round` is
+accounted as a part of the noise: each integer is distributed as a randomized rounding
+of a real number x', and the vector of these x' is within the bounds on norm and
+coordinates. It may differ a little from the given vector. For `conditional_round` the
+integers themselves are within the bounds.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ import tensorflow as tf
 
 from dpfl.vectors import randomness
 
-# A uniform float32 is a multiple of 2**-23, and 1 + x is right to 2**-25: the chance to
-# round up is that of a coordinate off by less than the sum of these.
+# Error of a rounding probability: a uniform float32 is a multiple of 2**-23, and 1 + x
+# is right to 2**-25.
 ROUNDING_ERROR = 2.0**-22
-# Below 1 by more than the rounding of a few products of float32, and of float64.
+# Factor below 1 by more than the rounding of a few products of float32, and of float64.
 _BELOW_ONE_32 = 1 - 2.0**-20
 _BELOW_ONE_64 = 1 - 2.0**-48
-# What is scaled to `norm_target` is not found to be longer, but for rare vectors: the
-# sum of squares is taken from above by 2**-15 at most, and norms are right to 2**-17.
+# Slack with which a vector scaled to `norm_target` is rarely found too long:  the sum
+# of squares is taken from above by 2**-15 at most, and norms are right to 2**-17.
 _ROOM = 1 - 2.0**-15
-# More than what a square and a sum lose where float32 has no numbers left.
+# Bound on the loss of a square and a sum by underflow of float32.
 _LOST_SQUARE = 4e-38
 # Trials of conditional rounding; each fails with probability beta = exp(-1/2) at most.
 _MAX_TRIALS = 64
 
 
 def norm_target(max_norm: float, length: int) -> float:
-    """The norm, in steps, to which to clip what `randomized_round` is to round."""
+    """The norm, in steps, to clip a vector to before `randomized_round`."""
     return _norm_limit(max_norm, length) * _ROOM
 
 
@@ -44,18 +44,18 @@ def randomized_round(
 ) -> tf.Tensor:
     """Clips to bounds and rounds each coordinate, up or down at random, once.
 
-    Coordinates are clipped to their bound, and the whole is shrunk if it is longer than
-    the norm's; then x becomes floor(x) + 1 with a chance of x - floor(x), else
-    floor(x), each independently. These chances are off by less than 2**-22: they are
-    those of an x' for which both bounds hold, exactly. Integers within the bounds stay
-    what they are; what is not a number, or overflows when squared, becomes zeros.
+    Coordinates are clipped to their bound, and the whole vector is shrunk if its norm
+    is above the bound; then x becomes floor(x) + 1 with probability x - floor(x), else
+    floor(x), each independently. These probabilities are off by less than 2**-22: they
+    are those of an x' for which both bounds hold exactly. Integers within the bounds
+    are unchanged; a vector that is not a number, or overflows when squared, becomes
+    zeros.
 
     Args:
       vector: float32[m] in grid steps; the result is int32[m].
       seed: int64[2].
-      max_norm: Bound on the L2 norm of what is rounded, in steps; above
-        2**-22 sqrt(m).
-      max_coordinate: Bound on the size of its coordinates, in steps, above 2**-22 and
+      max_norm: Bound on the vector's L2 norm, in steps; above 2**-22 sqrt(m).
+      max_coordinate: Bound on the absolute coordinates, in steps; above 2**-22 and
         below 2**30.
 
     Raises:
@@ -74,7 +74,7 @@ def randomized_round(
 
 
 def _norm_limit(max_norm: float, length: int) -> float:
-    """The norm that leaves room for what the chances are off by."""
+    """The norm that leaves room for the error of the rounding probabilities."""
     limit = max_norm * _BELOW_ONE_64 - math.sqrt(length) * ROUNDING_ERROR
     if limit <= 0:
         raise ValueError(
@@ -85,7 +85,7 @@ def _norm_limit(max_norm: float, length: int) -> float:
 
 
 def _within(vector: tf.Tensor, max_norm: float, max_coordinate: float) -> tf.Tensor:
-    """A vector whose norm and coordinates are within bounds, for certain."""
+    """Shrinks a vector so that its norm and coordinates are certainly within bounds."""
     clipped = tf.clip_by_value(vector, -max_coordinate, max_coordinate)
     squared = squared_norm_above(clipped)
     squared += vector.shape[0] * _LOST_SQUARE
@@ -114,10 +114,15 @@ def conditional_round(
 
     Kairouz et al. 2021 ("The Distributed Discrete Gaussian Mechanism", Algorithm 1 and
     Proposition 26); Chen et al. 2022, Algorithm 6. Without the condition the mean is
-    the vector. The bounds hold for the integers returned, whatever the vector is:
-    should 64 trials fail, the vector is rounded towards zero, and if that is too long
-    it was longer than it may be, and zeros are returned. From float32[m] in grid steps,
-    of size below 2**30, to int32[m].
+    the vector. The bounds hold for the returned integers, int32[m], whatever the vector
+    is: if 64 trials fail, the vector is rounded towards zero, and if that is too long,
+    so was the vector, and zeros are returned.
+
+    Args:
+      vector: float32[m] in grid steps, of absolute value below 2**30.
+      seed: int64[2].
+      max_squared_norm: Bound on the sum of squares of the integers.
+      max_size: Bound on the absolute value of an integer.
     """
     lower = tf.floor(vector)
     fraction = vector - lower
@@ -151,35 +156,33 @@ def conditional_round(
     return tf.cast(values, tf.int32)
 
 
-# Squares that are added up in float32. Whatever the order, the sum of n nonnegative
-# numbers, each rounded itself, is off by less than n + 1 parts in 2**24, for n this far
-# from 2**24.
+# Number of squares that are added up in float32.
 _ROW = 256
 _MARGIN = 1 + (_ROW + 16) * 2.0**-24
 
 
 def clip_target(max_squared_norm: int, length: int) -> float:
-    """The norm, in steps, to which to clip what `round_within` rounds.
+    """The norm, in steps, to clip a vector to before `round_within`.
 
     Rounding adds 1/12 to the sum of squares for a coordinate, on average over vectors
     whose coordinates fall anywhere between integers. With room for that, and for the
     errors of float32, it is rare that a rounded vector is too long.
     """
     room = length / 12 + 4 * math.sqrt(length / 180)
-    # The cross terms, 2 <v, error>, have a standard deviation of |v| / sqrt(3).
+    # Cross terms, 2 <v, error>,  have a standard deviation of |v| / sqrt(3).
     room += 4 * math.sqrt(max_squared_norm / 3)
     squared = max_squared_norm * (1 - 2.0**-14) - room
     return math.sqrt(max(squared, max_squared_norm / 4))
 
 
 def round_within(vector: tf.Tensor, max_squared_norm: int) -> tf.Tensor:
-    """Rounds to the nearest integers, or shrinks them if they are too long.
+    """Rounds to the nearest integers, and shrinks them if their norm is too large.
 
     The sum of squares of the integers returned is at most `max_squared_norm`, exactly,
-    whatever the vector is: NaN gives zeros. Integers that are too long are multiplied
-    by what makes them fit and rounded towards zero, which lengthens none.
+    whatever the vector is: NaN gives zeros. Integers of too large a norm are scaled to
+    fit and rounded towards zero, which never increases the norm.
 
-    The bound is at most 2**52. From float32[m] in steps to int32[m].
+    The bound is at most 2**52. The vector is float32[m] in steps, the result int32[m].
     """
     rounded = tf.round(vector)
     limit = max_squared_norm / 2
@@ -201,12 +204,12 @@ def round_within(vector: tf.Tensor, max_squared_norm: int) -> tf.Tensor:
 
 
 def squared_norm_above(vector: tf.Tensor) -> tf.Tensor:
-    """A number that the sum of squares is not above, float64 scalar.
+    """An upper bound on the sum of squares, float64 scalar.
 
-    Rows of 256 squares are added up in float32, the rows in float64. It is above by at
-    most 4e-5 of the sum, if no square is so small that float32 loses it: for integers,
-    or anything whose squares below 1e-38 may be lost. Infinite or NaN if the vector,
-    or a square, is not finite.
+    Rows of 256 squares are added up in float32, the rows in float64. It exceeds the sum
+    by at most 4e-5 of it, if no square is so small that float32 loses it, as for
+    integers, or if squares below 1e-38 do not matter. It is infinite or NaN if the
+    vector, or a square, is not finite.
     """
     length = vector.shape[0]
     whole = length - length % _ROW
@@ -219,12 +222,12 @@ def squared_norm_above(vector: tf.Tensor) -> tf.Tensor:
 
 
 def rounding_factor(vector: tf.Tensor, max_squared_norm: int) -> tf.Tensor:
-    """What to multiply a vector by so that its integers are within a bound.
+    """The factor that scales a vector so that its integers are within a bound.
 
-    For a vector of which only some coordinates will be rounded, where all of them must
+    It serves vectors of which only some coordinates are rounded, while all of them must
     be within the bound: `tf.round(vector * factor)` has a sum of squares of at most
-    `max_squared_norm`, over all coordinates. Rounding to nearest adds at most
-    sqrt(m) / 2 to the norm, for which room is left, and no norm is below the true one.
+    `max_squared_norm`, over all coordinates. Rounding to nearest adds at most sqrt(m) /
+    2 to the norm, for which room is left, and no computed norm is below the true one.
 
     The factor is a float32; any smaller one will do as well, the step's inverse for a
     vector that is not clipped. It is 0 if the vector is zero or not finite; multiply
@@ -240,7 +243,7 @@ def rounding_factor(vector: tf.Tensor, max_squared_norm: int) -> tf.Tensor:
             f"quarter of the coordinates, found {max_squared_norm}"
         )
     squared = squared_norm_above(vector)
-    # What float32 loses of squares below 1e-38 is made up for here.
+    # Compensates for squares below 1e-38 that float32 loses.
     norm = tf.sqrt(squared + vector.shape[0] * _LOST_SQUARE)
     factor = tf.math.divide_no_nan(target * _BELOW_ONE_32, norm)
     factor = tf.where(tf.math.is_finite(norm) & (squared > 0), factor, 0.0)

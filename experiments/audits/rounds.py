@@ -60,7 +60,10 @@ class Witness(OuterCodec):
         shared: Fields,
         noise_seed: tf.Tensor,
     ) -> Decoded:
-        """The decoding of the inner codec, and its release beside it."""
+        """The decoding of the inner codec, and its release beside it.
+
+        See base class for the arguments.
+        """
         arguments = (state, total, sums, shared, noise_seed)
         decoded = self.inner.decode(*arguments)
         measured = collections.OrderedDict(decoded.measurements)
