@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Progress of a run, in files that are whole or not there: checkpoints, manifest.
+"""Checkpoints and the manifest of a run, in files that are written atomically.
 
 A checkpoint is one file: a magic line, the SHA-256 of the rest in hex, and an
 uncompressed npz of arrays and of a JSON text. Nothing is pickled.
@@ -29,12 +29,13 @@ MAGIC = b"dpfl checkpoint 1\n"
 _HEADER_BYTES = len(MAGIC) + 65
 # The name under which a checkpoint holds the digest of its run's manifest.
 _MANIFEST = "manifest"
-# The names under which a manifest holds its own, and the seed.
+# The names under which a manifest holds its own digest, and the seed.
 _CHECKSUM, _SEED = "checksum", "seed"
-# Some hundred times what is in one, and the digits of the largest seed.
+# Limits of a manifest's size in bytes, some hundred times the usual one, and of a
+# seed's digits.
 _MOST_MANIFEST = 1 << 24
 _SEED_TEXT = re.compile(r"[0-9]{1,78}", re.ASCII)
-# The second number is there where a folder has taken the name without it.
+# The second number is appended if a folder has the name without it.
 _NAME = re.compile(r"^checkpoint-\d{8}(-\d+)?$")
 
 
@@ -43,15 +44,15 @@ class ChangedFlagsError(ValueError):
 
 
 class DamagedManifestError(ValueError):
-    """The manifest does not tell any more what a run was started with."""
+    """The manifest is damaged, or does not match the checkpoints."""
 
 
 class DamagedCheckpointError(ValueError):
-    """A checkpoint has its checksum, and holds no state of the run."""
+    """A checkpoint has a valid checksum, but holds no state of the run."""
 
 
 class Checkpoint(NamedTuple):
-    """All that a run needs to go on: rounds done, leaves of the state, and JSON."""
+    """Everything needed to resume a run: rounds done, leaves of the state, and JSON."""
 
     round_index: int
     arrays: list[np.ndarray]
@@ -59,14 +60,14 @@ class Checkpoint(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """The seed that a run was started with, and a digest of all that it was."""
+    """The seed of a run, and a digest of everything that it was started with."""
 
     seed: int
     digest: str
 
 
 class CheckpointStore:
-    """The checkpoints of one run, the newest few."""
+    """The newest few checkpoints of one run."""
 
     def __init__(
         self,
@@ -79,8 +80,10 @@ class CheckpointStore:
         """Makes the folder.
 
         Args:
-          keep: How many checkpoints stay.
-          at_most: The bytes that a checkpoint of the run may have.
+          directory: Folder of the checkpoints.
+          keep: Number of checkpoints that are kept.
+          say: Called with a sentence about a file that is skipped.
+          at_most: Largest size of a checkpoint of the run, in bytes.
         """
         self._directory = directory
         self._keep = keep
@@ -88,7 +91,7 @@ class CheckpointStore:
         self._at_most = at_most
         self._manifest: Optional[str] = None
         self._check: Callable[[Checkpoint], Any] = lambda found: None
-        # Rounds done in the newest that was whole when the store was bound.
+        # Rounds done in the newest whole checkpoint when the store was bound.
         self.whole_round = 0
         files.private_folder(directory)
         files.remove_partials(directory)
@@ -101,11 +104,15 @@ class CheckpointStore:
         manifest: Manifest,
         check: Callable[[Checkpoint], Any] = lambda found: None,
     ) -> None:
-        """Refuses checkpoints of any other manifest, and those that `check` refuses.
+        """Binds the store to a run; every checkpoint must match it and pass `check`.
+
+        Args:
+          manifest: The manifest of the run.
+          check: Called with each checkpoint; raises ValueError for an invalid one.
 
         Raises:
-          DamagedManifestError: If one is there of another manifest.
-          DamagedCheckpointError: If one is there of which `check` raises ValueError.
+          DamagedManifestError: If a checkpoint is of another manifest.
+          DamagedCheckpointError: If `check` raises ValueError for a checkpoint.
         """
         self._manifest, self._check = manifest.digest, check
         self.whole_round = 0
@@ -116,21 +123,21 @@ class CheckpointStore:
                 self.whole_round = max(self.whole_round, found.round_index)
 
     def save(self, checkpoint: Checkpoint) -> pathlib.Path:
-        """Writes a checkpoint, and only then removes the oldest ones."""
+        """Writes a checkpoint, and then removes the oldest ones."""
         path = self._free_path(f"checkpoint-{checkpoint.round_index:08d}")
         info = {**checkpoint.info, _MANIFEST: self._manifest}
         parts = encode(checkpoint._replace(info=info))
         with files.atomically(path, private=True) as file:
             for part in parts:
                 file.write(part)
-        # Of later rounds are those alone that could not be used.
+        # Checkpoints of later rounds are kept: they are damaged ones.
         older = [found for found in self._paths() if found.name <= path.name]
         for old in list(filter(_is_own, older))[self._keep :]:
             old.unlink()
         return path
 
     def load_newest(self) -> Optional[Checkpoint]:
-        """The newest checkpoint that is whole, None if there is none."""
+        """Loads the newest checkpoint that is whole; None if there is none."""
         paths = self._paths()
         for path, older in zip(paths, [*paths[1:], None]):
             found, why = self._read(path)
@@ -141,7 +148,7 @@ class CheckpointStore:
         return None
 
     def _read(self, path: pathlib.Path) -> tuple[Optional[Checkpoint], str]:
-        """A checkpoint, or None and why there is none."""
+        """Reads a checkpoint; returns None and the reason if it is damaged."""
         try:
             return decode(files.read_bytes(path, self._at_most)), ""
         except DamagedCheckpointError as error:
@@ -150,7 +157,7 @@ class CheckpointStore:
             return None, str(error)
 
     def _own(self, path: pathlib.Path, found: Checkpoint) -> Checkpoint:
-        """A checkpoint without the digest of its manifest, if it is of the run."""
+        """A checkpoint of the run without the digest of its manifest."""
         digest = found.info.pop(_MANIFEST, None)
         if self._manifest is not None and digest != self._manifest:
             raise DamagedManifestError(
@@ -174,7 +181,7 @@ class CheckpointStore:
         return not self._paths()
 
     def _free_path(self, name: str) -> pathlib.Path:
-        """The path of a name, with a number behind it if no checkpoint has it."""
+        """The path of a name, with a number appended if another kind of file has it."""
         path = self._directory / name
         number = 0
         while os.path.lexists(path) and not _is_own(path):
@@ -189,12 +196,12 @@ class CheckpointStore:
 
 
 def _is_file(path: pathlib.Path) -> bool:
-    """Whether a file is there, and no link, through which another's were written."""
+    """Whether a path is a regular file, and no link to someone else's."""
     return path.is_file() and not path.is_symlink()
 
 
 def _is_own(path: pathlib.Path) -> bool:
-    """Whether a file begins as a checkpoint: no other is replaced or removed."""
+    """Whether a file begins as a checkpoint; no other file is replaced or removed."""
     with contextlib.suppress(OSError, ValueError):
         if _is_file(path):
             with reading.opened(path) as file:
@@ -211,7 +218,7 @@ def _refused(path: pathlib.Path, error: Exception) -> str:
 
 
 def encode(checkpoint: Checkpoint) -> tuple[bytes, memoryview]:
-    """The bytes of a checkpoint's file, in two parts, since it may be large."""
+    """Serializes a checkpoint, in two parts, since it may be large."""
     info = json.dumps({"round_index": checkpoint.round_index, **checkpoint.info})
     arrays = {f"array_{i:04d}": array for i, array in enumerate(checkpoint.arrays)}
     buffer = io.BytesIO()
@@ -222,11 +229,12 @@ def encode(checkpoint: Checkpoint) -> tuple[bytes, memoryview]:
 
 
 def decode(content: bytes) -> Checkpoint:
-    """The inverse of `encode`.
+    """Parses a checkpoint's file; the inverse of `encode`.
 
     Raises:
-      DamagedCheckpointError: If the checksum is right, but not of a checkpoint.
-      ValueError: If a bit of the content is another.
+      DamagedCheckpointError: If the checksum is right, but the content is no
+        checkpoint.
+      ValueError: If a bit of the content was changed.
     """
     header, body = content[:_HEADER_BYTES], content[_HEADER_BYTES:]
     digest = hashlib.sha256(body).hexdigest().encode()
@@ -253,15 +261,20 @@ def open_manifest(
     facts: Mapping[str, Mapping[str, Any]],
     make_seed: Callable[[], int],
 ) -> Manifest:
-    """Starts a run, or makes sure that it is the same one that was started.
+    """Starts a run, or checks that it is the same run that was started.
 
-    The seed is on disk before any of it is used: a round that was released is never
-    released again with other noise.
+    The seed is on disk before it is used, so that a released round is never released
+    again with other noise.
+
+    Args:
+      path: Path of the manifest, which is written if there is none.
+      facts: Everything that must not change on resume, by kind and name.
+      make_seed: Draws the seed of a new run.
 
     Raises:
-      ChangedFlagsError: If the run was started with other facts; it names them.
-      DamagedManifestError: If the file is not, to the last bit of what it says, one
-        that this function wrote.
+      ChangedFlagsError: If the run was started with other facts, which the message
+        names.
+      DamagedManifestError: If the file was changed since this function wrote it.
     """
     facts = files.plain(facts)
     if not path.exists():
@@ -276,7 +289,7 @@ def open_manifest(
 
 
 def _read_manifest(path: pathlib.Path) -> tuple[int, str, dict[str, Any]]:
-    """The seed, the checksum and the facts; no error says anything of them."""
+    """Reads the seed, the checksum and the facts; errors do not reveal their values."""
     try:
         found = files.read_json(path, _MOST_MANIFEST)
         if not isinstance(found, dict):
@@ -300,13 +313,13 @@ def _read_manifest(path: pathlib.Path) -> tuple[int, str, dict[str, Any]]:
 def _check_unchanged(
     old: Mapping[str, Any], new: Mapping[str, Any], directory: pathlib.Path
 ) -> None:
-    """Raises ChangedFlagsError that names what is changed and of what kind it is."""
+    """Raises ChangedFlagsError that names the changed facts and their kinds."""
     kinds, changed = [], []
     for kind in sorted({*old, *new}):
         was, now = old.get(kind, {}), new.get(kind, {})
         names = [n for n in sorted({*was, *now}) if was.get(n) != now.get(n)]
         kinds += [kind] if names else []
-        # Who knows the seed can take the noise away.
+        # The seed is not shown: with it the noise can be removed.
         changed += [
             n if n == _SEED else f"{n} (was {was.get(n)}, now {now.get(n)})"
             for n in names
@@ -320,15 +333,15 @@ def _check_unchanged(
 
 
 class Progress(NamedTuple):
-    """The place where a run is; as large after one round as after many.
+    """The progress of a run, of a size that does not grow with the rounds.
 
     Attributes:
       round_index: Rounds done.
-      leaves: Leaves of the process's state, in what becomes a checkpoint or was one.
+      leaves: Leaves of the process's state; set only for a checkpoint.
       tally: The sum of all rows of metrics.csv.
-      rows: Those of the rounds since the newest checkpoint, or in it those since the
-        one before, as they go to the file.
-      times: The rows of times.csv that go with them.
+      rows: Rows of metrics.csv since the newest checkpoint; in a checkpoint, since the
+        one before it.
+      times: The rows of times.csv of the same rounds.
       participations: int64[N], how often each client took part.
       seconds: Wall time of all rounds, over all restarts.
     """
@@ -349,7 +362,14 @@ class Progress(NamedTuple):
         *,
         without_exact: bool = False,
     ) -> Progress:
-        """The progress after one more round; `without_exact` is of the files."""
+        """The progress after one more round.
+
+        Args:
+          row: The row of metrics.csv.
+          cohort: Indices of the clients that took part.
+          seconds: Wall time of the round.
+          without_exact: Whether exact columns are left out of the files' rows.
+        """
         counts = self.participations.copy()
         counts[list(cohort)] += 1
         time_row = {
@@ -370,7 +390,11 @@ class Progress(NamedTuple):
         )
 
     def to_checkpoint(self, marks: Marks) -> Checkpoint:
-        """The checkpoint from which a run goes on here."""
+        """The checkpoint from which a run resumes here.
+
+        Args:
+          marks: The ends of the files of metrics.
+        """
         info = {
             "tally": self.tally._asdict(),
             "rows": self.rows,
@@ -382,17 +406,17 @@ class Progress(NamedTuple):
         return Checkpoint(self.round_index, arrays, info)
 
     def recorded(self) -> Progress:
-        """The progress once all is in files; leaves may be gigabytes."""
+        """The progress after everything is written, without the leaves."""
         return self._replace(rows=[], times=[], leaves=[])
 
 
 def beginning(population: int) -> Progress:
-    """The progress of a run of N clients that has done nothing, without a state."""
+    """The progress of a run of N clients before its first round, without a state."""
     return Progress(0, [], Tally(), [], [], np.zeros(population, np.int64), 0.0)
 
 
 def from_checkpoint(found: Checkpoint) -> Progress:
-    """The inverse of `Progress.to_checkpoint`."""
+    """Restores the progress from a checkpoint; inverse of `Progress.to_checkpoint`."""
     participations, *leaves = found.arrays
     return Progress(
         found.round_index,
@@ -406,11 +430,12 @@ def from_checkpoint(found: Checkpoint) -> Progress:
 
 
 def check_progress(found: Checkpoint, population: int, last_round: int) -> None:
-    """Raises ValueError unless a run of N clients could be there.
+    """Raises ValueError for a checkpoint that no run of N clients could have written.
 
     Args:
+      found: The checkpoint.
       population: N.
-      last_round: The rounds that the run has.
+      last_round: Number of rounds of the run.
     """
     flaw = next(_flaws(found, population, last_round), None)
     if flaw is not None:
@@ -418,9 +443,9 @@ def check_progress(found: Checkpoint, population: int, last_round: int) -> None:
 
 
 def _flaws(found: Checkpoint, population: int, last_round: int) -> Iterator[str]:
-    """The names of parts that are wrong, each asked for if those before are right."""
+    """Yields the names of invalid parts; each check relies on the ones before."""
     done = found.round_index
-    # Of any type, each asked for in its turn.
+    # Values of any type, each checked in its turn.
     info: Any = found.info
     if not 1 <= done <= last_round:
         yield "its round_index"

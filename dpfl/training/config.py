@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The settings of a run, checked as far as that goes without the task's data."""
+"""The settings of a run, checked as far as possible without the task's data."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Address(NamedTuple):
 
 
 def address(text: str) -> Address:
-    """The address that is written as HOST:PORT; ValueError if it is not."""
+    """Parses an address written as HOST:PORT; raises ValueError if it is none."""
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -46,7 +46,7 @@ def address(text: str) -> Address:
 
 
 def addresses(text: Optional[str]) -> tuple[Address, ...]:
-    """The addresses that are written with commas between them."""
+    """Parses addresses separated by commas."""
     found = tuple(address(part.strip()) for part in (text or "").split(",") if part)
     for i, place in enumerate(found):
         if place in found[:i]:
@@ -54,13 +54,13 @@ def addresses(text: Optional[str]) -> tuple[Address, ...]:
     return found
 
 
-# What may differ between a run and its resumption: nothing that a result depends on.
+# Settings that may change on resume: nothing that a result depends on.
 HARMLESS = (
     *("output_dir", "checkpoint_every", "keep_checkpoints", "round_deadline"),
     *("progress", "concurrency", "worker_isolation", "workers", "flags"),
 )
 SERVER_OPTIMIZERS = ("sgd", "adam", "adam_uncorrected", "adam_debiased")
-# The fields that have a list of values.
+# Allowed values of the fields that have a list.
 CHOICES: dict[str, Collection[str]] = {
     "task": registry.TASKS,
     "mechanism": mechanisms.MECHANISMS,
@@ -70,17 +70,16 @@ CHOICES: dict[str, Collection[str]] = {
     "worker_isolation": isolation.ISOLATIONS,
     "measure": MEASURES,
 }
-# Beyond these a model of float32 numbers is lost in the first rounds, and an epsilon
-# next to zero is all that a run would have to show.
+# Limits beyond which a float32 model diverges in the first rounds.
 LARGEST_NOISE_MULTIPLIER = 1e4
 _LARGEST_LEARNING_RATE = 1e4
 _MOST_ROUNDS = 10**7
-# Groups worked on at a time each take threads and memory.
+# Most groups at a time; each takes threads and memory.
 _MOST_CONCURRENCY = 1000
-# A third of a year; beyond some 1e9 the system's clocks overflow.
+# A third of a year; beyond about 1e9 seconds the system's clocks overflow.
 LONGEST_DEADLINE = 1e7
 _LARGEST_EPSILON = 1e6
-# Longer ones say no more: the run's other seeds are parts of a SHA-256 of it.
+# Longer seeds add nothing: the run's other seeds are parts of a SHA-256 of the seed.
 _LARGEST_SEED = 2**256 - 1
 _OF_ROUNDS: dict[str, Any] = {"at_least": 1, "at_most": _MOST_ROUNDS}
 _OF_RATES: dict[str, Any] = {"above": 0, "at_most": _LARGEST_LEARNING_RATE}
@@ -90,31 +89,31 @@ def _folder(name: str, value: Any) -> pathlib.Path:
     return pathlib.Path(checks.path(name, value))
 
 
-# A cohort for the checks that need one before the task's own is known.
+# Cohort size for checks that need one before the task's own is known.
 _ANY_COHORT = 50
 
 
 @dataclasses.dataclass(frozen=True)
 class RunConfig(Checked):
-    """The settings of a run; None is the task's own default, or as described.
+    """The settings of a run; None means the task's own default, or as described.
 
-    The fields that have a sentence with them are flags of that name, and it says what
-    they are.
+    Fields with a sentence in their metadata are flags of the same name, and are
+    described there.
 
     Attributes:
-      mechanism_options: Fields of its configuration, without `cohort_size`,
+      mechanism_options: Fields of the mechanism's configuration, without `cohort_size`,
         `noise_multiplier`, `rounds_per_epoch` and `rounds`.
-      cohort_size: Expected clients in a round; by which sums are divided.
+      cohort_size: Expected clients in a round, by which sums are divided.
       rounds_per_epoch: Rounds after which clients may return, for "once_per_epoch" and
-        "random_slot"; None is as many as the clients suffice for.
-      noise_multiplier: Sets the noise. None: the noise is calibrated to `epsilon`.
-      epsilon: If it and `noise_multiplier` are None it is `plan.DEFAULT_EPSILON`.
-      delta: None is `ledger.default_delta`.
-      seed: All of the run's randomness; None draws it once from the operating
+        "random_slot"; None for as many as the clients suffice for.
+      noise_multiplier: The noise multiplier; None to calibrate it to `epsilon`.
+      epsilon: The budget; `plan.DEFAULT_EPSILON` if it and `noise_multiplier` are None.
+      delta: The delta of epsilon; None for `ledger.default_delta`.
+      seed: Seed of all of the run's randomness; None draws it once from the operating
         system's entropy.
-      eval_every: The last round is always evaluated.
-      measure: None is what the mechanism's trust allows, see `Mechanism.check_measure`
-        for the others.
+      eval_every: Rounds between evaluations; the last round is always evaluated.
+      measure: Measurements beside the release; None for those that the mechanism's
+        trust model allows, see `Mechanism.check_measure` for others.
       flags: The command line, for the summary.
     """
 
@@ -233,7 +232,7 @@ class RunConfig(Checked):
         return mechanisms.MECHANISMS[self.mechanism]
 
     def build_mechanism(self, **known: Any) -> Mechanism:
-        """The mechanism, without those of `known` that it does not have."""
+        """Builds the mechanism; `known` values that it does not have are ignored."""
         return build.build(self.mechanism, {**known, **self.mechanism_options})
 
     @property
@@ -262,7 +261,7 @@ class RunConfig(Checked):
             )
 
     def _check_mechanism(self) -> None:
-        """Refuses what can be refused before the task is loaded."""
+        """Refuses invalid settings of the mechanism before the task is loaded."""
         if not self._has_stream:
             self.build_mechanism(
                 cohort_size=self.cohort_size or _ANY_COHORT,

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Connections of Python to a worker of TFF, on this machine or on another."""
+"""gRPC connections of Python to a TFF worker, on this machine or another."""
 
 from __future__ import annotations
 
@@ -20,29 +20,28 @@ import dpfl
 from dpfl.tasks import data_files
 
 _GIGABYTE = 1000**3
-# The largest number of milliseconds that gRPC takes, which is 24 days.
+# The largest number of milliseconds that gRPC accepts, 24 days.
 _NEVER = 2**31 - 1
 # The worker's own limits: messages (the model, the state) of up to 1 GB.
 _CHANNEL_OPTIONS = (
     ("grpc.max_message_length", _GIGABYTE),
     ("grpc.max_receive_message_length", _GIGABYTE),
     ("grpc.max_send_message_length", _GIGABYTE),
-    # A proxy has no business between this process and its worker, and a connection
-    # to an earlier worker none with a later one.
+    # No proxy is used between this process and its worker, and a connection to an
+    # earlier worker none with a later one.
     ("grpc.enable_http_proxy", 0),
     ("grpc.use_local_subchannel_pool", 1),
-    # Otherwise a channel that nobody used for half an hour lets go of its worker, one
-    # that does not say hello within 20 seconds is greeted anew, and one that was not
-    # there is asked again after up to two minutes.
+    # By default an idle channel is closed after half an hour, a handshake is abandoned
+    # after 20 seconds, and a reconnection waits for up to two minutes.
     ("grpc.client_idle_timeout_ms", _NEVER),
     ("grpc.min_reconnect_backoff_ms", _NEVER),
     ("grpc.max_reconnect_backoff_ms", 1000),
 )
 
 
-# In the name of each of TFF's secure sums.
+# Part of the name of each of TFF's secure sums.
 _SECURE = b"federated_secure"
-# Characters of what gRPC says of a failure; the rest is in the traceback.
+# Characters of gRPC's message that are shown; the rest is in the traceback.
 _MOST_DETAILS = 300
 
 
@@ -52,10 +51,11 @@ class WorkerDiedError(RuntimeError):
 
 @contextlib.contextmanager
 def failures_told(data_file: Optional[str] = None) -> Iterator[None]:
-    """Raises an error of one sentence for what fails inside, beyond this process.
+    """Turns failures beyond this process into errors of one sentence.
 
     Args:
-      data_file: Path of the file that examples are read from, here and in workers.
+      data_file: Path of the file that examples are read from, here and in workers; None
+        if there is none.
 
     Raises:
       DataFileError: If that file turns out to be damaged.
@@ -78,7 +78,7 @@ def _sentence(error: grpc.RpcError) -> str:
         return f"TFF's worker did not finish a call ({type(error).__name__})"
     details = (error.details() or "").strip()
     said = f" ({details.splitlines()[0][:_MOST_DETAILS]})" if details else ""
-    # What an exception in the worker, which is left alive, becomes.
+    # The error of an exception in a worker that stays alive.
     often = {
         grpc.StatusCode.UNKNOWN: ", as happens where memory or threads run out",
         grpc.StatusCode.RESOURCE_EXHAUSTED: ", since a message or tensor is too large",
@@ -90,7 +90,7 @@ def _sentence(error: grpc.RpcError) -> str:
 
 
 class _Stub(tff.framework.RemoteExecutorGrpcStub):
-    """TFF's stub; once the worker is gone there is nothing left to dispose of."""
+    """TFF's stub, which ignores the disposal of values once the worker is gone."""
 
     is_closed = False
 
@@ -101,8 +101,8 @@ class _Stub(tff.framework.RemoteExecutorGrpcStub):
         return self._unless_gone(super().dispose_executor, request)
 
     def _unless_gone(self, call: Callable[[Any], Any], request: Any) -> Any:
-        # Nobody has noticed yet that a worker is gone when its values are dropped.
-        # A closed channel raises ValueError.
+        # Values may be dropped before anyone notices that the worker is gone. A closed
+        # channel raises ValueError.
         with contextlib.suppress(grpc.RpcError, ValueError):
             return None if self.is_closed else call(request)
         return None
@@ -112,16 +112,18 @@ class Connection:
     """A channel to a worker, and TFF's execution contexts on it.
 
     Attributes:
-      was_lost: Whether it was made and then lost; the worker may be another one since.
-      was_refused: Whether an attempt failed: nobody listens, or who does hung up.
+      was_lost: Whether the connection was made and then lost; the worker may have been
+        replaced since.
+      was_refused: Whether an attempt failed: nobody listens, or the listener hung up.
     """
 
     def __init__(self, target: str, check: Callable[[], None]):
-        """Initializes the connection, which is made in the background.
+        """Starts to connect, in the background.
 
         Args:
-          check: Called before each computation, and again when TFF tries one a second
-            time; raises if the worker is lost.
+          target: gRPC's name of the worker.
+          check: Called before each computation, and again when TFF retries one; raises
+            if the worker is lost.
         """
         self._check = check
         self._channel = grpc.insecure_channel(target, _CHANNEL_OPTIONS)
@@ -139,7 +141,7 @@ class Connection:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the worker answers; gRPC is told to try if it had given up."""
+        """Whether the worker answers; gRPC tries again if it had given up."""
         if self._is_idle and not self._stub.is_closed:
             self._is_idle = False
             self._channel.unsubscribe(self._notice)
@@ -158,12 +160,12 @@ class Connection:
     def executor_factory(
         self, *, default_num_clients: int = 0, stream_structs: bool = False
     ) -> tff.framework.ExecutorFactory:
-        """The maker of executors for TFF's contexts of every kind."""
+        """The executor factory for TFF's contexts of every kind."""
 
         def executor(cardinalities: dict) -> tff.framework.RemoteExecutor:
             self._check()
             cardinalities.setdefault(tff.CLIENTS, default_num_clients)
-            # By itself TFF lets go of the values of several rounds at a time.
+            # By default TFF disposes of the values of several rounds at a time.
             remote = tff.framework.RemoteExecutor(
                 self._stub, dispose_batch_size=1, stream_structs=stream_structs
             )
@@ -173,11 +175,11 @@ class Connection:
         return tff.framework.ResourceManagingExecutorFactory(executor)
 
     def forget(self) -> None:
-        """Leaves to the worker what it holds for us; it is about to end, or lost."""
+        """Leaves its values to the worker, which is about to end or lost."""
         self._stub.is_closed = True
 
     def close(self) -> None:
-        """Ends the connection; calls that wait for an answer fail."""
+        """Closes the channel; pending calls fail."""
         self.forget()
         self._channel.close()
 
@@ -186,13 +188,13 @@ def _compile(computation: Any) -> Any:
     return tff.backends.native.desugar_and_transform_to_native(computation)
 
 
-# Contexts on several workers ask for the same at the same time, and it takes seconds.
+# Cached, since contexts on several workers compile the same at once, for seconds.
 _compiling = threading.Lock()
 
 
 @functools.lru_cache(maxsize=8)
 def _compiled_secure(computation: Any) -> Any:
-    # To look for secure sums in TFF's way takes a sixth of the whole.
+    # TFF's own search for secure sums takes a sixth of the compilation.
     content = tff.framework.serialize_computation(computation).SerializeToString()
     if _SECURE in content:
         computation = tff.backends.test.replace_secure_intrinsics_with_bodies(
@@ -210,7 +212,7 @@ VARIABLE = "DPFL_WORKER_VERSIONS"
 
 
 def versions_text() -> str:
-    """The versions that a worker's results depend on, with spaces between."""
+    """The versions that a worker's results depend on, separated by spaces."""
     found = {
         "dpfl": dpfl.__version__,
         "tensorflow": tf.__version__,
@@ -220,11 +222,11 @@ def versions_text() -> str:
 
 
 def versions() -> tff.Computation:
-    """The computation of its worker's `versions_text`, "" if dpfl did not start it."""
+    """A computation of its worker's `versions_text`; "" if dpfl did not start it."""
 
     @tff.tensorflow.computation
     def told() -> Any:
-        # Line by line, since files of /proc say that they have no length.
+        # Read line by line, since files of /proc have length 0.
         lines = tf.data.TextLineDataset("/proc/self/environ")
         text = lines.reduce("", lambda text, line: text + "\n" + line)
         # Variables end in NUL, which a pattern cannot hold.
@@ -237,7 +239,7 @@ def versions() -> tff.Computation:
 
 
 def difference(address: Any, told: bytes) -> Optional[str]:
-    """A sentence on a worker whose `versions` are others; None if they are the same."""
+    """A sentence on a worker whose `versions` differ; None if they are the same."""
     theirs, ours = told.decode(errors="replace"), versions_text()
     if not theirs:
         return f"the worker at {address} was not started by dpfl-worker"

@@ -3,16 +3,16 @@
 
 """Federated averaging as a TFF process whose clients are integers.
 
-All that reaches a client is its index, its key, the round and the model; its batches
-are built where it is worked on, and data set, local training and metrics are one
-TensorFlow computation. With dpfl's own mechanisms a client of TFF is a group of
-simulated ones, see `grouped`. What made the difference in speed, measured:
+A client receives only its index, its key, the round and the model; its batches are
+built in the worker, and data set, local training and metrics are one TensorFlow
+computation. With dpfl's own mechanisms a client of TFF is a group of simulated clients,
+see `grouped`. These choices made the difference in speed, as measured:
 
   * batches are gathered from tensors where the task has its examples at hand; tf.data's
     autotuning and graph optimisation cost more than a small client's training and are
     off for the local data sets of other tasks;
   * a loop over an iterator, as TFF's `LoopImplementation.DATASET_ITERATOR`;
-  * one computation for all that a group does, since each call costs milliseconds;
+  * one computation for a whole group, since each call costs milliseconds;
   * one thread within an operation and as many clients at a time as processors, see
     `local_worker.start`.
 """
@@ -48,7 +48,7 @@ AggregationFactory = Union[
     tff.aggregators.UnweightedAggregationFactory,
     tff.aggregators.WeightedAggregationFactory,
 ]
-# What a client is to `FedAvgProcess.next`, by what its aggregator is given.
+# TFF type of a client for `FedAvgProcess.next`, by the aggregator's identity.
 _CLIENT_TYPES = {
     "client_id": tff.TensorType(np.int64),
     "client_key": tff.TensorType(np.int64, [3]),
@@ -57,17 +57,17 @@ _CLIENT_TYPES = {
 
 @dataclasses.dataclass(frozen=True)
 class FedAvgProcess:
-    """Federated averaging.
+    """A federated averaging process.
 
     Attributes:
       initialize: TFF computation without arguments to the `ProcessState`.
       next: TFF computation from (state, list of clients) to a `RoundOutput`; a client
-        is its index, with its key if `build_process` was told so. With groups, that of
-        `grouped.GroupedRounds`.
-      rounds: What the clients of a group do; None where each is one of TFF's.
-      groups: How many groups there are in every round; None without groups.
-      initial_weights: The model's, trainable and other; with groups `initialize` has
-        zeros in place of those that the worker reads from files.
+        is its index, with its key if `build_process` was asked for keys. With groups,
+        the `next` of `grouped.GroupedRounds`.
+      rounds: The computations of groups; None if each client is one of TFF's.
+      groups: Number of groups in every round; None without groups.
+      initial_weights: The model's weights, trainable and other; with groups
+        `initialize` has zeros in place of those that the worker reads from files.
     """
 
     initialize: tff.Computation
@@ -78,10 +78,10 @@ class FedAvgProcess:
 
 
 class FedProcess:
-    """A process as the loop of a run uses it.
+    """A process as the training loop uses it.
 
-    The aggregator's state is fed before each round, and a state can be taken apart into
-    arrays and put together again.
+    It feeds the aggregator's state before each round, and converts states to lists of
+    arrays and back.
     """
 
     def __init__(
@@ -93,8 +93,10 @@ class FedProcess:
         """Initializes the process.
 
         Args:
-          client_key: From a client's index to the two words of its key, for a process
-            of `identity="client_key"`; None for others.
+          process: The process to wrap.
+          feed: Function on the aggregator's state, called before each round.
+          client_key: Function from a client's index to the two words of its key, for a
+            process of `identity="client_key"`; None for others.
         """
         self._process = process
         self._feed = feed
@@ -102,14 +104,14 @@ class FedProcess:
         self._specs = specs_of_state(process.initialize.type_signature.result.member)
 
     def initialize(self) -> ProcessState:
-        """The state before the first round, as `next` gives that after one."""
+        """The state before the first round, in the form that `next` returns."""
         process, rounds = self._process, self._process.rounds
         if rounds is None:
             return process.initialize()
         return rounds.first_state(process.initialize, process.initial_weights)
 
     def next(self, state: ProcessState, clients: list[int]) -> RoundOutput:
-        """The result of a round; with groups its large leaves are `SharedLeaf`s."""
+        """Runs a round; with groups the result's large leaves are `SharedLeaf`s."""
         fed, keys = self._fed(state), self._keys(clients)
         process, rounds = self._process, self._process.rounds
         if rounds is not None and process.groups is not None:
@@ -135,11 +137,11 @@ class FedProcess:
         return [np.asarray(w) for part in keras_weights(state) for w in part]
 
     def leaves(self, state: ProcessState) -> list[np.ndarray]:
-        """A state as a list of arrays."""
+        """Converts a state to a list of arrays."""
         return [np.asarray(leaf) for leaf in tf.nest.flatten(state)]
 
     def from_leaves(self, leaves: Sequence[np.ndarray]) -> ProcessState:
-        """The inverse of `leaves`; ValueError if they are of another process."""
+        """Restores a state; raises ValueError for leaves of another process."""
         specs = tf.nest.flatten(self._specs)
         wanted = [(tuple(spec.shape), np.dtype(spec.dtype)) for spec in specs]
         if [(leaf.shape, leaf.dtype) for leaf in leaves] != wanted:
@@ -165,18 +167,22 @@ def build_process(
     gives the aggregate of (old - new weights) to its optimizer as a gradient. If the
     aggregate is not finite the model stays as it is.
 
-    With `groups` a client of TFF is a group of these, see `grouped`; the results are
-    those without, to the last bit where the sum is one of integers.
+    With `groups` a client of TFF is a group of clients, see `grouped`; the results are
+    the same, to the last bit if the sum is in integers.
 
     Args:
-      aggregator: Unweighted, or weighted and then given the number of examples.
-      identity: What the aggregator gets beside the update, from which dpfl's own derive
-        each client's randomness: "client_key", a secret that `next` is given with the
+      task: The task, loaded.
+      aggregator: The aggregation factory; a weighted one is given the number of
+        examples.
+      client_lr: Learning rate of the clients' SGD.
+      server_optimizer: Optimizer of the server.
+      model_seed: Seed of the model's initial weights.
+      identity: The client's identity beside the update, from which dpfl's aggregators
+        derive its randomness: "client_key", a secret that `next` is given with the
         client's index; "client_id", the index, for simulations (see `CodecFactory`);
         None for the update alone.
-      groups: How many groups a cohort is split into, in every round; for a
-        `CodecFactory` alone, other aggregators have one client each. None for no
-        groups.
+      groups: Number of groups that a cohort is split into in every round, for a
+        `CodecFactory` only; None for no groups.
 
     Returns:
       The process. Its client computation is deterministic if the model is, and, without
@@ -196,7 +202,8 @@ def build_process(
         return FedAvgProcess(
             rounds.initialize, rounds.next, rounds, groups, model.initial_weights
         )
-    # How the clients' training went is opened where the aggregator may measure exactly.
+    # Metrics of the clients' training are opened where the aggregator may measure
+    # exactly.
     is_open = not isinstance(aggregator, CodecFactory) or (
         grouped.round_functions(model, aggregator, identity).measures_exactly
     )
@@ -240,7 +247,14 @@ def build_process(
 def with_other_seeds(
     process: FedAvgProcess, task: Task, aggregator: AggregationFactory, model_seed: int
 ) -> Optional[FedAvgProcess]:
-    """A process with other seeds and the same graphs; None if it has no groups."""
+    """Derives a process with other seeds from the same graphs; None without groups.
+
+    Args:
+      process: The process.
+      task: Its task.
+      aggregator: An aggregator that differs in its seed alone.
+      model_seed: Seed of the model's initial weights.
+    """
     if process.rounds is None or not isinstance(aggregator, CodecFactory):
         return None
     model = task.functional_model(model_seed)
@@ -257,7 +271,7 @@ def keras_weights(state: ProcessState) -> tuple[list[np.ndarray], list[np.ndarra
 
 
 def assign_weights(state: ProcessState, model: tf.keras.Model) -> None:
-    """Writes the weights of a state into the task's Keras model."""
+    """Copies the weights of a state to the task's Keras model."""
     trainable, other = keras_weights(state)
     for variables, values in (
         (model.trainable_variables, trainable),
@@ -268,7 +282,7 @@ def assign_weights(state: ProcessState, model: tf.keras.Model) -> None:
 
 
 class Evaluator:
-    """The task's metrics of a state's model on its evaluation set."""
+    """Evaluates the model of a state on the task's evaluation set."""
 
     def __init__(self, task: Task, model_seed: int):
         self._model = task.build_keras_model(model_seed)
@@ -284,7 +298,7 @@ class Evaluator:
         self._update = update
 
     def __call__(self, state: ProcessState, is_due: bool = True) -> dict[str, Any]:
-        """The metrics of a state's model by name, None each if none is due."""
+        """The metrics of a state's model by name; each is None if none is due."""
         if not is_due:
             return {metric.name: None for metric in self._metrics}
         assign_weights(state, self._model)
@@ -302,7 +316,7 @@ def _client_computation(
     client_lr: float,
     identity: Optional[str],
 ) -> tff.Computation:
-    """The graph from (weights, round, client) to (value, weight, metrics)."""
+    """The computation from (weights, round, client) to (value, weight, metrics)."""
     client_type = _CLIENT_TYPES[identity or "client_id"]
 
     @tff.tensorflow.computation(weights_type, np.int64, client_type)

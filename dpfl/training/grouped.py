@@ -4,16 +4,16 @@
 """Rounds in which each of TFF's clients is a group of simulated ones.
 
 A group's clients train, are encoded and are added up one after the other, in one loop
-of one graph. So there is one update in memory a group, however large the cohort; a call
-of TFF's costs milliseconds once a group; and TFF sees the same number of clients in
-every round, for each of which it would keep an executor.
+of one graph. So each group holds one update in memory, however large the cohort; a call
+of TFF costs milliseconds once a group; and TFF sees the same number of clients in every
+round, for each of which it keeps an executor.
 
 The sum of a round is the same integers whatever the groups, wherever they were computed
-and in whatever order: a mechanism that sums integers leaves the same bits. So do its
-measurements and the metrics of training, which clients bring as one row of numbers
-each; rows are put into the cohort's order before they are added up. What is summed in
-floating point, by 'none' and in the energy that DOME measures, depends on the groups in
-its last bits.
+and in whatever order, so that mechanisms with integer sums have the same bits. So have
+their measurements and the metrics of training, which are one row of numbers a client;
+rows are sorted into the cohort's order before they are added up. Floating-point sums,
+those of 'none' and the energy that DOME measures, depend on the groups in their last
+bits.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ from dpfl.training.process_state import (
     type_of_weights,
 )
 
-# From a client's weights, round, index and own words to what it has after its training.
+# Function from weights, round and client to the result of the client's training.
 Train = Callable[[Any, Any, Any], local_training.Trained]
-# Up to so many groups each makes what all share for itself: to hand it to them TFF
-# writes it down and reads it, with copies that more groups have no more of.
+# Most groups that each compute the shared values for themselves. Sending them through
+# TFF serializes them, with copies whose number does not grow with the groups.
 OWN_SHARED = 2
-# How many numbers a client is in its group: place in the cohort, index, and its key.
+# Length of a client's row in its group: place in the cohort, index, and its key.
 WIDTHS: dict[Optional[str], int] = {None: 2, "client_id": 2, "client_key": 4}
 
 
 class Cohort:
-    """The clients' part of a round, and what becomes of it, as TFF computations.
+    """The clients' part of a round and its aggregation, as TFF computations.
 
     A partial total is the pair of the messages' sum and the clients' rows. Beside a
     secure sum there are no rows, unless a simulation asks for them: the second of the
-    pair is then what the codec needs to know, summed securely, and nobody learns how
-    the training of the clients went.
+    pair is then the secure sums that the codec needs, and no metrics of the clients'
+    training are revealed.
     """
 
     def __init__(
@@ -67,9 +67,16 @@ class Cohort:
         weights_type: tff.Type,
         state_type: tff.Type,
     ):
-        """Initializes the computations; `train` must not depend on other clients."""
+        """Initializes the computations.
+
+        Args:
+          steps: The mechanism's functions of a round.
+          train: Trains one client, independently of all others.
+          weights_type: TFF type of the model's weights.
+          state_type: TFF type of the aggregator's state.
+        """
         self._steps = steps
-        # The values that clients and server share, in a graph.
+        # Computes the values shared by clients and server, in a graph.
         self.prepare = steps.prepare
         self._train = train
         self._rows = ScalarRows()
@@ -115,14 +122,15 @@ class Cohort:
         self._join = (no_rows, join, join, report)
 
     def shared(self, state: tff.Value) -> tff.Value:
-        """The values that clients and server share, at the server."""
+        """The values shared by clients and server, at the server."""
         return tff.federated_map(self._prepare, state)
 
     def partial(self, given: Iterable[tff.Value], groups: tff.Value) -> tff.Value:
         """The partial total of groups, at the server.
 
         Args:
-          given: Weights, round and shared values, at the clients as the groups are.
+          given: Weights, round and shared values, at the clients.
+          groups: The groups, int64[None, width] each, at the clients.
         """
         work = tff.federated_map(self._work, (*given, groups))
         if self._is_sealed:
@@ -132,7 +140,13 @@ class Cohort:
         return tff.federated_zip((self._reduce(work[0]), rows))
 
     def finish(self, state: tff.Value, shared: tff.Value, partials: tff.Value) -> Any:
-        """State, result, measurements and metrics from a tuple of partial totals."""
+        """State, result, measurements and metrics of a round, at the server.
+
+        Args:
+          state: The aggregator's state.
+          shared: The result of `shared`.
+          partials: A tuple of partial totals.
+        """
         steps = self._steps
 
         @tff.tensorflow.computation(
@@ -160,7 +174,16 @@ class Cohort:
         keys: Optional[Sequence[Sequence[int]]],
         groups: int,
     ) -> list[np.ndarray]:
-        """A cohort as groups of as equal sizes as can be; those left over are empty."""
+        """Splits a cohort into groups of nearly equal size; surplus groups are empty.
+
+        Args:
+          clients: Indices of the clients.
+          keys: The two words of each client's key; None without keys.
+          groups: Number of groups.
+
+        Returns:
+          An int64[clients, width] array for each group.
+        """
         rows = np.zeros([len(clients), self._width], np.int64)
         rows[:, 0] = np.arange(len(clients))
         rows[:, 1] = clients
@@ -206,11 +229,10 @@ class GroupedRounds:
     """The computations of a process whose clients are groups.
 
     Attributes:
-      cohort: What the clients of a group do.
-      initialize: As `FedAvgProcess.initialize`; of weights that are in files it has
-        zeros.
-      values: How a state crosses to `next`, and comes back.
-      next: From what crosses of the state, and groups, to a `RoundOutput`.
+      cohort: The clients' computations.
+      initialize: As `FedAvgProcess.initialize`, with zeros for weights in files.
+      values: The transfer of a state to `next` and back.
+      next: Computation from the transferred state and groups to a `RoundOutput`.
     """
 
     def __init__(
@@ -223,11 +245,20 @@ class GroupedRounds:
         identity: Optional[str],
         groups: int,
     ):
-        """Initializes the computations; other numbers of `groups` give the same.
+        """Initializes the computations, which do not depend on the number of `groups`.
+
+        Args:
+          task: The task, loaded.
+          model: The task's model.
+          factory: The aggregation factory, built with a seed.
+          client_lr: Learning rate of the clients' SGD.
+          server_optimizer: Optimizer of the server.
+          identity: The client's identity beside the update; see `build_process`.
+          groups: Number of groups.
 
         Raises:
-          ValueError: If the factory has no seed: groups and server each prepare the
-            round for themselves.
+          ValueError: If the factory has no seed, since groups and server prepare the
+            round separately.
         """
         weights_type = type_of_weights(model)
         steps = round_functions(model, factory, identity)
@@ -256,7 +287,7 @@ class GroupedRounds:
     def initialize_with(
         self, model: tff.learning.models.FunctionalModel, factory: CodecFactory
     ) -> tff.Computation:
-        """`initialize` for what differs in its seeds alone."""
+        """`initialize` for a model and a factory that differ in their seeds only."""
         found = self._initialize(model, round_functions(model, factory, self._identity))
         if found.type_signature != self.initialize.type_signature:
             raise ValueError(
@@ -266,9 +297,9 @@ class GroupedRounds:
         return found
 
     def first_state(self, initialize: tff.Computation, initial_weights: Any) -> Any:
-        """The first state, its large leaves as `shared_leaf.SharedLeaf`s.
+        """The first state, with its large leaves as `shared_leaf.SharedLeaf`s.
 
-        The weights are those of the model that `initialize` is of.
+        The initial weights must be those of the model of `initialize`.
         """
         if not self.values.has_files:
             return initialize()
@@ -284,12 +315,12 @@ class GroupedRounds:
         return self.values.with_weights(state, initial_weights)
 
     def parts(self, number: int) -> tuple[tff.Computation, tff.Computation]:
-        """`next` in two computations, the first of which may run anywhere.
+        """Splits `next` into two computations, the first of which may run anywhere.
 
         Returns:
-          From (weights, round, the mechanism's state, groups) to the partial total of
-          the groups; and from (what crosses of the state, partial totals of all
-          parts) to what `next` gives.
+          A computation from (weights, round, the mechanism's state, groups) to the
+          partial total of the groups; and one from (the transferred state, partial
+          totals of all parts) to the result of `next`.
         """
         types = self.initialize.type_signature.result.member
 
@@ -350,7 +381,7 @@ class GroupedRounds:
             if self._reads_own:
                 own = tff.federated_map(needed, tff.federated_broadcast(values))
                 partial = self.cohort.partial((own[0], own[1], own[2]), groups)
-                # The groups' copies are gone before the server has one.
+                # The groups' copies are freed before the server has one.
                 state = self.values.read_at_server(values, after=partial)
                 shared = self.cohort.shared(state.aggregator)
             else:
@@ -381,7 +412,13 @@ class GroupedRounds:
 def round_functions(
     model: Any, factory: CodecFactory, identity: Optional[str]
 ) -> RoundFunctions:
-    """The mechanism's functions for updates of a model, with an identity beside."""
+    """The mechanism's functions of a round for updates of a model.
+
+    Args:
+      model: The model.
+      factory: The aggregation factory.
+      identity: The client's identity beside the update; None without.
+    """
     trainable = type_of_weights(model)["trainable"]
     key_type = IDENTITIES.get(identity or "")
     return factory.round_functions(
@@ -397,7 +434,7 @@ class ScalarRows:
 
     @property
     def width(self) -> int:
-        """The length of a row, its place included; `row` sets it."""
+        """The length of a row, its place included; set by `row`."""
         leaves = tf.nest.flatten(self._structure)
         return 1 + sum(leaf.shape.num_elements() for leaf in leaves)
 
@@ -412,14 +449,14 @@ class ScalarRows:
         )
 
     def total(self, rows: tf.Tensor) -> Any:
-        """The sums of rows in any order, each in its dtype, in the places' order."""
+        """The sums of rows, each in its dtype, added in the cohort's order."""
         ordered = tf.gather(rows, tf.argsort(rows[:, 0]))
         sums: dict[tf.DType, tf.Tensor] = {}
         found, begin = [], 1
         for leaf in tf.nest.flatten(self._structure):
             if leaf.dtype not in sums:
-                # All columns at once: of a single one TensorFlow would make several
-                # partial sums, and here it adds row to row.
+                # All columns at once, so that TensorFlow adds row to row; a single
+                # column would be split into several partial sums.
                 sums[leaf.dtype] = tf.reduce_sum(tf.cast(ordered, leaf.dtype), 0)
             end = begin + leaf.shape.num_elements()
             found.append(tf.reshape(sums[leaf.dtype][begin:end], leaf.shape))

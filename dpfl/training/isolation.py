@@ -1,27 +1,25 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""A server that takes connections from anybody, kept for this process alone.
+"""Isolation of a server that accepts anyone's connections, for this process alone.
 
-TFF's worker listens on every address of the machine and asks nobody who they are:
-whoever reaches it computes, reads and writes files as its user, and its port is the
-only thing that can be chosen. What is done about it stands outside of the worker:
+TFF's worker listens on every address of the machine without authentication: anyone who
+reaches it computes, reads and writes files as its user, and only its port can be
+chosen. It is isolated from outside:
 
-- `socket`: bind() of the worker waits (seccomp user notification, Linux 5.9), and this
-  process answers by putting a listening socket of its own in the place of the worker's.
-  It is a unix socket whose file is gone as soon as this process has opened it, so that
-  there is neither an address nor a path: it is reached through a descriptor of this
-  process.
-- `namespace`, for Linux before 5.9: the worker lives in a network of its own, which has
-  a loopback interface only. A process inside of it takes connections from a unix
-  socket, the same as above, and passes their bytes on.
-- `loopback`: as `socket`, with a TCP socket on 127.0.0.1. Other hosts cannot connect;
-  every user of this machine can.
-- `anyone_can_connect`: the worker as TFF starts it.
+- `socket`: the worker's bind() is intercepted (seccomp user notification, Linux 5.9),
+  and this process replaces the worker's socket by a listening socket of its own. It is
+  a unix socket whose file is removed as soon as this process has opened it, so that it
+  has neither an address nor a path: it is reached through a descriptor of this process.
+  - `namespace`, for Linux before 5.9: the worker lives in a network of its own, which
+  has a loopback interface only. A process inside of it accepts connections from a unix
+  socket, as above, and forwards their bytes. - `loopback`: as `socket`, with a TCP
+  socket on 127.0.0.1. Other hosts cannot connect; every user of this machine can. -
+  `anyone_can_connect`: the worker as TFF starts it.
 
 `auto` takes the first of `socket` and `namespace` that the system allows, and refuses
-otherwise. Nothing here needs privileges. Whatever stands in front of it, a worker is
-looked at once it runs, and killed if it listens anywhere else.
+otherwise. Nothing here needs privileges. With any isolation a worker is checked once it
+runs, and killed if it listens anywhere else.
 """
 
 from __future__ import annotations
@@ -52,7 +50,7 @@ _MEANINGS = {
     ),
 }
 
-# The port of a worker that nobody reaches by it.
+# The port of a worker that is not reached by TCP.
 _UNUSED_PORT = 8000
 
 # From linux/seccomp.h: struct seccomp_notif, seccomp_notif_resp, seccomp_notif_addfd.
@@ -66,16 +64,16 @@ _ADD_AT_NUMBER = 1
 
 
 class IsolationError(RuntimeError):
-    """The system does not allow the worker to be protected as asked."""
+    """The system does not allow the requested isolation of the worker."""
 
 
 class Isolated:
-    """A running worker and what stands between it and everybody else.
+    """A running worker and its isolation from other processes.
 
     Attributes:
-      target: Where gRPC reaches it; of use in this process only, apart from TCP.
+      target: gRPC's name of the worker; valid in this process only, unless it is TCP.
       isolation: One of `ISOLATIONS`, except `auto`.
-      port: TCP port that it listens on, None if there is none.
+      port: TCP port that the worker listens on; None if there is none.
       process: The worker, once `launch` was called.
     """
 
@@ -106,20 +104,20 @@ class Isolated:
 
     @property
     def meaning(self) -> str:
-        """The end of a sentence about the worker, on what its isolation means."""
+        """The end of a sentence about the worker, on the meaning of its isolation."""
         return _MEANINGS[self.isolation]
 
     def attend(self, seconds: float) -> None:
-        """Answers the worker's calls of bind(), for which it waits so long."""
+        """Answers the worker's calls of bind(), for up to so many seconds."""
         notifications = self._notifications
         if _is_readable(notifications, seconds) and notifications is not None:
             self._answer(notifications)
 
     def settle(self) -> None:
-        """Ends the start of a worker that answers: from now on bind() fails in it."""
+        """Ends the start of a worker that answers: later calls of bind() fail in it."""
         if self._notifications is not None:
             self._forget_notifications()
-            # The worker alone holds it then, and it ends with the worker.
+            # Then only the worker holds it, and it ends with the worker.
             self._listener.close()
         pid = self.process.pid
         if self.isolation == "namespace":
@@ -135,7 +133,7 @@ class Isolated:
                 )
 
     def way_is_open(self) -> bool:
-        """Whether the process that passes connections on, if any, runs."""
+        """Whether the forwarding process, if there is one, runs."""
         if self.isolation != "namespace" or self._control is None:
             return True
         return not _is_readable(self._control.fileno(), 0)
@@ -156,7 +154,13 @@ class Isolated:
         environment: dict[str, str],
         log: Any,
     ) -> None:
-        """Starts the worker behind its barrier; IsolationError if that cannot be."""
+        """Starts the worker behind its barrier; raises IsolationError if that fails.
+
+        Args:
+          command: Function from the port to bind to the program and its arguments.
+          environment: Environment variables of the worker.
+          log: File for the worker's output.
+        """
         number = _UNUSED_PORT if self.port is None else self.port
         program = command(number)
         if self.isolation == "anyone_can_connect":
@@ -165,7 +169,7 @@ class Isolated:
         ours, theirs = socket.socketpair()
         self._control = ours
         self._resources.callback(ours.close)
-        # gRPC accepts until there is nothing left; the forwarder waits in accept().
+        # gRPC accepts until no connection is left; the forwarder waits in accept().
         self._listener.setblocking(self.isolation == "namespace")
         with theirs:
             control, listener = theirs.fileno(), self._listener.fileno()
@@ -221,7 +225,7 @@ class Isolated:
             raise IsolationError("its launcher sent no descriptor")
 
     def _answer(self, notifications: int) -> None:
-        """Puts our socket in the place of the one that the worker wants to bind."""
+        """Replaces the socket that the worker wants to bind by ours."""
         notification = bytearray(_NOTIFICATION.size)
         try:
             _ioctl(notifications, _NOTIFICATION_RECEIVE, notification)
@@ -253,20 +257,22 @@ def start(
     port: Optional[int] = None,
     log_path: Optional[Union[str, pathlib.Path]] = None,
 ) -> tuple[Isolated, Any]:
-    """Starts a worker behind the best barrier that the system allows.
+    """Starts a worker behind the best isolation that the system allows.
 
     Args:
-      command: The program and its arguments, from the port that it is to bind.
+      command: Function from the port to bind to the program and its arguments.
+      environment: Environment variables of the worker.
       until_ready: Called with the worker; returns once it answers, and calls `attend`
-        until then.
+        until then. Its result is returned.
+      isolation: One of `ISOLATIONS`.
       port: TCP port for `loopback` and `anyone_can_connect`; by default a free one.
-      log_path: File to which its output, and which isolation was chosen, is appended;
-        None throws them away.
+      log_path: File to which the worker's output and the chosen isolation are appended;
+        None to discard them.
 
     Raises:
-      ValueError: If an argument is not one of those.
+      ValueError: If an argument is not an allowed one.
       OSError: If the port is taken.
-      IsolationError: If the system does not allow what was asked for.
+      IsolationError: If the system does not allow the isolation.
     """
     isolation = checks.choice("isolation", isolation, ISOLATIONS)
     if port is not None:
@@ -304,7 +310,7 @@ def start(
 
 
 def _is_readable(descriptor: Optional[int], seconds: float) -> bool:
-    """Waits for something to read; poll() knows descriptors above 1023 as well."""
+    """Waits until there is data to read; unlike select(), for any descriptor."""
     poll = select.poll()
     if descriptor is not None:
         poll.register(descriptor, select.POLLIN)
@@ -326,7 +332,7 @@ _LISTENING = "0A"
 
 
 class Endpoint(NamedTuple):
-    """An address on which a process takes connections."""
+    """An address on which a process accepts connections."""
 
     host: str
     port: int
@@ -352,7 +358,7 @@ def listening(pid: int) -> list[Endpoint]:
 
 
 def _endpoint(text: str) -> Endpoint:
-    """An address from how /proc/net/tcp writes it: 32-bit words."""
+    """Parses an address of /proc/net/tcp, which consists of 32-bit words."""
     digits, port = text.split(":")
     words = [int(digits[i : i + 8], 16) for i in range(0, len(digits), 8)]
     packed = struct.pack(f"={len(words)}I", *words)
@@ -361,15 +367,15 @@ def _endpoint(text: str) -> Endpoint:
 
 
 def anonymous() -> tuple[socket.socket, int]:
-    """A unix socket that listens, and a descriptor that leads to it.
+    """A listening unix socket, and a descriptor that leads to it.
 
-    Its file exists for a moment in a folder that nobody else may enter, and is opened
-    and removed. Then /proc/self/fd leads this process to it, and no path anybody else.
+    Its file exists for a moment in a private folder, and is opened and removed. Then
+    /proc/self/fd leads this process to it, and no path leads anyone else.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with tempfile.TemporaryDirectory(prefix="dpfl-") as folder:
-            # Through a descriptor, since a path has room for 107 bytes only.
+            # Bound through a descriptor, since a path may have 107 bytes only.
             entrance = os.open(folder, os.O_PATH | os.O_DIRECTORY)
             try:
                 path = f"/proc/self/fd/{entrance}/worker"
@@ -385,7 +391,7 @@ def anonymous() -> tuple[socket.socket, int]:
 
 
 def loopback(port: int) -> socket.socket:
-    """A TCP socket that listens on 127.0.0.1, on a free port for 0."""
+    """A TCP socket that listens on 127.0.0.1; port 0 means a free one."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         # Connections inherit both; the worker sets them on the socket that it loses.
@@ -400,10 +406,10 @@ def loopback(port: int) -> socket.socket:
 
 
 def reserved(port: int) -> socket.socket:
-    """A bound socket whose port no other user gets while it is open.
+    """A bound socket, which keeps its port from other users while it is open.
 
     The worker binds the same port with SO_REUSEPORT, as gRPC does; a socket that does
-    not listen takes no connections from it.
+    not listen receives no connections.
     """
     try:
         holder = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)

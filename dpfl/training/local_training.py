@@ -14,8 +14,8 @@ import tensorflow_federated as tff
 
 from dpfl.tasks.task import IndexedClients, Task
 
-# Bound of each number of a client's metrics: float32 holds the sum of as many clients
-# as a cohort may have, 1e11, whatever each of them says.
+# Bound on a client's metrics, so that float32 holds the sum over the largest cohort,
+# 1e11 clients, whatever they report.
 LARGEST_METRIC = 1e24
 
 # Weights of a model, trainable and other.
@@ -26,8 +26,8 @@ class Trained(NamedTuple):
     """The result of a client's training.
 
     Attributes:
-      metrics: OrderedDict of the model's metrics, each batch before its step; the
-        initial ones where the training diverged, and none beyond `LARGEST_METRIC`.
+      metrics: OrderedDict of the model's metrics, on each batch before its step; the
+        initial ones if the training diverged, and at most `LARGEST_METRIC`.
     """
 
     update: Sequence[tf.Tensor]
@@ -43,7 +43,16 @@ def train(
     round_index: Any,
     client_lr: float,
 ) -> Trained:
-    """The result of one SGD step per batch of `task.dataset_from_index`."""
+    """Trains one client: an SGD step for each batch of `task.dataset_from_index`.
+
+    Args:
+      task: The task, loaded.
+      model: The task's model.
+      initial: The initial weights, trainable and other.
+      client_index: Index of the client, int64 scalar.
+      round_index: Index of the round, int64 scalar.
+      client_lr: Learning rate.
+    """
     clients = task.dataset_from_index
     if isinstance(clients, IndexedClients):
         loop = _over_rows(model, initial, clients, client_index, round_index, client_lr)
@@ -59,14 +68,20 @@ def train(
 
 
 def value(update: Any, identity: Optional[str], own: Any) -> Any:
-    """A client's value for an aggregator, with its index or key under `identity`."""
+    """A client's value for an aggregator: its update, with its identity if any.
+
+    Args:
+      update: The update.
+      identity: Name of the identity, one of `layout.IDENTITIES`; None for none.
+      own: The client's index or key.
+    """
     if identity is None:
         return update
     return collections.OrderedDict([("update", update), (identity, own)])
 
 
 def lean_dataset(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """The data set without tf.data's tuning, which a short one never repays."""
+    """Disables tf.data's tuning, which never pays off for a short data set."""
     options = tf.data.Options()
     options.autotune.enabled = False
     options.experimental_optimization.apply_default_optimizations = False
@@ -109,13 +124,13 @@ def _over_batches(
     dataset: tf.data.Dataset,
     client_lr: float,
 ) -> tuple[Any, Any, tf.Tensor]:
-    """Trainable weights after one SGD step a batch, metrics, examples seen."""
+    """The trainable weights after an SGD step a batch, metrics, and examples seen."""
 
     @tf.function
     def loop(trainable: Any, batches: tf.data.Dataset) -> tuple[Any, Any, Any]:
         metrics = model.initialize_metrics_state()
         examples = tf.zeros([], tf.int64)
-        # Over the data set itself this would become a reduction inside of tf.data,
+        # A loop over the data set itself would become a reduction inside of tf.data,
         # single-threaded and without the fast kernels.
         for x, y in iter(batches):
             trainable, metrics = _step(
@@ -135,7 +150,7 @@ def _over_rows(
     round_index: Any,
     client_lr: float,
 ) -> tuple[Any, Any, tf.Tensor]:
-    """The same for examples at hand, from which each step takes its batch."""
+    """As `_over_batches`, for examples in tensors from which steps take batches."""
     examples = clients.examples(client_index, round_index)
     count = tf.size(examples.rows)
 
@@ -157,9 +172,9 @@ def _over_rows(
 
 
 def _bounded(metrics: Any, initial: Any) -> Any:
-    """The metrics, or the initial ones where the client's training diverged.
+    """The metrics, or the initial ones if the client's training diverged.
 
-    Without that, and the bound, one client's metrics could be the end of all sums.
+    Without this and the bound, one client's metrics could spoil all sums.
     """
     is_finite = tf.reduce_all(
         [

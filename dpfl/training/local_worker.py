@@ -1,15 +1,15 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""TFF's worker process: nobody else reaches it, and it never outlives this process.
+"""TFF's worker process, isolated from others and ended with this process.
 
 `tff.framework.local_cpp_executor_factory` starts `worker_binary` as a plain child: it
-takes connections from anybody, it survives its parent, and it inherits stdout, so that
+accepts connections from anyone, it survives its parent, and it inherits stdout, so that
 `binary | tail` never ends. Here the same binary is started behind a barrier
 (`dpfl.training.isolation`), with PR_SET_PDEATHSIG, in a session of its own (Ctrl-C
 reaches Python alone), with its output in a file or nowhere, and it is killed by `close`
-and at exit. `protect_tff` does the same for the contexts that TFF itself makes. All of
-TFF that is used is public API, apart from the place of the binary.
+and at exit. `protect_tff` does the same for the contexts that TFF itself makes. Only
+public API of TFF is used, apart from the path of the binary.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from dpfl.training.connection import Connection, WorkerDiedError
 
 _POLL_SECONDS = 0.02
 _TFF_NO_LIMIT = -1
-# A call of TensorFlow has a thread of TFF's while it waits for its arguments, too. With
-# as many threads as groups, calls that wait for one group's training may keep another's
-# from beginning before that ends. Four a group were enough in all that was tried.
+# Threads of TFF for each group. A TensorFlow call occupies one also while it waits for
+# its arguments, so that with one thread a group, calls that wait for one group may
+# block another. Four sufficed in all trials.
 _CALLS_OF_A_GROUP = 4
-# With what TFF's contexts start their worker.
+# The factory with which TFF's contexts start their worker.
 _TFF_FACTORY = tff.framework.local_cpp_executor_factory
 
 
 class PeakMemory(NamedTuple):
-    """Largest resident memory so far, in bytes, of this process and of the worker."""
+    """Peak resident memory so far, in bytes, of this process and of the worker."""
 
     python: int
     worker: int
@@ -53,9 +53,9 @@ class Worker:
     """A running worker and the TFF execution contexts that talk to it.
 
     Attributes:
-      isolation: What keeps others out: one of `isolation.ISOLATIONS`, except `auto`.
-      target: Where gRPC reaches it; of use in this process only, apart from TCP.
-      port: TCP port that it listens on, None if it has none.
+      isolation: The worker's isolation: one of `isolation.ISOLATIONS`, except `auto`.
+      target: gRPC's name of the worker; valid in this process only, unless it is TCP.
+      port: TCP port that the worker listens on; None if it has none.
     """
 
     def __init__(self, isolated: isolation_lib.Isolated):
@@ -76,21 +76,21 @@ class Worker:
 
     @property
     def meaning(self) -> str:
-        """The end of a sentence about the worker, on what its isolation means."""
+        """The end of a sentence about the worker, on the meaning of its isolation."""
         return self._isolated.meaning
 
     def wait(self) -> int:
-        """Waits for the worker's end, and returns the status of its process."""
+        """Waits for the worker to end, and returns its exit status."""
         return self._process.wait()
 
     def context(self, *, secure_sums: bool = False) -> tff.framework.SyncContext:
-        """A synchronous context; `secure_sums` has them simulated by plain sums."""
+        """A synchronous context; with `secure_sums` plain sums simulate secure ones."""
         return self._connection.context(secure_sums=secure_sums)
 
     def executor_factory(
         self, *, default_num_clients: int = 0, stream_structs: bool = False
     ) -> tff.framework.ExecutorFactory:
-        """The maker of executors for TFF's contexts of every kind."""
+        """The executor factory for TFF's contexts of every kind."""
         return self._connection.executor_factory(
             default_num_clients=default_num_clients, stream_structs=stream_structs
         )
@@ -98,11 +98,11 @@ class Worker:
     def deadline(
         self, seconds: Optional[float]
     ) -> contextlib.AbstractContextManager[None]:
-        """Kills the worker if the block takes longer; the call inside then fails."""
+        """Kills the worker if the block takes longer; the pending call then fails."""
         return patience.time_limit(seconds, self._expire)
 
     def peak_memory(self) -> PeakMemory:
-        """The largest resident memory so far of both processes."""
+        """The peak resident memory so far of both processes."""
         return PeakMemory(peak_bytes(os.getpid()), peak_bytes(self.pid))
 
     def close(self) -> None:
@@ -127,11 +127,11 @@ class Worker:
         self._process.kill()
 
     def wait_until_ready(self) -> None:
-        """Waits until the worker answers, for as long as its process runs.
+        """Waits until the worker answers.
 
         Raises:
           WorkerDiedError: If the process ended, or was stopped by `close`, a deadline,
-            or for want of a way to it.
+            or the end of the forwarding process.
         """
         self._check_alive()
         if self._connection.is_ready:
@@ -176,20 +176,20 @@ def start(
     """Starts a worker and makes its context TFF's default.
 
     Args:
-      concurrency: How many clients are worked on at a time; by default the number of
+      concurrency: Clients, or groups, that run concurrently; default: the number of
         processors that this process may use.
-      groups: Whether those are groups of clients, of which a computation has no more,
-        as dpfl's own federated averaging; all of them then begin at once. Of more
-        groups than that, up to four times as many are worked on at a time.
-      intra_op_threads: Threads within one TensorFlow operation; by default one, with
-        which results have the same bits on every run, and which is also the fastest
-        when several clients are worked on at a time.
-      isolation: What keeps others out, one of `isolation.ISOLATIONS`. By default the
-        best that the system allows; `anyone_can_connect` accepts that whoever reaches
+      groups: Whether `concurrency` counts groups of clients, as in dpfl's own federated
+        averaging, all of which begin at once. If a computation has more groups, up to
+        four times `concurrency` run at a time.
+      intra_op_threads: Threads within one TensorFlow operation; default: one, with
+        which results have the same bits on every run, and which is also the fastest for
+        several concurrent clients.
+      isolation: The worker's isolation, one of `isolation.ISOLATIONS`. The default is
+        the best that the system allows; with `anyone_can_connect` anyone who reaches
         the worker's port can read and write files as you.
-      port: TCP port, with an isolation that has one; by default a free one.
-      log_path: File to which the worker's output is appended, and what keeps others
-        out; None throws it away.
+      port: TCP port, for isolations that have one; default: a free one.
+      log_path: File to which the worker's output and its isolation are appended; None
+        to discard them.
 
     Raises:
       RuntimeError: If it is not called on the main thread, since the kernel ends the
@@ -223,10 +223,16 @@ def local_executor_factory(
     stream_structs: bool = False,
     isolation: str = "auto",
 ) -> tff.framework.ExecutorFactory:
-    """Stands in for `tff.framework.local_cpp_executor_factory`, with a worker of ours.
+    """Replaces `tff.framework.local_cpp_executor_factory`, with an isolated worker.
 
-    The worker starts now and not with the first computation, is not started again when
-    it dies, and ends with the factory or with this process.
+    The worker starts now and not with the first computation, is not restarted when it
+    dies, and ends with the factory or with this process.
+
+    Args:
+      default_num_clients: As in TFF.
+      max_concurrent_computation_calls: As in TFF.
+      stream_structs: As in TFF.
+      isolation: As for `start`.
     """
     calls, environment = max_concurrent_computation_calls, dict(os.environ)
     worker = _start(calls, environment, isolation=isolation)
@@ -238,13 +244,13 @@ def local_executor_factory(
 
 
 def protect_tff(*, isolation: str = "auto") -> None:
-    """Gives the contexts that TFF itself makes a worker that others cannot reach.
+    """Isolates the workers of the contexts that TFF itself makes.
 
     Importing TFF sets a default context that starts an unprotected worker with the
     first computation. It is replaced now, and from now on those of
     `tff.backends.native.set_sync_local_cpp_execution_context` and its like, also of
-    `tff.backends.test`, start theirs with `local_executor_factory`. A context that was
-    made before, and a worker that runs already, stay what they are.
+    `tff.backends.test`, start theirs with `local_executor_factory`. Earlier contexts,
+    and workers that already run, are unchanged.
 
     Raises:
       RuntimeError: If this version of TFF does not start its worker in a known way, or
@@ -301,5 +307,5 @@ def _worker_binary() -> pathlib.Path:
 
 
 def peak_bytes(pid: int) -> int:
-    """A process's peak, or what it has now if the kernel keeps no peak."""
+    """A process's peak memory in bytes; the current one if the kernel keeps none."""
     return machine.peak_bytes(pid) or psutil.Process(pid).memory_info().rss

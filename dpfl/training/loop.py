@@ -1,9 +1,9 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The rounds of a run: choose clients, let them train, account, keep what happened.
+"""The round loop of a run: selection, training, accounting and records.
 
-What trains, evaluates and stores is handed in, so that nothing here needs TensorFlow.
+Training, evaluation and storage are passed in, so that nothing here needs TensorFlow.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _WITHOUT_PACE = "{l_bar}{bar}| {n_fmt}/{total_fmt}{postfix}"
 
 
 class DivergedError(ArithmeticError):
-    """A round left no model that could be trained on.
+    """A round left a model that cannot be trained further.
 
-    Whether it did is seen from the model and from public examples alone, so that one
-    client cannot end a run, and a run's end says nothing that the event does not cover.
+    This is decided from the model and public examples alone, so that one client cannot
+    end a run, and the end of a run reveals nothing that the event does not cover.
     """
 
 
@@ -62,10 +62,17 @@ class Loop:
         """Initializes the loop; nothing is read or computed.
 
         Args:
-          key: The run's, from `selection.run_key`, of which the cohorts are drawn.
-          publish: Called with what was saved, its rows in the record.
-          on_round: Called with how many rounds are done, and of how many, at the
-            beginning and after each.
+          plan: The plan of the run.
+          key: The run's key from `selection.run_key`, from which cohorts are drawn.
+          process: The process of federated averaging.
+          worker: The worker, with its deadline.
+          store: The store of checkpoints.
+          record: The files of metrics.
+          evaluate: Evaluates a state's model.
+          publish: Called with the saved progress, once its rows are recorded.
+          say: Called with sentences for the user.
+          on_round: Called with the number of rounds done and in all, at the beginning
+            and after each round.
         """
         self._plan = plan
         self._key = key
@@ -81,15 +88,15 @@ class Loop:
         self._warned = False
 
     def run(self) -> tuple[Any, Progress]:
-        """Does all rounds that are left; returns the last state and where the run is.
+        """Runs the remaining rounds; returns the last state and the progress.
 
         Raises:
           DamagedCheckpointError: If the checkpoint holds no state of the process.
-          DamagedRecordError: If the files of metrics are not those of the checkpoint,
-            or a round had other noise than the plan's.
-          DivergedError: If a round leaves a model that is not finite, or a loss that
-            is not on test examples that belong to no client; the round before it is
-            then the newest checkpoint.
+          DamagedRecordError: If the files of metrics do not match the checkpoint, or a
+            round had other noise than the plan's.
+          DivergedError: If a round leaves a model that is not finite, or whose loss is
+            not on test examples that belong to no client; the newest checkpoint is then
+            the round before.
         """
         state, progress = self._restore()
         last = self._plan.last_round
@@ -123,7 +130,7 @@ class Loop:
         return state, progress
 
     def _save(self, state: Any, progress: Progress) -> Progress:
-        """Makes a checkpoint, and only then adds its rows to the files."""
+        """Writes a checkpoint, and then appends its rows to the files."""
         progress = progress._replace(leaves=self._process.leaves(state))
         self._store.save(progress.to_checkpoint(self._record.marks))
         self._record.append(progress.rows, progress.times)
@@ -131,11 +138,11 @@ class Loop:
         return progress.recorded()
 
     def _problem(self, state: Any, row: Row) -> Optional[str]:
-        """A sentence on a round's result that cannot be trained on, else None."""
+        """A sentence on a round's result that cannot be trained further, else None."""
         found = None
         if not all(np.isfinite(part).all() for part in self._process.weights(state)):
             found = "a model that is not finite"
-        # Not there where clients hold test examples.
+        # Missing if clients hold test examples.
         loss = row.get("eval_loss")
         if loss is not None and not np.isfinite(loss):
             found = f"eval_loss {loss}"
@@ -148,7 +155,7 @@ class Loop:
         )
 
     def _warn(self, row: Row) -> None:
-        """Says once that all of a cohort diverged, where that is measured."""
+        """Warns once if every update of a round is non-finite, if that is measured."""
         measured = row.get(covered.measured_column("nonfinite_clients"))
         if self._warned or not measured or measured < row["exact_clients"]:
             return
@@ -166,7 +173,7 @@ class Loop:
             file=sys.stderr,
             disable=not self._plan.config.progress,
             mininterval=0.1 if sys.stderr.isatty() else 10,
-            # How long a round takes is exact.
+            # The duration of a round is an exact value.
             bar_format=_WITHOUT_PACE if self._plan.config.measure == RELEASED else None,
         )
 
@@ -179,8 +186,7 @@ class Loop:
             return first, checkpoint_lib.beginning(self._plan.participation.population)
         progress = checkpoint_lib.from_checkpoint(found)
         state = self._state_of(progress)
-        # What the ledger charges for them is right for this noise alone. Those before
-        # were checked when the run went on with them.
+        # The ledger charges for this noise only.
         last = [progress.tally.last] if progress.tally.last is not None else []
         check_noise(self._plan, [*last, *progress.rows])
         self._record.rewind(found.info["marks"])
@@ -208,7 +214,7 @@ class Loop:
         return [int(client) for client in chosen]
 
     def _round(self, state: Any, before: Tally) -> tuple[Any, Row, list[int]]:
-        """The state after the next round, its row, and who took part."""
+        """Runs a round; returns the next state, the round's row and its clients."""
         clients = self._cohort(before.rounds)
         epsilon = self._ledger.record_round(clients)
         with self._worker.deadline(self._plan.config.round_deadline):

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The pictures of a run, and its page: one file of HTML, with charts."""
+"""A run's pictures and its page: one HTML file with charts."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from dpfl.training import record, report
 from dpfl.training.checkpoint import Progress
 from dpfl.training.record import Row
 
-# File name, column, label, logarithmic axis.
+# File name, column, label and whether the axis is logarithmic.
 _PICTURES = (
     ("accuracy_by_round", "round", "round", False),
     ("accuracy_by_epsilon", "epsilon", "epsilon so far", False),
     ("accuracy_by_bits", "total_uplink_bits", "bits sent by all clients so far", True),
 )
-# Left, bottom, width and height of the axes; matplotlib takes longer to find a place
-# for them than to draw.
+# Left, bottom, width and height of the axes; matplotlib takes longer to lay them out
+# than to draw.
 _PLACE = (0.13, 0.15, 0.84, 0.76)
 
 
 @functools.cache
 def prepare() -> None:
-    """Begins to import what `draw` needs, while Python waits for a worker's rounds."""
+    """Starts to import what `draw` needs, while Python waits for a worker's rounds."""
     name = "matplotlib.backends.backend_agg"
     threading.Thread(target=importlib.import_module, args=(name,), daemon=True).start()
 
@@ -44,7 +44,16 @@ def prepare() -> None:
 def draw(
     rows: Sequence[dict[str, Any]], directory: pathlib.Path, title: str
 ) -> list[pathlib.Path]:
-    """Draws test accuracy as PNG files; the name of an exact one begins with exact_."""
+    """Draws test accuracy as PNG files; names of exact ones begin with exact_.
+
+    Args:
+      rows: Rows of metrics.csv.
+      directory: Folder of the pictures.
+      title: Title of the pictures.
+
+    Returns:
+      Paths of the pictures.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -75,10 +84,10 @@ def draw(
 
 
 NAME = "report.html"
-# While rounds go on, the page is made again at a checkpoint that comes so much later
-# than the last time: it shows all rounds, and must not slow down a long run.
+# Least time between two pages of a run that goes on: a page shows all rounds, and must
+# not slow down a long run.
 SECONDS_BETWEEN = 60.0
-# Above the last section of the page, which holds all that is exact.
+# Heading of the last section, which holds everything exact.
 EXACT_HEADING = "Exact values"
 _CLIPPED = "clipped_fraction"
 _RELATIONS = {
@@ -87,7 +96,7 @@ _RELATIONS = {
 
 
 class Page:
-    """The page of one run, made again now and then while it goes on."""
+    """The page of one run, rewritten now and then while the run goes on."""
 
     def __init__(self, plan: plan_lib.Plan, directory: pathlib.Path):
         self._plan = plan
@@ -102,7 +111,7 @@ class Page:
         self._written_at = time.monotonic()
 
     def write(self, summary: Mapping[str, Any]) -> None:
-        """Writes the page from what `summary` returned."""
+        """Writes the page from the result of `summary`."""
         text = html(
             summary,
             record.read_rows(self._directory / record.METRICS),
@@ -113,7 +122,7 @@ class Page:
 
 
 def _without_seed(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Settings as the page shows them; who knows the seed can take the noise off."""
+    """Settings as the page shows them: without the seed, which reveals the noise."""
     return {**settings, "seed": "given, not shown"} if "seed" in settings else settings
 
 
@@ -123,14 +132,21 @@ def html(
     times: Sequence[Row],
     planned_rounds: int,
 ) -> str:
-    """The page of summary.json and of the rows of metrics.csv and times.csv."""
+    """The page of a run.
+
+    Args:
+      summary: Content of summary.json.
+      rows: Rows of metrics.csv.
+      times: Rows of times.csv.
+      planned_rounds: Rounds in all.
+    """
     name = f"{summary['task']}, {summary['mechanism']}"
     done = summary["rounds"]
     state = f"{done} of {planned_rounds} rounds"
     if done < planned_rounds:
         state += "; the run goes on, or was stopped"
     released = [covered.without_exact(row) for row in rows]
-    # Here where they are those of the formula.
+    # Shown here if they are the formula's.
     bits = _communication(summary)
     return elements.page(
         f"dpfl: {name}",
@@ -171,7 +187,7 @@ _SIMULATED = "Some are of a simulation: a secure sum would hide them from the se
 def _exact_section(
     summary: Mapping[str, Any], rows: Sequence[Row], times: Sequence[Row]
 ) -> list[str]:
-    """The end of the page, with all that the guarantee does not cover."""
+    """The end of the page, with everything that the guarantee does not cover."""
     exact = summary.get(covered.KEY)
     if not exact:
         return []
@@ -192,7 +208,7 @@ def _exact_section(
 
 
 def _cards(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers that are shown large, of those that are there."""
+    """The numbers that are shown large, as far as they exist."""
     final = found.get("final_metrics", {})
     names = sorted(final, key=lambda name: name != "eval_accuracy")
     cards = {f"test {n[len('eval_') :]}": final[n] for n in names}
@@ -250,7 +266,7 @@ def _over_epsilon(rows: Sequence[Row]) -> str:
 def _exact_charts(
     rows: Sequence[Row], times: Sequence[Row], is_of_clients: bool
 ) -> list[str]:
-    """The same of the clients' training, bits, time and clips, no column marked."""
+    """Charts of the clients' training, bits, time and clips, without exact_ marks."""
     found = []
     for name in ("accuracy", "loss"):
         test = svg.Line("test set", _points(rows, "round", f"eval_{name}"))
@@ -275,7 +291,7 @@ def _exact_charts(
 
 
 def _clip_name(column: str) -> str:
-    """The name of the clip that a column is of, such as "l2"."""
+    """The name of a column's clip, such as "l2"."""
     return column[len("aggregator_") : -len(_CLIPPED)].strip("_") or "clipped"
 
 

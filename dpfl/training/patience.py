@@ -1,10 +1,11 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Waiting for others: in time that this process had, and not in silence.
+"""Deadlines and messages of waiting, in time during which this process ran.
 
-A process that was stopped, or whose machine slept, has no right to call others late:
-they may have answered long ago. So time is counted in steps, and a jump is one step.
+Time while this process was suspended, or its machine slept, does not count towards
+deadlines, since others may have answered long ago. So time is counted in steps, and a
+jump counts as one step.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from collections.abc import Callable, Iterator
 from typing import Optional
 
 _STEP_SECONDS = 1.0
-# Steps of a limit at the least, so that a jump is no more than a part of a short one.
+# Least number of steps in a limit, so that a jump is a small part of a short limit.
 _STEPS = 10
-# After how long it is said that something is waited for, and how much later again.
+# Seconds until the first report of waiting, and the factor between reports.
 _SILENT_SECONDS = 30.0
 _LATER = 4
 
 
 class Clock:
-    """Counts seconds in which this process ran; it has to be read once a step."""
+    """Counts seconds in which this process ran; it must be read once a step."""
 
     def __init__(self, step: float = _STEP_SECONDS):
         self._step = step
@@ -34,7 +35,7 @@ class Clock:
         self._lock = threading.Lock()
 
     def seconds(self) -> float:
-        """The time so far."""
+        """The seconds so far."""
         with self._lock:
             now = time.monotonic()
             self._seconds += min(now - self._read, self._step)
@@ -46,10 +47,11 @@ class Clock:
 def counting(
     act: Callable[[float], bool] = lambda passed: False, step: float = _STEP_SECONDS
 ) -> Iterator[Clock]:
-    """Gives a block a clock that a thread reads at every step.
+    """Runs a block with a clock that a thread reads at every step.
 
     Args:
-      act: Called by the thread with the time so far; whether it is done.
+      act: Called by the thread with the seconds so far; returns whether it is done.
+      step: Seconds between readings.
     """
     clock, ended = Clock(step), threading.Event()
 
@@ -68,7 +70,7 @@ def counting(
 def time_limit(
     seconds: Optional[float], expire: Callable[[float], None]
 ) -> Iterator[None]:
-    """Calls `expire` from another thread if the block takes longer."""
+    """Calls `expire` from another thread if the block takes longer than `seconds`."""
     if seconds is None:
         yield
         return
@@ -84,7 +86,7 @@ def time_limit(
 
 @contextlib.contextmanager
 def waiting_for(what: str) -> Iterator[Clock]:
-    """Says on stderr that the block waits, after some time and then seldom."""
+    """Reports on stderr that the block waits, after some time and then rarely."""
     silent = _SILENT_SECONDS
 
     def tell(passed: float) -> bool:
@@ -99,7 +101,7 @@ def waiting_for(what: str) -> Iterator[Clock]:
 
 
 def say(sentence: str) -> None:
-    """Prints a sentence on a line of its own of stderr, above any progress bar."""
+    """Prints a line on stderr, above any progress bar."""
     import tqdm
 
     tqdm.tqdm.write(sentence, file=sys.stderr)

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The plan of a run and its cost, known before anything is computed."""
+"""The plan of a run and its cost, before anything is trained."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpfl.tasks import registry
 from dpfl.training import config as config_lib
 
 DEFAULT_EPSILON = 8.0
-# What both processes of a run take for a small model, and the vectors of a model that
+# Memory of both processes of a run for a small model, and the vectors of a model that
 # each group of clients beyond the second adds.
 _BASE_BYTES = 900_000_000
 _VECTORS_OF_A_GROUP = 10
@@ -24,16 +24,16 @@ _VECTORS_OF_A_GROUP = 10
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Plan:
-    """A run that has been checked; two of the same settings do the same.
+    """A checked run; two plans with the same settings give the same results.
 
     Attributes:
-      config: The settings, the task's defaults filled in.
+      config: The settings, with the task's defaults filled in.
       task: The `dpfl.tasks.task.Task`, loaded.
-      participation: Who takes part when, and for how many rounds.
-      mechanism: With its noise.
-      cost: What the rounds cost, and how many of them the budget allows.
-      choices: What was chosen for the mechanism's numbers that were left open, one
-        sentence a number.
+      participation: The participation of clients, and the number of rounds.
+      mechanism: The mechanism, with its noise.
+      cost: The cost of the rounds, and how many of them the budget allows.
+      choices: A sentence for each number of the mechanism that was chosen
+        automatically.
     """
 
     config: config_lib.RunConfig
@@ -45,7 +45,7 @@ class Plan:
 
     @property
     def dimension(self) -> int:
-        """d, the number of trainable parameters."""
+        """The number of trainable parameters, d."""
         return self.task.dimension
 
     @property
@@ -65,9 +65,9 @@ class Plan:
 
     @property
     def memory(self) -> int:
-        """The bytes that this process and TFF's worker take together, at the most.
+        """Upper bound on the bytes that this process and TFF's worker take together.
 
-        Those of `machine.free_memory` have to do. The data of a task come on top.
+        It must be within `machine.free_memory`. The task's data come on top.
         """
         own = _bytes_of_vectors(self.config, self.mechanism, self.dimension)
         return _BASE_BYTES + own
@@ -79,22 +79,23 @@ class Plan:
     def is_saved(self, number: int) -> bool:
         """Whether a checkpoint follows round `number`, from 1 on.
 
-        One follows the first round, so that a folder that cannot hold one is noticed.
+        The first round is saved, so that a folder that cannot hold a checkpoint is
+        noticed.
         """
         is_due = number % self.config.checkpoint_every == 0
         return is_due or number in (1, self.last_round)
 
     def is_shown(self, number: int) -> bool:
-        """Whether something of round `number` may be shown, once `is_saved` is done.
+        """Whether results of round `number` may be shown, once `is_saved` is done.
 
-        Of a model that draws numbers nothing is that is not saved: another attempt at
-        the round would have its noise on other updates.
+        If the model draws random numbers, only saved rounds are shown: a second attempt
+        at a round would add the same noise to other updates.
         """
         return self.is_saved(number) or not self.task.draws_in_training
 
 
 def make_plan(config: config_lib.RunConfig) -> Plan:
-    """Loads the task and checks the settings against it; trains nothing."""
+    """Loads the task and checks the settings against it, without training."""
     task = registry.load_config(config.task, config.task_config)
     config = _with_defaults(config, task)
     participation = _participation(config, task)
@@ -114,10 +115,16 @@ def make_plan(config: config_lib.RunConfig) -> Plan:
 def noise_variance(
     config: config_lib.RunConfig, mechanism: Mechanism, dimension: int
 ) -> Optional[float]:
-    """The variance that 'adam_debiased' takes off each square; None for others."""
+    """The noise variance that 'adam_debiased' subtracts; None for other optimizers.
+
+    Args:
+      config: The settings.
+      mechanism: The mechanism, with its noise.
+      dimension: d.
+    """
     if config.server_optimizer != "adam_debiased":
         return None
-    # The error of 'gaussian' is its noise alone, alike in each coordinate and round.
+    # The error of 'gaussian' is noise only, equal in each coordinate and round.
     if isinstance(mechanism, mechanisms.Gaussian) and not mechanism.adaptive_clipping:
         return mechanism.mean_squared_error(dimension) / dimension
     raise ValueError(
@@ -133,7 +140,7 @@ def _given(name: str, value: Any) -> Any:
 
 
 def _with_defaults(config: config_lib.RunConfig, task: Any) -> config_lib.RunConfig:
-    """The settings with the task's own where none was given."""
+    """Fills in the task's defaults."""
     names = ("cohort_size", "rounds", "client_lr", "server_lr")
     chosen = {
         name: getattr(task.defaults, name)
@@ -164,7 +171,7 @@ def _participation(config: config_lib.RunConfig, task: Any) -> Participation:
 def _chosen(
     config: config_lib.RunConfig, task: Any, participation: Participation
 ) -> planning.Chosen:
-    """The mechanism, its noise yet to be calibrated, and what was chosen."""
+    """The mechanism, before calibration, and sentences on numbers that were chosen."""
     mechanism = config.build_mechanism(
         cohort_size=config.cohort_size,
         clip_norm=task.defaults.clip_norm,
@@ -195,9 +202,9 @@ def _bytes_of_vectors(
 def _check_memory(
     config: config_lib.RunConfig, mechanism: Mechanism, dimension: int
 ) -> None:
-    """Raises ValueError if the vectors of a run are more than the memory left.
+    """Raises ValueError if the vectors of a run exceed the free memory.
 
-    What a small model takes is left out: it is hardly known, and fits.
+    The memory of a small model is not counted: it is hardly known, and fits.
     """
     free = machine.free_memory()
     needed = _bytes_of_vectors(config, mechanism, dimension)
@@ -239,7 +246,7 @@ def _with_noise(
 
 
 def _check_calibrated(mechanism: Mechanism, config: config_lib.RunConfig) -> None:
-    """Raises ValueError if a budget asks for noise that nothing is learned under."""
+    """Raises ValueError if a budget asks for so much noise that nothing is learned."""
     found = mechanism.noise_multiplier or 0.0
     if found > config_lib.LARGEST_NOISE_MULTIPLIER:
         raise ValueError(

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The state of federated averaging, how it begins and how a round leaves it."""
+"""The state of federated averaging: its beginning, transfer and update."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RoundOutput(NamedTuple):
 
     Attributes:
       train: Metrics of the clients on their batches, each before its step: name to a
-        scalar. Exact, so outside of the privacy guarantee.
+        scalar. They are exact, so outside of the privacy guarantee.
     """
 
     state: Any
@@ -58,25 +58,25 @@ def type_of_weights(model: tff.learning.models.FunctionalModel) -> tff.Type:
 
 
 def specs_of_state(state_type: tff.Type) -> ProcessState:
-    """A state in which each leaf is its `tff.TensorType`."""
+    """A state whose leaves are their `tff.TensorType`s."""
     return tff.types.structure_from_tensor_type_tree(lambda spec: spec, state_type)
 
 
 def files_take(spec: tff.TensorType) -> bool:
-    """Whether a leaf of a state lies in files, and does not cross to the worker."""
+    """Whether a leaf of a state is passed through files rather than sent."""
     return not shared_array.is_in_graphs() and shared_leaf.is_large(spec)
 
 
 class StateValues:
-    """A state as it crosses to TFF's worker, and back after a round.
+    """The transfer of a state to TFF's worker, and back after a round.
 
-    Its large leaves do not cross: they are `shared_leaf.SharedLeaf`s, and the worker is
-    told where they are, and where to put the new ones. If graphs are to carry their
-    arrays themselves (`shared_array.in_graphs`), the leaves cross as well.
+    Large leaves are not sent: they are `shared_leaf.SharedLeaf`s, and the worker is
+    told the paths of the old and the new ones. If graphs carry their arrays themselves
+    (`shared_array.in_graphs`), these leaves are sent too.
 
     Attributes:
-      type: The type of what crosses: the small leaves, and the paths of the large
-        ones of the old state and of the new.
+      type: TFF type of the message: the small leaves, and the paths of the large leaves
+        of the old state and of the new.
       paths_type: The type of the paths of the large leaves of one state.
     """
 
@@ -111,13 +111,13 @@ class StateValues:
 
     @property
     def has_files(self) -> bool:
-        """Whether there are leaves that do not cross."""
+        """Whether some leaves are passed through files."""
         return bool(self._large)
 
     def given(self, state: Any) -> tuple[Any, list[Any], list[Any]]:
-        """The crossing part of a state, its large leaves and those of the next.
+        """The message of a state, and its large leaves and those of the next state.
 
-        All of the leaves must be there until the round is done.
+        All of the leaves must be kept until the round is done.
         """
         small, large = self._apart(state)
         before = [shared_leaf.SharedLeaf.of(leaf) for leaf in large]
@@ -127,19 +127,19 @@ class StateValues:
     def files(self) -> tuple[np.ndarray, list[Any]]:
         """Paths of empty files for the large leaves of a state, and these leaves.
 
-        They must be there until they are written.
+        The leaves must be kept until they are written.
         """
         large = [shared_leaf.SharedLeaf(s.shape, s.dtype) for s in self._large]
         return _paths(large), large
 
     def together(self, small: Any, large: Any) -> Any:
-        """The state of small leaves, as they come back, and of large ones."""
+        """The state of small leaves, as they are returned, and of large leaves."""
         others, files = iter(small), iter(large)
         leaves = [next(files if is_large else others) for is_large in self._is_large]
         return tf.nest.pack_sequence_as(self._specs, leaves)
 
     def with_weights(self, state: Any, initial_weights: Any) -> Any:
-        """A first state with a model's weights where its own are in files."""
+        """A first state with a model's weights in place of those that are in files."""
         places = state.weights.trainable, state.weights.non_trainable
         weights = tf.nest.map_structure(
             lambda place, weight: (
@@ -153,7 +153,7 @@ class StateValues:
         return attrs.evolve(state, weights=tff.learning.models.ModelWeights(*weights))
 
     def in_graph(self, values: Any) -> Any:
-        """The state of what crossed, in a graph, which reads what it uses."""
+        """Rebuilds a state from its message in a graph, which reads what it uses."""
         large = [
             shared_leaf.read(paths, spec.shape, spec.dtype)
             for paths, spec in zip(self._by_leaf(values[1]), self._large)
@@ -163,7 +163,7 @@ class StateValues:
     def read_at_server(
         self, values: tff.Value, after: Optional[tff.Value] = None
     ) -> tff.Value:
-        """The state of what crossed, at the server, read once `after` is there."""
+        """Rebuilds a state from its message at the server, once `after` is known."""
         if after is None:
             return tff.federated_map(self._read, values)
 
@@ -175,11 +175,11 @@ class StateValues:
         return tff.federated_map(read, (values, after))
 
     def write_at_server(self, state: tff.Value, paths: tff.Value) -> tff.Value:
-        """The small leaves of a state, the large being written, at the server."""
+        """Writes the large leaves at the server, and returns the small ones."""
         return tff.federated_map(self._write, (state, paths))
 
     def _by_leaf(self, paths: tf.Tensor) -> list[list[tf.Tensor]]:
-        """The paths of each large leaf, from all of them."""
+        """Splits the paths of all large leaves by leaf."""
         every = iter(tf.unstack(paths, num=sum(self._files)))
         return [[next(every) for _ in range(number)] for number in self._files]
 
@@ -196,7 +196,14 @@ def _paths(leaves: list[shared_leaf.SharedLeaf]) -> np.ndarray:
 def next_state(
     state: Any, finalizer: Any, aggregator_state: Any, aggregate: Any
 ) -> tff.Value:
-    """The state after the server's optimizer took the aggregate."""
+    """The state after the server's optimizer applied the aggregate.
+
+    Args:
+      state: The state before, at the server.
+      finalizer: The result of `build_finalizer`.
+      aggregator_state: The aggregator's new state.
+      aggregate: The aggregated update.
+    """
 
     @tff.tensorflow.computation(np.int64)
     def advance(round_index: Any) -> Any:
@@ -215,8 +222,9 @@ def next_state(
 def build_finalizer(
     optimizer: tff.learning.optimizers.Optimizer, weights_type: tff.Type
 ) -> tff.learning.templates.FinalizerProcess:
-    """TFF's finalizer, which leaves a model as it is if its update is not finite."""
-    # TFF's own check has nothing for AutoGraph, which takes long to find that out.
+    """TFF's finalizer, which skips an update that is not finite."""
+    # TFF's own check has nothing to convert for AutoGraph, which takes long to find
+    # out.
     should_reject = tf.autograph.experimental.do_not_convert(
         tff.learning.templates.reject_non_finite_update
     )
@@ -226,11 +234,11 @@ def build_finalizer(
 
 
 def finalize_computation(model: Any, metrics_type: tff.Type) -> tff.Computation:
-    """The map from the sum of the clients' metrics to their values."""
+    """The computation from the sum of the clients' metrics to their values."""
 
     @tff.tensorflow.computation(metrics_type)
     def finalize(metrics: Any) -> Any:
-        # There are none where a secure sum hides how the clients' training went.
+        # There are no metrics if a secure sum hides the clients' training.
         return collections.OrderedDict(
             model.finalize_metrics(metrics) if metrics else {}
         )
@@ -245,11 +253,14 @@ def initialize_computation(
     *,
     is_large: Callable[[tff.TensorType], bool] = lambda spec: False,
 ) -> tff.Computation:
-    """The computation of the first `ProcessState`, from those of its parts.
+    """The computation of the first `ProcessState`.
 
     Args:
-      is_large: Whether a weight is zeros in it, for `with_weights` to replace. TFF
-        keeps several copies of a graph, and of each constant with it.
+      model: The model.
+      first_aggregator: Computation of the aggregator's first state.
+      first_optimizer: Computation of the optimizer's first state.
+      is_large: Function that tells which weights are zeros, for `with_weights` to
+        replace. TFF keeps several copies of a graph, and of its constants.
     """
 
     def first(weight: np.ndarray) -> tf.Tensor:

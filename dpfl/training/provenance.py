@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""All that a result depends on: settings, versions, the state of the source tree."""
+"""Everything that a result depends on: settings, versions and the source tree."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dpfl.tasks import registry
 from dpfl.training import config as config_lib
 from dpfl.training import plan as plan_lib
 
-# Where the data come from; the fingerprint says what they are.
+# Options for the place of the data, which the fingerprint identifies.
 _WHERE_DATA_ARE = ("data_dir", "download", "verify")
 _PACKAGES = (
     *("tensorflow", "tensorflow-federated", "dp-accounting", "numpy", "scipy"),
@@ -32,9 +32,9 @@ _PACKAGES = (
 
 
 def settings(plan: plan_lib.Plan) -> dict[str, Any]:
-    """All that decides a run's results, by flag; with it a run can be resumed.
+    """The settings, by flag, that determine a run's results and allow it to resume.
 
-    The noise multiplier is as it was given, so that None is one that was calibrated.
+    The noise multiplier is as it was given, so that None means a calibrated one.
     """
     config = plan.config
     found = {
@@ -59,13 +59,13 @@ def settings(plan: plan_lib.Plan) -> dict[str, Any]:
 
 
 def manifest(plan: plan_lib.Plan) -> dict[str, dict[str, Any]]:
-    """All with which a run must go on, by what it is called.
+    """The facts that must not change when a run resumes, by kind and name.
 
-    These are its settings, the noise that they came to, the versions of what computes
-    it, the commit of the source tree if there is one, the digests of dpfl's own files
-    and of those of plug-ins, and for correlated noise the processors. Without source,
-    another calibration in the same version could give some rounds another noise, or
-    another task the same noise to other updates.
+    These are its settings, the resulting noise, the versions of the packages that
+    compute it, the commit of the source tree if there is one, the digests of dpfl's own
+    files and of plug-ins, and for correlated noise the processors. Without the source
+    digests, a changed calibration in the same version could give some rounds another
+    noise, or a changed task could give other updates the same noise.
     """
     return {
         "flags": settings(plan),
@@ -81,11 +81,11 @@ def manifest(plan: plan_lib.Plan) -> dict[str, dict[str, Any]]:
 
 
 def digest(plan: plan_lib.Plan) -> str:
-    """The SHA-256 of all that a release depends on, but the seed and the data.
+    """The SHA-256 of everything that a release depends on, except seed and data.
 
-    The task's fingerprint stands for the data. It does not hold the source's commit
-    and digests, nor the processors: what a seed gives stays the same within one
-    version. Nor does it hold what is measured beside the release.
+    The task's fingerprint represents the data. The source's commit and digests and the
+    processors are left out, so that a seed gives the same results within one version.
+    Measurements beside the release are left out too.
     """
     found = manifest(plan)
     del found["source"], found["arithmetic"]
@@ -94,7 +94,7 @@ def digest(plan: plan_lib.Plan) -> str:
 
 
 def versions() -> dict[str, str]:
-    """The versions of what a result may depend on."""
+    """The versions of the packages that a result may depend on."""
     found = {"dpfl": dpfl.__version__, "python": platform.python_version()}
     for package in _PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -105,13 +105,13 @@ def versions() -> dict[str, str]:
 def source_digest() -> str:
     """The SHA-256 of the names and contents of dpfl's own modules, in hex.
 
-    It differs after an edit that is not committed, and is there where no git is.
+    It differs after an uncommitted edit, and exists without git.
     """
     return _digest_of([pathlib.Path(dpfl.__file__)])
 
 
 def _fingerprint(plan: plan_lib.Plan) -> str:
-    """The task's fingerprint; a plug-in's may forget some data, so a few go with it."""
+    """The task's fingerprint, with a sample of the data if it is a plug-in's."""
     if _is_own(registry.task_entry(plan.config.task).module):
         return plan.task.fingerprint
     return f"{plan.task.fingerprint} {plan.task.sample_digest}"
@@ -122,9 +122,9 @@ def _is_own(module: str) -> bool:
 
 
 def plugins_digest(plan: plan_lib.Plan) -> Optional[str]:
-    """The same of what is not dpfl's of a plan's task and mechanism, None without any.
+    """The SHA-256 of the plug-ins of a plan's task and mechanism; None without any.
 
-    It is that of the whole package in which one of them is.
+    A plug-in's whole package is included.
     """
     names = {
         registry.task_entry(plan.config.task).module,
@@ -136,7 +136,7 @@ def plugins_digest(plan: plan_lib.Plan) -> Optional[str]:
 
 
 def _top(name: str) -> Optional[pathlib.Path]:
-    """The file of the outermost package of a module that has one."""
+    """The file of a module's outermost package that has one; None without any."""
     parts = name.split(".")
     for end in range(1, len(parts) + 1):
         file = getattr(sys.modules.get(".".join(parts[:end])), "__file__", None)
@@ -146,7 +146,7 @@ def _top(name: str) -> Optional[pathlib.Path]:
 
 
 def _digest_of(tops: Sequence[pathlib.Path]) -> str:
-    """The SHA-256 of modules, and of all in the folders of those that are packages."""
+    """The SHA-256 of modules, and of everything in the folders of packages."""
     found = hashlib.sha256()
     for top in tops:
         is_package = top.name == "__init__.py"
@@ -159,10 +159,10 @@ def _digest_of(tops: Sequence[pathlib.Path]) -> str:
 
 
 def _arithmetic(mechanism: Mechanism) -> dict[str, Any]:
-    """What the last bits of correlated noise depend on, beside its source.
+    """The facts that the last bits of correlated noise depend on, besides the source.
 
-    It is sums of float32 numbers, whose order is that of threads. Other noise is one of
-    integers.
+    Correlated noise is sums of float32 numbers, whose order depends on threads. Other
+    noise is integers.
     """
     if not isinstance(mechanism, matrix_factorization.StreamedMatrix):
         return {}
@@ -175,9 +175,9 @@ def _arithmetic(mechanism: Mechanism) -> dict[str, Any]:
 
 
 def git_state() -> Optional[dict[str, Any]]:
-    """The source tree's commit and if it is changed; None outside of one.
+    """The source tree's commit, and whether it is changed; None outside of a tree.
 
-    A tree that holds the installed package without tracking it is none of its own.
+    A tree that contains the installed package without tracking it does not count.
     """
 
     def git(*arguments: str) -> str:

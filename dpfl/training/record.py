@@ -23,15 +23,15 @@ _EVENTS_PREFIX = "events.out.tfevents"
 OWN_EVENTS = f"{EVENTS}/{_EVENTS_PREFIX}.*.dpfl"
 """The pattern of a run's events; others have files in the folder too."""
 
-# By the name of a file: length and digest.
+# Length and digest of each file by its name.
 Marks = dict[str, list[Any]]
 Row = dict[str, Any]
 
 
 class MetricsFiles:
-    """metrics.csv, times.csv and the TensorBoard events of a run.
+    """The metrics.csv, times.csv and TensorBoard events of a run.
 
-    `metrics.csv` is the same for equal runs; what depends on the machine is in
+    `metrics.csv` is the same for equal runs; values that depend on the machine are in
     `times.csv`.
     """
 
@@ -46,11 +46,11 @@ class MetricsFiles:
         return {name: list(file.mark) for name, file in self._files.items()}
 
     def rewind(self, marks: Optional[Marks] = None) -> None:
-        """Takes the files back to where `marks` were their ends, or to no rows.
+        """Truncates the files to the ends in `marks`, or to no rows.
 
         Raises:
           DamagedRecordError: If metrics.csv or times.csv was changed before its mark.
-            Events that were changed are made again.
+            Changed events are written anew.
         """
         folder = self._directory / EVENTS
         self._files = {
@@ -75,7 +75,7 @@ class MetricsFiles:
                 self._append_events(rows, times)
 
     def append(self, rows: Sequence[Row], times: Sequence[Row]) -> None:
-        """Adds the rows that a checkpoint has beyond the one before."""
+        """Appends the rows since the last checkpoint."""
         if not rows:
             return
         for name, content in ((METRICS, rows), (TIMES, times)):
@@ -93,7 +93,7 @@ class MetricsFiles:
 
 
 def read_rows(path: pathlib.Path) -> list[Row]:
-    """The rows of a file of `MetricsFiles`, bit by bit; none if there is no file."""
+    """The rows of a file of `MetricsFiles`, exactly; none if there is no file."""
     if not path.exists():
         return []
     return [
@@ -121,14 +121,14 @@ _TOTAL_UP, _TOTAL_DOWN = (
 )
 
 
-# The columns, beside the round, that a run needs of its last row to go on.
+# The columns of its last row, besides the round, that a run needs to resume.
 NEEDED = ("epsilon", "noise_multiplier", _TOTAL_UP, _TOTAL_DOWN)
-# Of integers that become floats.
+# Largest bit length of integers that become floats.
 _MOST_BITS = 1000
 
 
 def is_row(found: Any, columns: Iterable[str] = ()) -> bool:
-    """Whether JSON is a row, of numbers by name, that has columns and a round."""
+    """Whether a JSON value is a row of numbers by name, with given columns."""
     if not isinstance(found, dict) or type(found.get("round")) is not int:
         return False
     is_number = all(map(_is_number, (v for v in found.values() if v is not None)))
@@ -142,10 +142,10 @@ def _is_number(value: Any) -> bool:
 
 
 class Tally(NamedTuple):
-    """The sum of the rows of all rounds so far; as large after one as after many.
+    """The sums of all rows so far, of a size that does not grow with the rounds.
 
     Attributes:
-      evaluated: The last row of a model that was evaluated, None if there is none.
+      evaluated: The last row with an evaluation; None if there is none.
     """
 
     rounds: int = 0
@@ -154,7 +154,7 @@ class Tally(NamedTuple):
     evaluated: Optional[Row] = None
 
     def plus(self, row: Row) -> Tally:
-        """The tally with one row more, its exact columns among them."""
+        """The tally with one more row, which includes exact columns."""
         was_evaluated = covered.value(row, "eval_accuracy") is not None
         return Tally(
             row["round"],
@@ -181,11 +181,16 @@ def round_row(
     epsilon: float,
     measurements: Any,
 ) -> Row:
-    """The row of a round; the name of what is exact says so, see `covered`.
+    """The row of a round; `covered` describes the names of exact columns.
 
     Args:
-      evaluated: Metrics on the evaluation set; name to None if it was not due.
-      measurements: Those of the aggregator, nested; what is no scalar is left out.
+      plan: The plan of the run.
+      before: The tally before the round.
+      clients: Number of clients in the round.
+      train: Metrics of the clients' training.
+      evaluated: Metrics on the evaluation set by name; None each if it was not due.
+      epsilon: Epsilon after the round.
+      measurements: Measurements of the aggregator, nested; only scalars are kept.
     """
     row: Row = {"round": before.rounds + 1, "exact_clients": clients}
     row.update(_prefixed("exact_train_", train))
@@ -203,7 +208,7 @@ def round_row(
 
 
 def check_noise(plan: plan_lib.Plan, rows: Iterable[Row]) -> None:
-    """Raises DamagedRecordError for a round of other noise than the plan counts."""
+    """Raises DamagedRecordError for a round with other noise than the plan's."""
     planned = plan.mechanism.noise_multiplier
     for row in rows:
         if row["noise_multiplier"] != planned:
@@ -215,7 +220,7 @@ def check_noise(plan: plan_lib.Plan, rows: Iterable[Row]) -> None:
 
 
 def flat_scalars(measurements: Any, prefix: str = "") -> dict[str, Any]:
-    """Nested measurements as one level; what is no scalar is left out."""
+    """Flattens nested measurements to one level, of scalars only."""
     flat: dict[str, Any] = {}
     if isinstance(measurements, Mapping):
         for name, part in measurements.items():
@@ -228,7 +233,7 @@ def flat_scalars(measurements: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def bits_per_client(plan: plan_lib.Plan, tally: Tally) -> dict[str, Any]:
-    """Bits per client and round, as measured; as expected without any client."""
+    """Bits per client and round: measured, or expected if there was no client."""
     clients, dimension = tally.clients, plan.dimension
     up = plan.mechanism.uplink_bits(dimension)
     down = plan.mechanism.downlink_bits(dimension)
@@ -251,7 +256,7 @@ def _bit_columns(
 ) -> Row:
     """The bits of a client in this round, and of all clients so far.
 
-    Bits up are exact where they are measured, and else those of the formula.
+    Bits up are exact if they are measured, else the formula's.
     """
     mechanism, dimension = plan.mechanism, plan.dimension
     name = f"{covered.MARK}uplink_bits"
@@ -280,18 +285,18 @@ _BLOCK_BYTES = 1 << 20
 
 
 class DamagedRecordError(ValueError):
-    """A file does not begin with what was written to it."""
+    """A file does not begin with the content that was written to it."""
 
 
 class Mark(NamedTuple):
-    """A place in a file: the bytes before it, and their SHA-256 in hex."""
+    """A position in a file: the number of bytes before it, and their SHA-256 in hex."""
 
     length: int
     digest: str
 
 
 def is_mark(found: Any) -> bool:
-    """Whether JSON is a mark."""
+    """Whether a JSON value is a mark."""
     if not isinstance(found, list) or list(map(type, found)) != [int, str]:
         return False
     return found[0] >= 0
@@ -301,7 +306,7 @@ BEGINNING = Mark(0, hashlib.sha256().hexdigest())
 
 
 class AppendOnlyFile:
-    """A file that one process at a time appends to; an append costs what it adds."""
+    """A file that one process at a time appends to, at the cost of the new content."""
 
     def __init__(self, path: pathlib.Path):
         self.path = path
@@ -310,15 +315,15 @@ class AppendOnlyFile:
 
     @property
     def mark(self) -> Mark:
-        """The file's end as far as it is on the disk."""
+        """The end of the file's content on disk."""
         return Mark(self._length, self._digest.hexdigest())
 
     def rewind(self, mark: Mark) -> None:
-        """Takes the file back to a mark.
+        """Truncates the file to a mark.
 
         Raises:
-          DamagedRecordError: If the file does not begin with what the mark says; it is
-            then left as it is.
+          DamagedRecordError: If the file does not begin with the mark's content; it is
+            then unchanged.
         """
         digest = hashlib.sha256()
         if mark.length:
@@ -342,22 +347,28 @@ class AppendOnlyFile:
         self._length, self._digest = mark.length, digest
 
     def append(self, content: bytes) -> None:
-        """Appends to the file; after an OSError a part may stand behind the mark."""
+        """Appends to the file; after an OSError a part may remain after the mark."""
         if self._length:
             with self.path.open("ab") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
         else:
-            # Its name is on the disk then, too.
+            # The file's name is then on the disk, too.
             files.write_atomically(self.path, content)
         self._length += len(content)
         self._digest.update(content)
 
 
 def encode(rows: Sequence[Row], times: Sequence[Row], *, with_version: bool) -> bytes:
-    """Rows as records of an event file, with its first record if it begins here."""
-    # Here, so that a bad setting is refused before it is imported.
+    """Serializes rows as records of a TensorBoard event file.
+
+    Args:
+      rows: Rows of metrics.csv.
+      times: Rows of times.csv.
+      with_version: Whether the file begins here, with its version record.
+    """
+    # Imported here, so that bad settings are refused first.
     from tensorboard.compat.proto import event_pb2, summary_pb2
     from tensorboard.summary.writer import record_writer
 
@@ -380,7 +391,7 @@ def encode(rows: Sequence[Row], times: Sequence[Row], *, with_version: bool) -> 
 
 
 def choose_path(folder: pathlib.Path, say: Callable[[str], None]) -> pathlib.Path:
-    """The path for a run's events in a folder; what else is there is not touched."""
+    """The path for a run's events in a folder, whose other files are not touched."""
     files.public_folder(folder)
     path = folder / f"{_EVENTS_PREFIX}.1.dpfl"
     while path.exists() and not path.is_file():

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Epsilon beside the metrics that a `tff.program` releases; needs no other training.
+"""Epsilon beside the metrics that a `tff.program` releases.
 
 ledger = dpfl.Ledger(mechanism, participation, dimension, delta, path="ledger.jsonl")
 metrics = EpsilonReleaseManager(ledger, tff.program.LoggingReleaseManager())
@@ -23,20 +23,21 @@ from dpfl.planning.ledger import Ledger
 class EpsilonReleaseManager(tff.program.ReleaseManager):
     """Releases the metrics of a round together with epsilon of all rounds so far.
 
-    To be given what is released after every round, such as training metrics. A round
-    that the ledger refuses is not passed on. `tff.learning.programs.train_model` says
-    so when it ends, not at that round, so it is to be given no more rounds than the
+    It must receive what is released after every round, such as training metrics. A
+    round that the ledger refuses is not passed on. `tff.learning.programs.train_model`
+    reports this when it ends, not at that round, so give it no more rounds than the
     participation has.
 
     A round that is done again, in a program that was killed and goes on from an older
     state, is another release, and is charged as one more. A ledger with a `path` has
     the round on the disk before it is passed on here; without one it is forgotten with
-    the process, and epsilon is too small. So is it for rounds that a program discards
-    after somebody has seen something of them, since it does not release them here, and
-    for what it releases of a round earlier, such as an evaluation, if it is killed in
-    between: a loop that calls `Ledger.record_round` before `process.next` has neither
-    gap. Who takes part is not known here: epsilon is that of a program that chooses its
-    clients as the ledger's participation says, afresh where a round is done again.
+    the process, and epsilon is too small. The same holds for rounds that a program
+    discards after some of their results were seen, since it does not release them here,
+    and for results that it releases earlier in a round, such as an evaluation, if it is
+    killed in between: a loop that calls `Ledger.record_round` before `process.next` has
+    neither gap. The cohorts are not known here: epsilon is that of a program that
+    chooses its clients as the ledger's participation says, afresh if a round is
+    repeated.
     """
 
     def __init__(self, ledger: Ledger, release_manager: tff.program.ReleaseManager):

@@ -1,12 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Federated averaging whose clients are worked on by workers of other machines.
+"""Federated averaging whose clients are computed by workers on other machines.
 
 A round has as many parts as there are workers, and a part as many groups as a worker
-has clients at a time. Each part is computed by whichever worker is free, and gives a
-partial total; this machine's own worker makes the round's result of them. Parts and
-groups are the same in every round, whoever is there: so are the result's bits.
+computes concurrently. Each part is computed by the next free worker and gives a partial
+total, from which this machine's own worker computes the round's result. Parts and
+groups are the same in every round, whichever workers are available, and so are the
+result's bits.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ from dpfl.training.federated_averaging import FedAvgProcess, FedProcess
 from dpfl.training.local_worker import Worker
 from dpfl.training.process_state import ProcessState, RoundOutput
 
-# How long TCP may take to say whether anybody listens: kernels do, however busy.
+# Seconds for a TCP connection, which kernels accept however busy they are.
 _KNOCK_SECONDS = 2.0
-# How long a worker may take to say hello before others go first.
+# Seconds for a worker's handshake before others are tried.
 _HELLO_SECONDS = 60.0
 _POLL_SECONDS = 0.02
-# What a call fails with when the worker, or the way to it, is gone.
+# Status codes of a call if the worker, or the way to it, is gone.
 _LOST = (
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.CANCELLED,
@@ -52,9 +53,9 @@ class RemoteWorker:
     """A worker that is used as long as it answers, and may come back.
 
     Attributes:
-      address: Where it listens.
-      is_slow: Whether the last connection was neither refused nor answered: it may be
-        busy, or gone behind a tunnel that is not.
+      address: The address on which the worker listens.
+      is_slow: Whether the last connection was neither refused nor answered: the worker
+        may be busy, or gone behind a tunnel that still accepts connections.
     """
 
     def __init__(self, place: Address):
@@ -66,7 +67,7 @@ class RemoteWorker:
 
     @property
     def is_connected(self) -> bool:
-        """Whether it is in use, and is still the process that was connected to."""
+        """Whether the worker is in use, and still the process that was connected to."""
         return self._connection is not None and not self._connection.was_lost
 
     def connect(self) -> bool:
@@ -91,7 +92,13 @@ class RemoteWorker:
     def call(
         self, computation: tff.Computation, *arguments: Any, seconds: Optional[float]
     ) -> Any:
-        """The result on this worker; WorkerDiedError if it is lost, or takes longer."""
+        """Runs a computation here; raises WorkerDiedError if it is lost or too late.
+
+        Args:
+          computation: The computation.
+          *arguments: Its arguments.
+          seconds: Deadline; None for none.
+        """
         limit = patience.time_limit(seconds, self._expire)
         try:
             with limit, tff.framework.get_context_stack().install(self._context):
@@ -108,7 +115,7 @@ class RemoteWorker:
             raise WorkerDiedError(f"the worker at {self.address} {said}") from error
 
     def close(self) -> None:
-        """Stops using the worker, which goes on by itself."""
+        """Disconnects from the worker, which keeps running."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
@@ -118,15 +125,15 @@ class RemoteWorker:
         self.close()
 
     def _check(self) -> None:
-        """Raises if the connection that TFF is about to use is not one any more."""
+        """Raises WorkerDiedError if the connection that TFF is about to use is lost."""
         while True:
             connection = self._connection
-            # One that came back in the meantime is to say its versions first.
+            # A worker that came back in the meantime must report its versions first.
             if connection is None or connection.was_lost:
                 raise WorkerDiedError(f"the worker at {self.address} does not answer")
             if connection.is_ready:
                 return
-            # It hears of its end in a moment.
+            # The channel will notice the end in a moment.
             time.sleep(_POLL_SECONDS)
 
     def _is_listened_to(self) -> bool:
@@ -134,35 +141,35 @@ class RemoteWorker:
             with socket.create_connection(self.address, _KNOCK_SECONDS):
                 return True
         except (OSError, UnicodeError) as error:
-            # No refusal is no proof that it is gone; Python 3.9 has its own name for
-            # that. The second: no name of a host.
+            # A timeout does not prove that the worker is gone; Python 3.9 has its own
+            # class for it. UnicodeError means an invalid host name.
             self.is_slow = isinstance(error, (TimeoutError, socket.timeout))
             return False
 
 
-# How long the first round waits for workers that are about to start.
+# Seconds that the first round waits for workers that are about to start.
 _START_SECONDS = 30.0
-# How often workers that do not answer are asked.
+# Seconds between attempts to contact workers.
 _TICK_SECONDS = 0.5
-# A worker that did not answer is left alone for so many times as long as that took.
-# Where a tunnel answers for a worker that is gone it may take a minute to find out.
+# Factor of the time of a failed attempt until the next one. With a tunnel in front of a
+# worker that is gone, an attempt may take a minute.
 _PATIENCE = 20
-# How often all workers of a round may be lost before it is given up: one that was
-# restarted between rounds is found out, and can be used, in the next.
+# Number of times that all workers may be lost before a round fails. A worker that was
+# restarted between rounds is lost at the first attempt, and usable at the second.
 _LIVES = 2
 
 
 class Workers:
-    """Workers that each take the next part that nobody has done.
+    """A pool of workers, each of which takes the next part that is not done.
 
-    A worker that is lost is left out with a sentence, and what it was doing is done
-    again by another; it is asked again before later rounds, and may come back. Asking
-    takes a twentieth of the time at the most. Once a round all may be lost: if one of
-    them answers again, it does what is left. Where none is used those that are slow are
-    waited for, up to the deadline.
+    A lost worker is dropped with a message, and its part is computed by another; it is
+    contacted again before later rounds, and may come back. Contacting workers takes at
+    most a twentieth of the time. All workers may be lost once a round: if one of them
+    answers again, it does the rest. If none is connected, slow workers are waited for,
+    up to the deadline.
 
     Attributes:
-      seconds: How long a part may take now, None for no limit.
+      seconds: Current deadline of a part in seconds; None for no limit.
     """
 
     def __init__(
@@ -173,22 +180,24 @@ class Workers:
             lambda worker, seconds: None
         ),
     ):
-        """Initializes the workers, of which there is at least one; none is reached yet.
+        """Initializes the pool of at least one worker; none is contacted yet.
 
         Args:
-          problem: Returns why a worker that answers cannot be used, None if it can;
-            called with the worker and how long it may take to tell.
+          workers: The workers.
+          say: Called with messages for the user.
+          problem: Called with a worker that answers and a deadline in seconds; returns
+            the reason why the worker cannot be used, or None.
         """
         self.seconds: Optional[float] = None
         self._workers = list(workers)
         self._say = say
         self._problem = problem
         self._was_asked = False
-        # When a worker may be asked again, in seconds of the monotonic clock.
+        # Time of the next attempt by worker, in seconds of the monotonic clock.
         self._asked_again: dict[str, float] = {}
-        # Those that people take to be in use.
+        # Workers reported as in use.
         self._used: set[str] = set()
-        # What was said last of each, so that it is not said in every round.
+        # The last message about each worker, which is not repeated every round.
         self._news: dict[str, Optional[str]] = {}
 
     def __len__(self) -> int:
@@ -196,7 +205,7 @@ class Workers:
 
     @contextlib.contextmanager
     def deadline(self, seconds: Optional[float]) -> Iterator[None]:
-        """Leaves out, inside of the block, a worker that takes longer for a part."""
+        """Drops, inside of the block, a worker that takes longer for a part."""
         before, self.seconds = self.seconds, seconds
         try:
             yield
@@ -206,7 +215,16 @@ class Workers:
     def run(
         self, computation: Any, arguments: Sequence[Any], parts: Sequence[Any]
     ) -> list[Any]:
-        """The results by part, in their order; WorkerDiedError if no worker is left."""
+        """Runs a computation on each part; raises WorkerDiedError if no worker is left.
+
+        Args:
+          computation: Computation of a part.
+          arguments: The arguments before the part, the same for all.
+          parts: The last argument, one for each call.
+
+        Returns:
+          The results in the order of the parts.
+        """
 
         def compute(worker: RemoteWorker, number: int) -> Any:
             return worker.call(
@@ -232,8 +250,8 @@ class Workers:
         parts: int,
         results: dict[int, Any],
     ) -> None:
-        """Adds results by part, until all are there or no worker is left."""
-        # The last that is put in is the first that is taken.
+        """Fills in results by part, until all are done or no worker is left."""
+        # The last item put in is the first one taken.
         left: queue.LifoQueue[Optional[int]] = queue.LifoQueue()
         for number in reversed(range(parts)):
             if number not in results:
@@ -272,12 +290,12 @@ class Workers:
                 left.put(None)
 
     def close(self) -> None:
-        """Stops using the workers, which go on by themselves."""
+        """Disconnects from the workers, which keep running."""
         for worker in self._workers:
             worker.close()
 
     def _ready(self) -> list[RemoteWorker]:
-        """The workers that can be used, after asking those that could not."""
+        """The connected workers, after contacting the others."""
         away = self._to_be_asked()
         with patience.waiting_for(f"the workers at {_places(away)}") as clock:
             while away:
@@ -289,7 +307,7 @@ class Workers:
                     break
                 time.sleep(_TICK_SECONDS)
         ready = [worker for worker in self._workers if worker.is_connected]
-        # One that was lost while others were asked is not among `away`.
+        # A worker lost in the meantime is not among `away`.
         for worker in self._workers:
             if worker in ready:
                 continue
@@ -303,14 +321,14 @@ class Workers:
         return ready
 
     def _limit(self, away: Sequence[RemoteWorker]) -> float:
-        """The seconds for which workers that are not used are asked."""
+        """The seconds for which unconnected workers are contacted."""
         is_one_used = any(worker.is_connected for worker in self._workers)
         if not is_one_used and any(worker.is_slow for worker in away):
             return math.inf if self.seconds is None else self.seconds
         return 0.0 if self._was_asked else _START_SECONDS
 
     def _to_be_asked(self) -> list[RemoteWorker]:
-        """The workers that are not used and may be; all, if none is used."""
+        """The unconnected workers to contact now; all of them if none is connected."""
         away = [worker for worker in self._workers if not worker.is_connected]
         if len(away) == len(self._workers):
             return away
@@ -326,7 +344,7 @@ class Workers:
         return does
 
     def _take_into_use(self, worker: RemoteWorker) -> None:
-        """Leaves out a worker that answers, and that cannot be used all the same."""
+        """Takes a worker that answers into use, unless it has a problem."""
         try:
             problem = self._problem(worker, self.seconds)
         except WorkerDiedError as error:
@@ -350,12 +368,12 @@ def _places(workers: Sequence[RemoteWorker]) -> str:
     return ", ".join(str(worker.address) for worker in workers)
 
 
-# Clients whose examples a worker is asked about.
+# Number of clients whose examples are compared.
 _PROBED = 16
 
 
 class RemoteProcess(FedProcess):
-    """A process of which workers of other machines do the clients' part."""
+    """A process whose clients are computed by workers on other machines."""
 
     def __init__(
         self,
@@ -365,7 +383,15 @@ class RemoteProcess(FedProcess):
         workers: Workers,
         local: Worker,
     ):
-        """Initializes the process; the server's part runs on the worker `local`."""
+        """Initializes the process.
+
+        Args:
+          process: The process of federated averaging, with groups.
+          feed: As for `FedProcess`.
+          client_key: As for `FedProcess`.
+          workers: The workers of the clients' part.
+          local: The worker of the server's part.
+        """
         super().__init__(process, feed, client_key)
         if process.rounds is None or process.groups is None:
             raise ValueError(
@@ -377,7 +403,7 @@ class RemoteProcess(FedProcess):
         self._part, self._finish = process.rounds.parts(len(workers))
 
     def next(self, state: ProcessState, clients: list[int]) -> RoundOutput:
-        """The result of a round; WorkerDiedError if no worker is left."""
+        """Runs a round; raises WorkerDiedError if no worker is left."""
         fed = self._fed(state)
         size, count = self._groups, self._groups * len(self._workers)
         groups = self._rounds.cohort.split(clients, self._keys(clients), count)
@@ -397,9 +423,14 @@ def workers_at(
 ) -> Workers:
     """The workers at some addresses, for a task.
 
-    A worker is used only if it has the versions of this process and, where it reads the
-    task's files itself, if some of the clients have the same examples there as here. It
-    is asked again whenever it was lost.
+    A worker is used only if it has the versions of this process and, if it reads the
+    task's files itself, the same examples of a few clients. It is checked again
+    whenever it was lost.
+
+    Args:
+      places: Their addresses.
+      task: The task.
+      say: Called with messages for the user.
     """
     told_versions = connection.versions()
     problem_of_data = _problem_of_data(task)
@@ -413,7 +444,7 @@ def workers_at(
 
 
 def _problem_of_data(task: Task) -> Callable[[Any, Optional[float]], Optional[str]]:
-    """The check of a worker's data, which gives a sentence or None."""
+    """The check of a worker's data, which returns a sentence or None."""
     if isinstance(task.dataset_from_index, IndexedClients):
         return lambda worker, seconds: None
     clients = np.linspace(0, task.population - 1, _PROBED).astype(np.int64)

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a run says before, during and after its rounds, and its summary.json."""
+"""Texts of a run before, during and after its rounds, and its summary.json."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from dpfl.training import plan as plan_lib
 from dpfl.training import provenance, record
 from dpfl.training.checkpoint import Progress
 
-# What `provenance.settings` calls the digest of the data.
+# Name of the digest of the data in `provenance.settings`.
 _FINGERPRINT = "task fingerprint"
 
 
 def describe(plan: plan_lib.Plan) -> str:
-    """A few lines on what a run will do and cost."""
+    """A few lines on the work and the cost of a run."""
     config, task, d = plan.config, plan.task, plan.dimension
     bits = plan.mechanism.uplink_bits(d)
     stream = _of_stream(plan, matrix_factorization.sentence)
@@ -46,7 +46,7 @@ def describe(plan: plan_lib.Plan) -> str:
 
 
 def _participation(plan: plan_lib.Plan) -> str:
-    """Words on how often a client is in a round, where that is not always."""
+    """Words on how often a client is in a round, if that varies."""
     chosen = plan.participation
     parts = []
     if chosen.groups > 1:
@@ -64,7 +64,7 @@ def _participation(plan: plan_lib.Plan) -> str:
 def _of_stream(
     plan: plan_lib.Plan, tell: Callable[[matrix_factorization.StreamedMatrix, int], Any]
 ) -> Any:
-    """The answer of `tell` about the stream of noise, None if there is none."""
+    """The result of `tell` about the stream of noise; None without a stream."""
     mechanism = plan.mechanism
     if isinstance(mechanism, matrix_factorization.StreamedMatrix):
         return tell(mechanism, plan.dimension)
@@ -72,7 +72,7 @@ def _of_stream(
 
 
 def privacy_sentence(plan: plan_lib.Plan) -> str:
-    """Epsilon of all rounds that were asked for, and how it is met."""
+    """A sentence on epsilon of all planned rounds, and how it is met."""
     if not plan.mechanism.is_private:
         return f"none (mechanism {plan.config.mechanism}); epsilon is infinite"
     planned = plan.cost.planned
@@ -86,7 +86,7 @@ def privacy_sentence(plan: plan_lib.Plan) -> str:
 
 
 def summary(plan: plan_lib.Plan, progress: Progress) -> dict[str, Any]:
-    """The content of summary.json; a seed that was drawn is not in it."""
+    """The content of summary.json, without a seed that was drawn."""
     privacy = plan.cost.report_after(progress.round_index)
     found = _summary(plan, progress, privacy)
     found["remarks"] = _remarks(plan, privacy.epsilon, progress.round_index)
@@ -94,10 +94,10 @@ def summary(plan: plan_lib.Plan, progress: Progress) -> dict[str, Any]:
 
 
 def summary_so_far(plan: plan_lib.Plan, progress: Progress) -> dict[str, Any]:
-    """The same of a run that goes on, with the epsilon of its last row.
+    """The summary of a run that goes on, with the epsilon of its last row.
 
-    That is the ledger's, an upper bound that takes no time, and there are no remarks;
-    `summary` may take seconds.
+    That epsilon is the ledger's, an upper bound that takes no time, and there are no
+    remarks; `summary` may take seconds.
     """
     planned, last = plan.cost.planned, progress.tally.last
     if last is None:
@@ -158,10 +158,10 @@ def _trust(plan: plan_lib.Plan) -> str:
 def _measured(
     plan: plan_lib.Plan, progress: Progress
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The measures of a run that the event covers, and those that are exact.
+    """The measurements of a run that the event covers, and the exact ones.
 
-    Nothing is exact where all that is written is to be covered; bits are then those of
-    the formula.
+    There are no exact ones if everything written is covered; bits are then the
+    formula's.
     """
     evaluated = covered.plain_names(progress.tally.evaluated or {})
     final = {
@@ -185,7 +185,7 @@ def _measured(
 
 
 def final_lines(found: Mapping[str, Any]) -> str:
-    """The end of a run, from `summary`, in lines that say so if they are exact."""
+    """The last lines of a run, from `summary`, which mark exact values."""
     exact = found.get(covered.KEY, {})
     every = covered.plain_keys(found)
 
@@ -217,7 +217,7 @@ def final_lines(found: Mapping[str, Any]) -> str:
 
 
 def title(plan: plan_lib.Plan) -> str:
-    """The words above a run's pictures."""
+    """The title of a run's pictures."""
     epsilon = plan.cost.planned.epsilon
     privacy = f", epsilon {epsilon:.3g}" if math.isfinite(epsilon) else ""
     return f"{plan.config.task}, {plan.config.mechanism}{privacy}"
@@ -226,7 +226,7 @@ def title(plan: plan_lib.Plan) -> str:
 def postfix(plan: plan_lib.Plan, tally: record.Tally) -> str:
     """Loss, accuracy, epsilon and bits for the progress bar.
 
-    What is exact is called so, and is left out where nothing exact is to be written.
+    Exact values are marked, and left out if nothing exact may be written.
     """
     row = tally.last
     if row is None:
@@ -251,7 +251,7 @@ def postfix(plan: plan_lib.Plan, tally: record.Tally) -> str:
 
 
 def _remarks(plan: plan_lib.Plan, epsilon: float, rounds: int) -> list[str]:
-    """The sentences about an epsilon or a delta that mean little."""
+    """Sentences about an epsilon or a delta that mean little."""
     cost = plan.cost
     if not plan.mechanism.is_private:
         return []

@@ -8,11 +8,11 @@
     with Run(plan) as run:
         summary = run.train()
 
-`output_dir` then holds `manifest.json` (settings, noise, versions and seed: whoever
-knows the seed can take the noise away again, so it is not for publication, and neither
-are the checkpoints), `checkpoints/`, `metrics.csv`, `times.csv`, `tensorboard/`,
-`model.keras`, `summary.json`, `report.html`, pictures and `worker.log`. `covered.LIST`
-says what of them the guarantee covers.
+`output_dir` then holds `manifest.json` (settings, noise, versions and seed: with the
+seed the noise can be removed, so do not publish it, nor the checkpoints),
+`checkpoints/`, `metrics.csv`, `times.csv`, `tensorboard/`, `model.keras`,
+`summary.json`, `report.html`, pictures and `worker.log`. `covered.LIST` lists what the
+guarantee covers.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from dpfl.training import provenance, report, selection
 from dpfl.training.checkpoint import Progress
 from dpfl.training.record import METRICS, OWN_EVENTS
 
-# More than a row takes in a checkpoint, with its times.
+# Upper bound on a row's bytes in a checkpoint, with its times.
 _ROW_BYTES = 1 << 14
 
 
 class Run:
-    """One run in its output folder, which it holds while it is open as a context."""
+    """A run in its output folder, which it locks while it is open as a context."""
 
     def __init__(
         self,
@@ -55,8 +55,12 @@ class Run:
         """Initializes the run; the folder is not touched yet.
 
         Args:
-          on_round: Called with how many rounds are done, and of how many, at the
-            beginning and after each.
+          plan: The plan of the run.
+          say: Called with sentences for the user.
+          on_round: Called with the number of rounds done and in all, at the beginning
+            and after each round.
+          last: The newest process of this Python process, which may be reused; None for
+            a new one.
         """
         self.plan = plan
         self._say = say
@@ -67,15 +71,15 @@ class Run:
         self._seed, self._key = 0, 0
 
     def __enter__(self) -> Run:
-        """Takes hold of the output folder and makes sure that this run is its run.
+        """Locks the output folder, and checks that it belongs to this run.
 
         Raises:
-          files.InUseError: If another process has it.
-          ChangedFlagsError: If another run was started in it, or this one with other
+          files.InUseError: If another process has locked it.
+          ChangedFlagsError: If another run was started in it, or this run with other
             noise or versions.
-          DamagedCheckpointError: If a checkpoint holds what is none of this run.
-          ValueError: If it cannot be written, something else is where a file belongs,
-            or its manifest is lost or damaged.
+          DamagedCheckpointError: If a checkpoint holds no state of this run.
+          ValueError: If the folder cannot be written, something else is in the place of
+            a file, or the manifest is lost or damaged.
         """
         try:
             was_there = self._directory.is_dir()
@@ -85,7 +89,7 @@ class Run:
                 self._say(warning)
             with contextlib.ExitStack() as opened:
                 self._open(opened)
-                # Unless it was refused.
+                # Kept open unless the run was refused.
                 self._stack = opened.pop_all()
         except OSError as error:
             raise ValueError(
@@ -109,7 +113,7 @@ class Run:
         )
         path = self._directory / "manifest.json"
         if not path.exists() and not self._store.is_empty:
-            # With another seed, its rounds would be released as this run's.
+            # With another seed, its rounds would be released as those of this run.
             raise checkpoint_lib.DamagedManifestError(
                 f"{path} must be beside the checkpoints that are there, found no "
                 "such file; choose another output_dir"
@@ -135,9 +139,10 @@ class Run:
         self._key = selection.run_key(manifest.seed, provenance.digest(self.plan))
 
     def _check_not_seen(self) -> None:
-        """Raises DamagedCheckpointError if a round would be done again in another way.
+        """Raises DamagedCheckpointError if a seen round would be repeated differently.
 
-        Under the same noise, the difference of the two would be one of updates alone.
+        Under the same noise, the difference of the two results would be one of updates
+        alone.
         """
         rows, path = 0, self._directory / METRICS
         with contextlib.suppress(FileNotFoundError), reading.opened(path) as file:
@@ -152,17 +157,17 @@ class Run:
             )
 
     def train(self) -> dict[str, Any]:
-        """Runs what is left of the run and writes its results.
+        """Runs the remaining rounds and writes the results.
 
         Raises:
-          DataFileError: If the file of the task's data is damaged.
+          DataFileError: If the task's data file is damaged.
           DamagedRecordError: If the files of metrics were changed since they were
             written.
-          DivergedError: If a round leaves a model that is not finite, or such a loss on
-            test examples that belong to no client.
+          DivergedError: If a round leaves a model that is not finite, or whose loss is
+            not on test examples that belong to no client.
           WorkerDiedError: If TFF's worker ends or fails, or a round takes too long.
         """
-        # Here, so that a bad setting is refused before TensorFlow is imported.
+        # Imported here, so that bad settings are refused before TensorFlow is imported.
         import tensorflow_federated as tff
 
         from dpfl.training import connection, federated_averaging, record
@@ -181,14 +186,16 @@ class Run:
                     isolation=self.plan.config.worker_isolation,
                 )
             )
-            # Secure sums are simulated: the worker adds what the parties would hide.
+            # Secure sums are simulated: the worker adds values that real parties would
+            # hide.
             tff.framework.set_default_context(worker.context(secure_sums=True))
             remote = None
             if places := self.plan.config.worker_addresses:
                 remote = remote_lib.workers_at(places, self.plan.task, self._say)
                 stack.callback(remote.close)
             page = page_lib.Page(self.plan, self._directory)
-            # Before the evaluator: Keras refuses models older than what TFF traces.
+            # Built before the evaluator, since Keras refuses models older than TFF's
+            # graphs.
             process = self._process(concurrency, worker, remote)
             loop = loop_lib.Loop(
                 self.plan,
@@ -245,8 +252,8 @@ class Run:
                 groups=groups,
             )
 
-        # The digest has all but the seed, the data's place, the harmless settings and
-        # what is measured.
+        # The digest covers all but the seed, the data's place, the harmless settings
+        # and what is measured.
         digest = provenance.digest(plan)
         key = (digest, config.measure, config.task_config, groups, is_elsewhere)
         with shared_array.in_graphs(is_elsewhere):
@@ -279,12 +286,12 @@ class Run:
 
     @property
     def _model_seed(self) -> int:
-        """A small seed: Keras wants its seeds within 31 bits."""
+        """The model's seed, within the 31 bits that Keras allows."""
         return selection.derive_seed(self._seed, purposes.Run.MODEL) % 1_000_000
 
 
 def worker_errors() -> tuple[type[Exception], ...]:
-    """The exceptions of `Run.train` that say that TFF's worker is lost."""
+    """Exceptions of `Run.train` after the loss of TFF's worker."""
     from dpfl.training import isolation
     from dpfl.training import local_worker as worker_lib
 
@@ -292,7 +299,7 @@ def worker_errors() -> tuple[type[Exception], ...]:
 
 
 def input_errors() -> tuple[type[Exception], ...]:
-    """The exceptions of `Run.train` that say that a file is not what it was."""
+    """Exceptions of `Run.train` about a file that was changed or damaged."""
     from dpfl.tasks import data_files
     from dpfl.training import record
 
@@ -304,12 +311,12 @@ def input_errors() -> tuple[type[Exception], ...]:
 
 
 def _check_places(directory: pathlib.Path) -> None:
-    """Raises ValueError if something else is where a run writes a file or a folder."""
+    """Raises ValueError if something else is in the place of a file or folder."""
     for place in covered.FILES:
         name, _, inside = place.partition("/")
         for path in directory.glob(name):
             if not inside:
-                # Of what a link leads to.
+                # The target of a link is checked.
                 with contextlib.suppress(FileNotFoundError):
                     files.check_regular(path.name, path)
             elif not path.is_dir():
@@ -317,7 +324,7 @@ def _check_places(directory: pathlib.Path) -> None:
 
 
 def _check_fresh(directory: pathlib.Path) -> None:
-    """Raises ValueError if files are there that a run would write, and none wrote."""
+    """Raises ValueError if there are files that a new run would replace."""
     for place in (*covered.FILES, OWN_EVENTS):
         # Others' events stay, and a log is added to.
         is_kept = place.endswith("/*") or place in (".lock", "worker.log")
@@ -330,13 +337,13 @@ def _check_fresh(directory: pathlib.Path) -> None:
 
 
 def _checkpoint_bytes(plan: plan_lib.Plan) -> int:
-    """More bytes than a checkpoint can have: state, participations and rows."""
+    """An upper bound on a checkpoint's bytes: state, participations and rows."""
     rows = min(plan.config.checkpoint_every, plan.last_round)
     return 2 * plan.memory + 16 * plan.task.population + _ROW_BYTES * rows
 
 
 class LastProcess:
-    """The newest process of this Python process, and what it was built for."""
+    """The newest process of this Python process, with the key that it was built for."""
 
     def __init__(self) -> None:
         self._key: Optional[Hashable] = None
@@ -348,7 +355,14 @@ class LastProcess:
         build: Callable[[], Any],
         with_other_seeds: Callable[[Any], Optional[Any]],
     ) -> Any:
-        """A process, built now or for the run before if that had the same key."""
+        """The process for a key: built now, or the last one if its key is the same.
+
+        Args:
+          key: Everything that the process depends on, except seeds.
+          build: Builds a process.
+          with_other_seeds: Derives one with other seeds from an old process, or returns
+            None.
+        """
         found = with_other_seeds(self._process) if key == self._key else None
         if found is None:
             found = build()
@@ -358,7 +372,7 @@ class LastProcess:
 
 @contextlib.contextmanager
 def _any_clock() -> Iterator[None]:
-    """Has archives be of their first year: a clock that was never set is before it."""
+    """Dates archives in 1980, their first year, since an unset clock may be earlier."""
     archives: Any = zipfile
     clock, first = archives.time, time.struct_time((1980, 1, 1, 0, 0, 0, 1, 1, 0))
     fixed = {**vars(clock), "localtime": lambda *unused: first}
@@ -370,7 +384,7 @@ def _any_clock() -> Iterator[None]:
 
 
 def _take_times_away(path: pathlib.Path) -> None:
-    """Makes a .keras file a function of the model: when it was saved is exact."""
+    """Makes a .keras file a function of the model, without the times of saving."""
     with zipfile.ZipFile(path) as saved:
         parts = {name: saved.read(name) for name in saved.namelist()}
     about = json.loads(parts["metadata.json"])

@@ -1,10 +1,10 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who takes part in a round, as a pure function of the run's seed and the round.
+"""Selection of cohorts, as a pure function of the run's seed and the round.
 
-Nothing is remembered between rounds, so a run that goes on after a kill chooses the
-clients that it would have chosen anyway.
+Nothing is remembered between rounds, so a resumed run selects the same clients as an
+uninterrupted one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,16 @@ from dpfl.mechanisms import (
 def select_cohort(
     participation: Participation, seed: int, round_index: int
 ) -> np.ndarray:
-    """The clients of one round."""
+    """Selects the clients of one round.
+
+    Args:
+      participation: The way of choosing clients.
+      seed: The run's key.
+      round_index: Index of the round, from 0 on.
+
+    Returns:
+      int64[n], indices of the clients.
+    """
     select = _RULES.get(type(participation))
     if select is None:
         raise TypeError(
@@ -69,9 +78,9 @@ def _once_per_epoch(participation: Any, seed: int, round_index: int) -> np.ndarr
 
 
 def _of_window(participation: Any, seed: int, epoch: int, place: int) -> np.ndarray:
-    """The clients of a place in an epoch, shuffled within its window alone.
+    """Selects the clients of a place in an epoch by a shuffle within its window.
 
-    A window has its share of the clients that are left over too.
+    Surplus clients are shared among the windows too.
     """
     length, population = participation.rounds_per_epoch, participation.population
     first = place // participation.window * participation.window
@@ -97,7 +106,7 @@ def _cyclic_poisson(participation: Any, seed: int, round_index: int) -> np.ndarr
 def _random_slot(participation: Any, seed: int, round_index: int) -> np.ndarray:
     epoch, place = divmod(round_index, participation.rounds_per_epoch)
     generator = _generator(seed, purposes.Run.SLOT, epoch)
-    # Each client draws one of N places; n of them make a round, exactly n / N.
+    # Each client draws one of N places, n of which are in the round: probability n / N.
     places = generator.integers(participation.population, size=participation.population)
     return np.flatnonzero(places // participation.cohort_size == place)
 
@@ -114,7 +123,7 @@ def _b_min_separation(participation: Any, seed: int, round_index: int) -> np.nda
     free = np.where(waits <= blocked, waits, 0)
 
     def coins(number: int) -> np.ndarray:
-        """The rounds from when a client is free to its next, that round included."""
+        """The number of rounds from when a client is free to its next, inclusive."""
         generator = _generator(seed, purposes.Run.SLOT, number)
         return generator.geometric(p, size=population)
 
@@ -148,7 +157,13 @@ def run_key(seed: int, digest: str) -> int:
 
 
 def derive_seed(seed: int, purpose: purposes.Run, index: int = 0) -> int:
-    """A seed for one purpose and index, independent of those for others."""
+    """Derives a seed for a purpose and index, independent of all others.
+
+    Args:
+      seed: The run's key, or a seed derived from it.
+      purpose: Domain of the derived seed.
+      index: Index of the round or client.
+    """
     seed = checks.integer("seed", seed, 0)
     index = checks.integer("index", index, 0)
     text = f"dpfl:{purpose.value}:{index}:{seed}"
@@ -157,6 +172,6 @@ def derive_seed(seed: int, purpose: purposes.Run, index: int = 0) -> int:
 
 
 def client_key(key: int, client: int) -> tuple[int, int]:
-    """The two words of a client's secret, each at least 0 and below 2**63."""
+    """The two words of a client's secret key, each in [0, 2**63)."""
     words = derive_seed(key, purposes.Run.CLIENT, client)
     return words >> 63, words & ((1 << 63) - 1)

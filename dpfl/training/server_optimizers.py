@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The server's optimizers by name, and Adam with a choice of how it treats noise."""
+"""The server's optimizers by name, and Adam variants that correct for noise."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ import tensorflow_federated as tff
 from dpfl import checks
 from dpfl.training.config import SERVER_OPTIMIZERS
 
-# What TFF's Adam adds to the root of the second moment.
+# TFF's epsilon of Adam, which is added to the root of the second moment.
 _LEAST_ROOT = 1e-7
 
 
 class Adam(tff.learning.optimizers.Optimizer):
-    """Adam; TFF's own always corrects for the moments' start, and never for noise.
+    """Adam with optional bias correction, and debiased from noise if asked.
 
       m <- b1 m + (1 - b1) g                    m' = m / (1 - b1^t), or m
       v <- b2 v + (1 - b2) (g^2 - s^2)          v' = v / (1 - b2^t), or v
       w <- w - lr m' / sqrt(max(v', s^2, 1e-14))
 
+    TFF's own Adam always corrects the bias of the moments, and never that of noise.
     With s^2 the variance of the noise on a coordinate of g, this is DP-AdamBC (Tang et
     al. 2024, Algorithm 1, whose floor is a parameter) with the floor that
     `mechanisms.Dome` has. Moments start at zero.
@@ -44,7 +45,10 @@ class Adam(tff.learning.optimizers.Optimizer):
         """Initializes the optimizer.
 
         Args:
-          corrects_start: Whether moments are divided by 1 - beta^t.
+          learning_rate: lr.
+          beta_1: b1.
+          beta_2: b2.
+          corrects_start: Whether the moments are divided by 1 - beta^t.
           noise_variance: s^2; zero for Adam itself.
         """
         self._lr = checks.positive("learning_rate", learning_rate)
@@ -94,7 +98,7 @@ class Adam(tff.learning.optimizers.Optimizer):
         return new_state, new_weights
 
     def _correction(self, beta: float, step: tf.Tensor) -> tf.Tensor:
-        """1 - beta^t, float32; 1 without correction."""
+        """The bias correction 1 - beta^t, float32; 1 if it is off."""
         if not self._corrects_start:
             return tf.ones([])
         power = tf.pow(tf.constant(beta, tf.float64), tf.cast(step, tf.float64))
@@ -107,12 +111,14 @@ def build_server_optimizer(
     momentum: Optional[float] = None,
     noise_variance: Optional[float] = None,
 ) -> tff.learning.optimizers.Optimizer:
-    """The server's optimizer.
+    """Builds the server's optimizer.
 
     Args:
-      momentum: For 'sgd' the momentum, None for none; else beta_1, None for 0.9.
-      noise_variance: For 'adam_debiased' alone: what the noise adds to the expected
-        square of a coordinate of the aggregate.
+      name: One of `config.SERVER_OPTIMIZERS`.
+      learning_rate: The server's learning rate.
+      momentum: For 'sgd' the momentum, None for none; for Adam beta_1, None for 0.9.
+      noise_variance: Variance of the noise on a coordinate of the aggregate, for
+        'adam_debiased' only; None for others.
     """
     checks.choice("server_optimizer", name, SERVER_OPTIMIZERS)
     optimizers = tff.learning.optimizers
@@ -125,7 +131,7 @@ def build_server_optimizer(
         found = Adam(learning_rate, beta_1=beta_1, corrects_start=False)
     else:
         found = Adam(learning_rate, beta_1=beta_1, noise_variance=noise_variance)
-    # Optimizers have no control flow that depends on tensors, and to look for it
+    # Optimizers have no control flow that depends on tensors, and searching for it
     # (autograph) is a third of what it takes to build a process.
     found.next = tf.autograph.experimental.do_not_convert(found.next)
     return found

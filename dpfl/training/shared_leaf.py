@@ -1,13 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Large tensors that Python and TFF's worker on the same machine have in common.
+"""Large tensors shared by Python and TFF's worker on the same machine.
 
-A message from one to the other is copied several times on its way: a state of half a
-gigabyte takes tens of seconds and gigabytes a round. A graph that is told the path of a
-file in memory writes a tensor there, or reads one. The file has no name in any folder,
-can be opened by processes of the same user alone, by way of this process, and is gone
-with it.
+A message between them is copied several times: a state of half a gigabyte takes tens of
+seconds and gigabytes of memory a round. Instead a graph is told the path of a file in
+memory, from which it reads a tensor or to which it writes one. The file has no name in
+any folder, can be opened only by processes of the same user through this process, and
+ends with it.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from tensorflow.core.framework import tensor_pb2
 
-# What is smaller is sent faster.
+# Smaller tensors are faster to send by gRPC.
 LEAST_BYTES = 2**20
-# What is larger is copied in parts.
+# Larger tensors are copied in parts.
 _PART_BYTES = 2**26
 
 
 class SharedLeaf:
-    """Files in memory for one tensor; `np.asarray` gives what was written there.
+    """Files in memory for one tensor; `np.asarray` reads their content.
 
-    A tensor of more than `_PART_BYTES` has several, of some of its rows each: what is
-    copied while one is written or read is let go of before the next.
+    A tensor of more than `_PART_BYTES` has several files, each with some of its rows:
+    the copies made for one file are freed before the next.
 
     Attributes:
-      paths: Where the worker finds them, as long as this object is there.
+      paths: Paths for the worker, valid as long as this object exists.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: Any):
@@ -48,7 +48,7 @@ class SharedLeaf:
 
     @classmethod
     def of(cls, array: Any) -> SharedLeaf:
-        """The files of an array, which is the array itself if it is some."""
+        """Writes an array to files; a `SharedLeaf` is returned as it is."""
         if isinstance(array, cls):
             return array
         whole = np.ascontiguousarray(array)
@@ -63,7 +63,7 @@ class SharedLeaf:
         return made
 
     def __array__(self, dtype: Any = None) -> np.ndarray:
-        """The tensor, read-only; one of a single file is not copied."""
+        """The tensor, read-only; a single file is not copied."""
         parts = [
             self._part(descriptor, (rows, *self.shape[1:]))
             for descriptor, rows in zip(self._descriptors, self._rows)
@@ -75,20 +75,20 @@ class SharedLeaf:
         size = os.fstat(descriptor).st_size
         content = mmap.mmap(descriptor, size, prot=mmap.PROT_READ)
         count = int(np.prod(shape, dtype=np.int64))
-        # TensorFlow's message of a tensor ends with its content.
+        # A serialized tensor ends with its content.
         begin = size - count * self.dtype.itemsize
         return np.frombuffer(content, self.dtype, count, begin).reshape(shape)
 
 
 def rows_of_parts(shape: tuple[int, ...], dtype: Any) -> list[int]:
-    """The numbers of rows of a tensor in each of its files."""
+    """The number of rows in each file of a tensor."""
     size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
     number = min(shape[0], -(-size // _PART_BYTES))
     return [len(rows) for rows in np.array_split(np.arange(shape[0]), number)]
 
 
 def write(paths: Any, tensor: tf.Tensor) -> list[tf.Operation]:
-    """Writes a tensor's parts one after the other, here or in a graph."""
+    """Writes a tensor's parts one after the other, eagerly or in a graph."""
     done: list[tf.Operation] = []
     rows = rows_of_parts(tuple(tensor.shape), tensor.dtype.as_numpy_dtype)
     for path, part in zip(paths, tf.split(tensor, rows)):
@@ -99,11 +99,17 @@ def write(paths: Any, tensor: tf.Tensor) -> list[tf.Operation]:
 
 
 def read(paths: Any, shape: Any, dtype: Any) -> tf.Tensor:
-    """The tensor that was written, here or in a graph."""
+    """Reads a tensor that was written, eagerly or in a graph.
+
+    Args:
+      paths: Paths of its files, a string vector.
+      shape: Shape of the tensor.
+      dtype: Dtype of the tensor.
+    """
     rows = rows_of_parts(tuple(shape), dtype)
     if len(rows) == 1:
         return _read_part(paths[0], shape, dtype)
-    # Put into its place part by part: beside its parts it would be there twice.
+    # Filled part by part: beside all its parts the tensor would be in memory twice.
     whole, begin = tf.raw_ops.Empty(shape=shape, dtype=dtype), 0
     for path, count in zip(paths, rows):
         with tf.control_dependencies([whole]):
@@ -119,11 +125,11 @@ def _read_part(path: Any, shape: Any, dtype: Any) -> tf.Tensor:
 
 
 def of_any_length(structure_type: tff.Type) -> tff.Type:
-    """A type whose large tensors have any number of rows.
+    """A type whose large tensors have an unknown number of rows.
 
-    For the argument of a TFF computation, whose graph gets it as placeholders: for each
-    of known shape Grappler, which TFF runs on all graphs, makes an array in Python's
-    memory that stays.
+    It is meant for arguments of TFF computations, which are placeholders in the graph:
+    for each placeholder of known shape Grappler, which TFF runs on all graphs,
+    allocates an array in Python's memory and keeps it.
     """
 
     def loosened(spec: tff.TensorType) -> tff.TensorType:
@@ -135,7 +141,7 @@ def of_any_length(structure_type: tff.Type) -> tff.Type:
 
 
 def of_known_length(structure: Any, structure_type: tff.Type) -> Any:
-    """The tensors that `of_any_length` loosened, in the shapes that they have."""
+    """Restores the shapes that `of_any_length` loosened."""
     specs = tff.types.structure_from_tensor_type_tree(lambda spec: spec, structure_type)
     return tf.nest.map_structure(
         lambda tensor, spec: tf.ensure_shape(tensor, spec.shape), structure, specs
@@ -143,13 +149,13 @@ def of_known_length(structure: Any, structure_type: tff.Type) -> Any:
 
 
 def is_large(spec: tff.TensorType) -> bool:
-    """Whether a tensor is written to files rather than sent."""
+    """Whether a tensor is passed through files rather than sent."""
     size = int(np.prod(spec.shape, dtype=np.int64)) * np.dtype(spec.dtype).itemsize
     return bool(spec.shape) and size >= LEAST_BYTES
 
 
 def _message_before_content(array: np.ndarray) -> bytes:
-    """TensorFlow's message of a tensor, which its content follows."""
+    """TensorFlow's serialized tensor up to its content, which follows."""
     message = tensor_pb2.TensorProto(
         dtype=tf.as_dtype(array.dtype).as_datatype_enum,
         tensor_shape=tf.TensorShape(array.shape).as_proto(),
