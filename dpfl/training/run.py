@@ -372,7 +372,7 @@ class LastProcess:
 
 @contextlib.contextmanager
 def _any_clock() -> Iterator[None]:
-    """Dates archives in 1980, their first year, since an unset clock may be earlier."""
+    """Dates archives in 1980, their first year, which an unset clock may precede."""
     archives: Any = zipfile
     clock, first = archives.time, time.struct_time((1980, 1, 1, 0, 0, 0, 1, 1, 0))
     fixed = {**vars(clock), "localtime": lambda *unused: first}
