@@ -39,5 +39,5 @@ __all__ += ["OncePerEpoch", "Participation"]
 __all__ += ["PARTICIPATIONS", "PoissonSampling", "RandomSlot", "WithoutReplacement"]
 __all__ += ["EXAMPLES", "MECHANISMS", "register"]
 
-# Last, since they import this package.
+# Loaded last, since plug-ins import this package.
 registry.load_plugins()

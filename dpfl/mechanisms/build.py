@@ -6,9 +6,9 @@
     build.build("l2_csgm", {"cohort_size": 100, "clip_norm": 0.5,
                             "noise_multiplier": 1.0, "compression_rate": 10})
 
-Values may belong to several mechanisms: each takes the fields that it has. How much a
-mechanism compresses is said by `keep_fraction` or by `compression_rate`, its inverse,
-whichever of the two the mechanism's own field is.
+Values may belong to several mechanisms: each takes the fields that it has. The strength
+of compression is given by `keep_fraction` or by `compression_rate`, its inverse,
+whichever of the two is the mechanism's own field.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from dpfl import checks, fields
 from dpfl.mechanisms import mechanism, registry
 from dpfl.plugins import field_types
 
-# The two ways to say how much is compressed.
+# The two fields for the strength of compression.
 RATE_FIELDS = ("keep_fraction", "compression_rate")
-# Fields that say how a clip adapts, and mean nothing for one that does not.
+# Fields of an adaptive clip, without meaning for a fixed one.
 ADAPTIVE_FIELDS = ("target_quantile", "clip_learning_rate", "count_stddev")
 
 
@@ -44,14 +44,14 @@ def required_fields(config: type[mechanism.Mechanism]) -> list[str]:
 
 
 def missing_fields(name: str, values: Mapping[str, Any]) -> list[str]:
-    """The fields of a mechanism that `build` would miss among `values`."""
+    """The required fields of a mechanism that `values` do not supply."""
     config = config_class(name)
     known = {*config.filled_in(values), *values, *RATE_FIELDS}
     return [field for field in required_fields(config) if field not in known]
 
 
 def accepted_fields(name: str) -> set[str]:
-    """The names of a mechanism's fields, and both ways to say a rate if it has one."""
+    """The names of a mechanism's fields, with both fields of a rate if it has one."""
     own = set(field_types(config_class(name)))
     return own if own.isdisjoint(RATE_FIELDS) else own.union(RATE_FIELDS)
 
@@ -59,8 +59,8 @@ def accepted_fields(name: str) -> set[str]:
 def build(name: str, values: Mapping[str, Any]) -> mechanism.Mechanism:
     """The configuration of a mechanism.
 
-    Values that the mechanism does not have are left out. Without a rate among them it
-    is `mechanism.DEFAULT_COMPRESSION_RATE`.
+    Values that the mechanism does not have are left out. The rate is
+    `mechanism.DEFAULT_COMPRESSION_RATE` if it is not given.
 
     Raises:
       TypeError: If a value has a wrong type.
@@ -91,7 +91,7 @@ def _check_adaptive(values: Mapping[str, Any]) -> None:
 
 
 def _rates(own: Collection[str], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The rate, said by the field that is among `own`."""
+    """The rate, as the field that is among `own`."""
     rated = [field for field in RATE_FIELDS if field in own]
     if not rated:
         return {}

@@ -66,7 +66,7 @@ class L2Csgm(mechanism.NoiseMechanism):
 
     name: ClassVar[str] = "l2_csgm"
     shares_a_seed: ClassVar[bool] = True
-    # Some are as long as a rotation, which has up to twice the coordinates.
+    # Rotated vectors have up to twice the coordinates.
     peak_vectors: ClassVar[float] = 70
     _event_class: ClassVar[type] = accounting.SparsifiedGaussianDpEvent
 

@@ -22,7 +22,7 @@ from dpfl.mechanisms.participation import Independent, Participation
 SKETCH_RULES = ("eigen", "qr")
 SKETCH_TARGETS = ("gradient", "residual")
 DIRECTIONS = ("adam", "gradient")
-# Noise that the second moment's floor presumes where there is less, over `clip_norm`.
+# Least noise over `clip_norm` that the second moment's floor is computed with.
 _SMALLEST_FLOOR_STDDEV = 1e-3
 
 
@@ -40,7 +40,7 @@ class Dome(mechanism.NoiseMechanism):
     `noise_multiplier` z is that of the sum, sqrt(B) a / C. The noise comes from the
     clients: all B must take part in every round, so that Poisson sampling is refused.
 
-    The fields' own sentences say what they are, and besides:
+    The fields' own sentences describe them, and besides:
 
     Attributes:
       sketch_size: k.
@@ -48,8 +48,8 @@ class Dome(mechanism.NoiseMechanism):
       max_rank: The rest of the directions are probes.
       sketch_rule: "eigen", or "qr" as in the paper.
       sketch_decay: In (0, 1]; the paper never forgets, which is 1.
-      sketch_target: The decoded "gradient" as in the paper, or the "residual", what is
-        left of it without the first moment.
+      sketch_target: The decoded "gradient" as in the paper, or the "residual", the
+        gradient without the first moment.
       direction: "adam", or "gradient" (the decoded mean) for other server optimizers.
       second_moment_floor: None is z^2 C^2 k / (B^2 d).
       measures_energy: Refused unless a simulation asks for exact measurements
@@ -160,7 +160,7 @@ class Dome(mechanism.NoiseMechanism):
             )
 
     def check_server_optimizer(self, name: str, momentum: Optional[float]) -> None:
-        """Raises ValueError if plain steps do not follow Adam's direction."""
+        """Raises ValueError unless Adam's direction is followed by plain steps."""
         if self.direction == "adam" and (name != "sgd" or momentum):
             found = name if name != "sgd" else f"server_momentum {momentum:g}"
             raise ValueError(
@@ -175,13 +175,13 @@ class Dome(mechanism.NoiseMechanism):
 
     @property
     def modulus_bits(self) -> int:
-        """Bits of each of the k numbers, whose secure sum is modulo 2 to as many."""
+        """Bits b of each of the k numbers, which are summed modulo 2^b."""
         multiplier = self.noise_multiplier or self.no_noise
         return grid_numbers.grid_of_cohort(multiplier, self.cohort_size).modulus_bits
 
     @property
     def no_noise(self) -> float:
-        """What stands for the noise where there is none: messages are no wider then."""
+        """Substitute for zero noise, so that messages are no wider than with noise."""
         return grid_numbers.least_noise_of_32_bits(self.cohort_size)
 
     @property
@@ -216,15 +216,16 @@ class Dome(mechanism.NoiseMechanism):
 
     @property
     def trust(self) -> str:
-        """Whom clients trust, and who adds the noise."""
+        """The parties that clients trust, and the source of the noise."""
         return mechanism.secure_sum_trust("clients")
 
     def relations(self, participation: Participation) -> events.Relations:
-        """'replaced by zeros': a client that goes takes its noise with it."""
+        """'replaced by zeros': a client that is removed takes its noise with it."""
         return events.ZEROS_ONLY
 
     def _run_event(self, participation: Participation, dimension: int) -> DpEvent:
-        # Rounds compose adaptively, and one that a client is not in costs it nothing.
+        # Rounds compose adaptively, and a client spends nothing in a round that it is
+        # not in.
         return SelfComposedDpEvent(
             self._release_event(),
             participation.max_participations * self._charges(participation),
@@ -235,18 +236,19 @@ class Dome(mechanism.NoiseMechanism):
         return participation.population if self.paper_accounting else 1
 
     def run_vectors(self, dimension: int) -> float:
-        """See base class; of what is kept there are several copies."""
+        """See base class; the kept directions exist in several copies."""
         return self.peak_vectors + 4 * self.resolved_max_rank
 
     def uplink_bits(self, dimension: int) -> float:
-        """The bits of the k numbers, each as an integer of 32, at the least."""
+        """The bits of the k numbers, each an integer of at least 32 bits."""
         return float(self.modulus_bits * self.sketch_size)
 
     def downlink_bits(self, dimension: int) -> float:
         """The bits of the model, U' in bfloat16, S m and the seed, at the most.
 
         S m is sent for mean removal alone. U' has as many directions as the sketch
-        keeps at the time; they are counted as `max_rank`.
+        keeps at the
+        time; they are counted as `max_rank`.
         """
         kept = self.resolved_max_rank * dimension * mechanism.FLOAT_BITS // 2
         offset = mechanism.FLOAT_BITS * self.sketch_size * self.mean_removal
@@ -256,8 +258,9 @@ class Dome(mechanism.NoiseMechanism):
     def mean_squared_error(self, dimension: int) -> float:
         """The error by noise, k (z C)^2 / n^2 (the paper's Lemma 3.1).
 
-        That is all of it if the sketch holds the updates; what it misses has to be
-        measured.
+        It is the whole error if the sketch holds the updates; the part that the sketch
+        misses
+        has to be measured.
         """
         return self.sketch_size * self.stddev**2
 
@@ -267,8 +270,10 @@ class DomeDdg(RoundingFields, Dome):
     """DOME with integer noise: `Dome`, its k numbers sent as a distributed Gaussian's.
 
     A client rotates its clipped k-vector, rounds it to a grid and adds a share of
-    discrete Gaussian noise; the server learns the sum modulo 2^bits: that is
-    `DistributedDiscreteGaussian` in k dimensions, `release`, which also accounts.
+    discrete
+    Gaussian noise; the server learns the sum modulo 2^bits. This is
+    `DistributedDiscreteGaussian` in k dimensions, `release`, which also does the
+    accounting.
 
     `bits` is b, or "auto" until `choice.chosen` has chosen a number.
     """
@@ -290,7 +295,7 @@ class DomeDdg(RoundingFields, Dome):
 
     @property
     def release(self) -> integer.DistributedDiscreteGaussian:
-        """How the k-vectors are summed."""
+        """The mechanism that sums the k-vectors."""
         kind = integer.DistributedDiscreteGaussian
         own = {field.name for field in dataclasses.fields(self)}
         own &= {field.name for field in dataclasses.fields(kind)}
@@ -307,7 +312,7 @@ class DomeDdg(RoundingFields, Dome):
         self.release.check(participation, self.sketch_size)
 
     def needs_more_noise(self, dimension: int) -> bool:
-        """Whether the grid of `release` asks for more noise."""
+        """Whether the grid of `release` needs more noise."""
         return self.release.needs_more_noise(self.sketch_size)
 
     def check_noise(self, dimension: int) -> None:
@@ -318,7 +323,9 @@ class DomeDdg(RoundingFields, Dome):
     def stddev(self) -> float:
         """Standard deviation of noise and rounding on a coordinate of the mean.
 
-        Rounding is that of vectors as long as the clip; it depends on them a little.
+        The part of rounding depends a little on the vectors; it is that of vectors as
+        long as
+        the clip.
         """
         error = self.release.mean_squared_error(self.sketch_size)
         return math.sqrt(error / self.sketch_size)

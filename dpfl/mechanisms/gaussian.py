@@ -25,13 +25,13 @@ from dpfl.mechanisms.participation import (
     Participation,
 )
 
-# A round then multiplies the clip by exp(10) at the most.
+# At most exp(10) multiplies the clip in a round.
 _MOST_LEARNING_RATE = 10.0
 
 
 @dataclasses.dataclass(frozen=True)
 class AdaptiveClip(mechanism.NoiseMechanism):
-    """A mechanism whose clip may adapt, and how it splits its noise over two sums.
+    """A mechanism whose clip may adapt, with its noise split over two sums.
 
     Andrew et al. 2021, "Differentially Private Learning with Adaptive Clipping",
     Algorithm 1. With `adaptive_clipping` each client also sends whether its norm was
@@ -41,7 +41,7 @@ class AdaptiveClip(mechanism.NoiseMechanism):
       C <- C exp(-clip_learning_rate (noised fraction within - target_quantile)).
     The two releases are one Gaussian mechanism on a vector of length d + 1 with
     sensitivity sqrt((1/z_update)^2 + (1/(2 count_stddev))^2) = 1/z in units of its
-    noise, so that `noise_multiplier` z is what both cost together.
+    noise, so that `noise_multiplier` z accounts for both together.
 
     Where `count_stddev` is None it is cohort_size / 20, the value of Andrew et al., and
     at least `noise_multiplier`, with which the count takes a quarter of 1/z^2 and every
@@ -82,7 +82,10 @@ class AdaptiveClip(mechanism.NoiseMechanism):
 
     @property
     def some_noise_multiplier(self) -> float:
-        """See base class: as much as the count's, of which at most twice is allowed."""
+        """See base class: `count_stddev`, half of the largest possible multiplier.
+
+        Without a `count_stddev` any multiplier is possible.
+        """
         return 1.0 if self.count_stddev is None else self.count_stddev
 
     @property
@@ -98,7 +101,7 @@ class AdaptiveClip(mechanism.NoiseMechanism):
     def update_noise_multiplier(self) -> float:
         """Standard deviation of the noise on the summed updates, over the clip.
 
-        NoiseTooLargeError is raised if the count alone already costs as much.
+        NoiseTooLargeError is raised if the noise on the count alone is too small for z.
         """
         if not self.adaptive_clipping or not self.noise_multiplier:
             return self.noise_multiplier
@@ -126,7 +129,7 @@ class Gaussian(AdaptiveClip):
         return mechanism.gaussian_event(self.noise_multiplier, sampling_probability)
 
     def _run_event(self, participation: Participation, dimension: int) -> DpEvent:
-        """See base class; rounds that are a secret amplify."""
+        """See base class; secret rounds amplify."""
         if isinstance(participation, BMinSeparation):
             return MinSeparationDpEvent(
                 self.noise_multiplier,
@@ -144,14 +147,14 @@ class Gaussian(AdaptiveClip):
         return super().uplink_bits(dimension) + 2 * self.adaptive_clipping
 
     def mean_squared_error(self, dimension: int) -> float:
-        """d (z C)^2 / n^2, z that of the update alone."""
+        """d (z C)^2 / n^2, with z that of the update alone."""
         stddev = self.update_noise_multiplier * self.clip_norm
         return dimension * (stddev / self.cohort_size) ** 2
 
 
 @dataclasses.dataclass(frozen=True)
 class NoMechanism(mechanism.Mechanism):
-    """The mean over those who report a finite update: the yardstick without privacy.
+    """The mean over clients that report a finite update: the baseline without privacy.
 
     `cohort_size` serves the choice of clients alone.
     """
@@ -163,11 +166,11 @@ class NoMechanism(mechanism.Mechanism):
 
     @property
     def trust(self) -> str:
-        """Whom clients trust."""
+        """The parties that clients trust."""
         return "a trusted server, and whoever sees the model: there is no noise"
 
     def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:
-        """A NonPrivateDpEvent, of which epsilon is infinite."""
+        """A NonPrivateDpEvent, whose epsilon is infinite."""
         return dp_accounting.NonPrivateDpEvent()
 
     def mean_squared_error(self, dimension: int) -> float:

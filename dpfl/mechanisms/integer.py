@@ -1,7 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the mechanisms with integer noise under secure aggregation share."""
+"""Mechanisms with integer noise under secure aggregation: common base, and two laws.
+
+    mechanism = DistributedSkellam(100, clip_norm=0.5, noise_multiplier=1.0, bits=16)
+    mechanism.modulus_bits, mechanism.noise_shares
+
+All of them clip, rotate, round to a grid, add integer noise and sum modulo 2^bits.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +38,12 @@ from dpfl.mechanisms.integer_grid import (
 )
 from dpfl.mechanisms.participation import Participation
 
-# The least length of the blocks that are rotated apart.
+# The least length of blocks that are rotated separately.
 _BLOCK = 1 << 12
 
 
 def _power_of_two(dimension: int) -> int:
-    """The next one, or the dimension itself."""
+    """The least power of two that is at least the dimension."""
     return 1 << (dimension - 1).bit_length()
 
 
@@ -51,15 +57,15 @@ ROTATED_DIMENSION: dict[str, Callable[[int], int]] = {
     ),
     "dft": lambda dimension: dimension + dimension % 2,
 }
-# Those whose coordinates are small for every vector, on which the grid relies.
+# Rotations that make coordinates small for every vector, as the grid assumes.
 ROTATIONS = ("dft", "hadamard", "overlap")
 # Width of the secure sum of the +-1 of adaptive clipping.
 CLIP_COUNT_BITS = 24
 NOISE_SOURCES = ("clients", "helpers")
-# No secure sum has more parties.
+# The largest number of parties in a secure sum.
 _MOST_COHORT = 10**6
-# How much more than under Gaussian noise the release may cost at order 2; under the
-# published bound rounding lengthens the vector, which is in it.
+# Largest RDP of the release at order 2 over that of Gaussian noise; the published bound
+# includes the lengthening of the vector by rounding.
 _MOST_EXCESS = {"exact": 2.0, "published": 10.0}
 
 
@@ -74,26 +80,31 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
     residues; the server learns their sum. Under the published bound coordinates are not
     clipped, and rounding is repeated until the integers are within a norm.
 
-    Whose noise counts. The sum must carry the promised noise whatever one client does.
-    With `noise_source` "clients" each client that takes part adds a share, one whose
-    update counts as zeros included, so that the number of shares is the number of
-    clients that report. `expected_dropout` is the part of the cohort that may go
-    missing: each share is scaled so that those left, `noise_shares`, give the noise of
-    `noise_multiplier`; with fewer the sum is not opened. This asks for cohorts of a
-    fixed size. Where cohorts vary a client would bring and take its share with it,
-    and the variance alone would tell whether it is there; so there the shares come
-    from "helpers": `cohort_size` devices, chosen without regard to who joins, that
-    take part in the secure sum with noise alone. (A simulation has no such devices and
-    draws their shares on the server.)
+    Number of shares. The sum must carry the promised noise whatever one client does.
+    With `noise_source` "clients" each client that takes part adds a share, also if its
+    update counts as zeros, so that the number of shares is the number of clients that
+    report. `expected_dropout` is the part of the cohort that may drop out: each share
+    is
+    scaled so that the remaining ones, `noise_shares`, give the noise of
+    `noise_multiplier`;
+    with fewer the sum is not opened. This needs cohorts of a fixed size. Where cohorts
+    vary
+    a client would bring and take its share with it, and the variance alone would tell
+    whether it is there; so there the shares come from "helpers": `cohort_size` devices,
+    chosen without regard to the clients that join, that take part in the secure sum
+    with
+    noise alone. (A simulation has no such devices and draws their shares on the
+    server.)
 
-    Some of those that bring noise may collude: they know their own. With
-    `colluding_clients` as many shares are left out of `noise_shares`, which are scaled
-    so that the others are enough.
+    Some of the parties that bring noise may collude: they know their own.
+    `colluding_clients` shares are left out of `noise_shares`, and all shares are scaled
+    so
+    that the others are enough.
 
     `noise_multiplier` is the standard deviation of the summed noise of `noise_shares`
-    shares over the clip. It costs as much as Gaussian noise, and a little more where
+    shares over the clip. Its epsilon is that of Gaussian noise, and a little more where
     the grid is coarse; the event accounts for that. With `adaptive_clipping` it is
-    about what update and count cost together: the event has both.
+    that of update and count together: the event has both.
 
     `bits` is "auto" until `choice.chosen` has chosen a number. Rotation "overlap" pads
     nothing, "hadamard" to a power of two, "dft" to an even length.
@@ -123,7 +134,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
 
     sums_securely: ClassVar[bool] = True
     shares_a_seed: ClassVar[bool] = True
-    # Some are as long as a rotation, which has up to twice the coordinates.
+    # Rotated vectors have up to twice the coordinates.
     peak_vectors: ClassVar[float] = 55
     # The kind of noise, "discrete_gaussian" or "skellam", and the class of its event.
     name_of_noise: ClassVar[str]
@@ -145,7 +156,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
 
     @property
     def shares_summed(self) -> int:
-        """The number of noise shares without which a sum is not opened."""
+        """The least number of noise shares with which a sum is opened."""
         lost = math.floor(self.cohort_size * self.expected_dropout + 1e-9)
         return max(1, self.cohort_size - lost)
 
@@ -161,7 +172,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
 
     @property
     def vector_clip(self) -> float:
-        """L2 bound of what is rounded, over `clip_norm`."""
+        """L2 bound of the vector that is rounded, over `clip_norm`."""
         return 1.0
 
     def vector_dimension(self, dimension: int) -> int:
@@ -173,7 +184,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         return ROTATED_DIMENSION[self.rotation](self.vector_dimension(dimension))
 
     def grid(self, dimension: int) -> Grid:
-        """The granularity and what follows; see `best_grid` and `published_grid`."""
+        """The granularity and what depends on it; see `best_grid`, `published_grid`."""
         if self.conditional_rounding:
             return published_grid(
                 **self._grid_numbers(dimension),
@@ -217,10 +228,13 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
     def check_noise(self, dimension: int) -> None:
         """Raises ValueError if the grid is too coarse for the noise.
 
-        That is where the RDP of order 2 is more than twice the Gaussian's: most of the
-        noise would go to make up for the grid. Under the published bound, which knows
-        how much rounding lengthens a vector, it may be ten times as much; but no share
-        of noise may be less than half a grid step, of which that bound does not speak.
+        This is where the RDP of order 2 is more than twice the Gaussian's: most of the
+        noise
+        would only compensate for the grid. Under the published bound, which includes
+        the
+        lengthening of a vector by rounding, it may be ten times as much; but no share
+        of noise
+        may be less than half a grid step, which that bound does not cover.
         """
         if not self.noise_multiplier or self._suits_noise(dimension):
             return
@@ -239,8 +253,9 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
     def needs_more_noise(self, dimension: int) -> bool:
         """See base class.
 
-        Under the published bound the grid widens with the noise, so that more of it
-        need not suit it.
+        Under the published bound the grid widens with the noise, so that more noise
+        need not
+        suit it.
         """
         return not (self.conditional_rounding or self._suits_noise(dimension))
 
@@ -248,7 +263,8 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         most, steps = _MOST_EXCESS[self.integer_bound], 0.0
         if not self.conditional_rounding:
             steps = self.grid(dimension).local_stddev_steps
-        # At order 2 noise costs at least one over its variance, whatever its law.
+        # The RDP of order 2 is at least one over the variance of the noise, for any
+        # law.
         if most * self.share_variance(steps) < steps**2:
             return False
         try:
@@ -260,14 +276,15 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
 
     @property
     def trust(self) -> str:
-        """Whom clients trust, and who adds the noise."""
+        """The parties that clients trust, and the source of the noise."""
         return mechanism.secure_sum_trust(self.noise_source)
 
     def relations(self, participation: Participation) -> events.Relations:
-        """Those of the participation, where helpers bring the noise.
+        """Neighbouring relations; the participation's if helpers add the noise.
 
-        Where the clients do, one that goes takes its share along, and only 'replaced
-        by zeros' is left.
+        If the clients add it, a removed client takes its share along, and only
+        'replaced by
+        zeros' holds.
         """
         if self.noise_source == "clients":
             return events.ZEROS_ONLY
@@ -327,19 +344,19 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
     def uplink_bits(self, dimension: int) -> float:
         """b bits for each coordinate, and those of an adaptive clip's count.
 
-        Where helpers bring the noise there are as many of them as clients are expected,
-        and each sends a message of its own: per client it is twice as much.
+        Helpers that bring the noise are as many as the expected clients, and each sends
+        a
+        message of its own: the bits per client are doubled.
         """
         count = CLIP_COUNT_BITS if self.adaptive_clipping else 0
         own = float(self.modulus_bits * self.rotated_dimension(dimension) + count)
         return 2 * own if self.noise_source == "helpers" else own
 
     def sum_noise_variance(self, dimension: int, shares: int) -> float:
-        """The variance of a coordinate of a sum's noise, of so many shares.
+        """The variance of the noise on a coordinate of a sum, of so many shares.
 
-        It is that of the integers that are drawn, which below a grid step differs
-        visibly from the parameter that they are drawn with, in squared units of the
-        clip of what is rounded.
+        It is in squared units of the clip of the rounded vector, and that of the drawn
+        integers, which below a grid step differs visibly from the squared parameter.
         """
         if not self.noise_multiplier:
             return 0.0
@@ -356,12 +373,14 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         return 0.0
 
     def mean_squared_error(self, dimension: int) -> float:
-        """The error by all that happens to n equal updates.
+        """The whole error of the mean of n equal updates.
 
-        d (n sigma^2 + n g^2 E[f (1 - f)] + w) (clip/n)^2 by noise, rounding and wraps,
-        f being the fractional part of a rotated coordinate, taken to be Gaussian, and
-        w = 4^b g^2 times the probability of a wrap; then (compression_error + what the
-        clip of coordinates takes) clip_norm^2.
+        It is d (n sigma^2 + n g^2 E[f (1 - f)] + w) (clip/n)^2 by noise, rounding and
+        wraps, f
+        being the fractional part of a rotated coordinate, taken to be Gaussian, and
+        w = 4^b g^2 times the probability of a wrap; plus (compression_error + the part
+        lost to
+        the clip of coordinates) clip_norm^2.
         """
         lost = self.compression_error(dimension)
         lost += self.grid(dimension).clipped_part(self._coordinate_stddev(dimension))
@@ -381,13 +400,13 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         return dimension * own * (step * self.clip_norm * self.vector_clip / n) ** 2
 
     def error_of_noise(self, dimension: int) -> float:
-        """`error_of_bits` if the noise were Gaussian, and nothing rounded."""
+        """`error_of_bits` with Gaussian noise and without rounding."""
         noise = self.update_noise_multiplier * self.clip_norm * self.vector_clip
         shares = self.cohort_size / self.noise_shares
         return dimension * shares * (noise / self.cohort_size) ** 2
 
     def _coordinate_stddev(self, dimension: int) -> float:
-        """That of a rotated coordinate, over the clip of what is rotated."""
+        """Standard deviation of a rotated coordinate, over the clip of the vector."""
         return 1 / (self.vector_clip * math.sqrt(self.rotated_dimension(dimension)))
 
 
@@ -395,8 +414,9 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
 def _grid_for_sampling(mechanism: IntegerMechanism, dimension: int) -> Grid:
     """The grid of least error, or a coarser one that sampling amplifies better.
 
-    Cohorts vary where helpers bring the noise. Of coordinates longer than a step little
-    is proved of clients that are sampled, unless the noise is all but Gaussian.
+    Cohorts vary where helpers bring the noise. Little is proved about coordinates
+    longer
+    than a step where clients are sampled, unless the noise is practically Gaussian.
     """
     fine = mechanism._rounding_grid(dimension, one_step=False)
     if (
@@ -425,7 +445,10 @@ class DistributedDiscreteGaussian(IntegerMechanism):
     event_class = accounting.DistributedDiscreteGaussianDpEvent
 
     def share_variance(self, stddev: float) -> float:
-        """Less than `stddev`^2, visibly so below one grid step."""
+        """The variance in squared steps, which is below `stddev`^2.
+
+        The difference is visible below one grid step.
+        """
         if not 0 < stddev < 2:
             return stddev**2
         k = np.arange(-40, 41)

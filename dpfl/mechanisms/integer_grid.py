@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""How clients round: the options, and the grid from the bits of a message."""
+"""Rounding of clients: its options, and the grid for the bits of a message."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from dpfl.mechanisms import mechanism
 
 # Bits of a coordinate of a message.
 LEAST_BITS, MOST_BITS = 2, 30
-# A grid finer than these gains nothing: rounding is then far below noise and clip. A
-# step of 1/16 of a share adds less than 1e-3 to the variance of the noise, mostly far
-# less, and makes for coordinates of few steps and for small tables.
+# Finest grid: with more steps rounding is far below noise and clip. A step of 1/16 of a
+# share adds less than 1e-3 to the variance of the noise, mostly far less, and makes for
+# coordinates of few steps and for small tables.
 _MOST_STEPS_OF_CLIP = 2.0**20
 _MOST_STEPS_OF_NOISE = 16.0
-# The papers' grid, which their bound is reproduced with, is as fine as can be.
+# The papers' grid, which their bound is reproduced with, is as fine as possible.
 _MOST_PUBLISHED_STEPS_OF_NOISE = 4096.0
-# Half the modulus is from so few to so many standard deviations of the sum.
+# Range of half the modulus, in standard deviations of the sum.
 _REACHES = (2.0, 12.0)
-# 4 standard deviations, as Kairouz et al. 2021 have it.
+# Wrap probability at 4 standard deviations, as in Kairouz et al. 2021.
 PUBLISHED_WRAP_PROBABILITY = 6.33e-5
-# What the clip of coordinates may add to the error, over that of the noise.
+# Largest error by the clip of coordinates, over that by the noise.
 _CLIPPING_PART = 1e-4
-# A coordinate in steps whose standard deviation is below this is hardly ever above 1.
+# A coordinate with a smaller standard deviation, in steps, is hardly ever above 1.
 _SMALL_COORDINATE = 0.15
 
 
 @dataclasses.dataclass(frozen=True)
 class MessageBits(mechanism.NoiseMechanism):
-    """The field without a default, which has to come before those with one."""
+    """The field `bits`, which has no default and must precede those with one."""
 
     bits: int = required(
         "Bits of a coordinate of a message, from 2 to 30; auto for the fewest that "
@@ -52,17 +52,17 @@ class MessageBits(mechanism.NoiseMechanism):
 
 @dataclasses.dataclass(frozen=True)
 class RoundingFields:
-    """How vectors become integers, and how these are accounted for.
+    """Options of rounding vectors to integers, and of its accounting.
 
     Attributes:
       rounding_bias: beta of the conditional rounding that the published bound needs, in
-        [0, 1); of no meaning otherwise.
-      wrap_probability: The granularity is the finest at which a coordinate of the sum
-        wraps around with this probability, were it Gaussian; None is what makes the
+        [0, 1); without effect otherwise.
+      wrap_probability: The granularity is the finest at which a coordinate of the sum,
+        taken to be Gaussian, wraps around with this probability; None is that of the
         least error, and 6.33e-5, 4 standard deviations, under the published bound.
       integer_bound: "exact" (every coordinate is rounded once, which is accounted for
-        as the noise that it is) or "published" (the papers' bounds, with rounding that
-        is repeated until a norm is met).
+        as noise) or "published" (the papers' bounds, with rounding that is repeated
+        until a norm is met).
       bits_tolerance: See `choice`.
     """
 
@@ -107,12 +107,12 @@ class Grid:
       granularity: g, the grid step.
       local_stddev: sigma, one share of noise; 0 for none.
       sum_stddev: Largest standard deviation of a coordinate of the sum, in grid steps.
-      max_coordinate: Bound to which rotated coordinates are clipped before they are
-        rounded; None where rounding is conditional.
-      max_size: Where rounding is conditional, the largest size of a rounded
-        coordinate, in grid steps; 0 elsewhere.
+      max_coordinate: Clip of rotated coordinates before they are rounded; None where
+        rounding is conditional.
+      max_size: Where rounding is conditional, the largest size of a rounded coordinate,
+        in grid steps; 0 elsewhere.
       max_squared_norm: Where rounding is conditional, the largest squared norm of a
-        rounded vector, in grid steps; 0 elsewhere.
+        rounded vector, in squared grid steps; 0 elsewhere.
     """
 
     granularity: float
@@ -132,9 +132,9 @@ class Grid:
         return math.erfc(2.0 ** (bits - 1) / (math.sqrt(2) * self.sum_stddev))
 
     def clipped_part(self, stddev: float) -> float:
-        """The part of a vector's squared norm that the clip of coordinates takes.
+        """The part of a vector's squared norm that the clip of coordinates removes.
 
-        A coordinate has the standard deviation `stddev`, over the clip of the vector.
+        `stddev` is that of a coordinate, over the clip of the vector.
         """
         if self.max_coordinate is None or self.max_coordinate >= 1:
             return 0.0
@@ -157,26 +157,28 @@ def best_grid(
     spread: int,
     one_step: bool = False,
 ) -> Grid:
-    """The grid of b-bit integers that makes the least error at equal privacy.
+    """The grid of b-bit integers with the least error at equal privacy.
 
-    With sums of n equal vectors spread evenly over m coordinates, what is in a
-    coordinate of the sum has the variance
+    For sums of n equal vectors spread evenly over m coordinates, a coordinate of the
+    sum
+    has the variance
       S^2 = n^2/m + n sigma^2 + n g^2 E[f (1 - f)],
     f being the fractional part of a coordinate in steps; the last term, that of
     rounding, is at most g min{g/4, sqrt(2/(pi m))}. Of the error in a coordinate,
       n g^2 E[f (1 - f)] + 4^b g^2 P(|N(0, S^2)| > 2^b g / 2) + g^2
     depends on the grid: rounding; wraps, each of which is off by the modulus; and the
-    noise that makes up for what rounding costs in privacy. (At order 2 it costs a part
-    of g^2/(2 n sigma^2), and at the orders that matter about twice that.)
+    additional noise for the privacy lost to rounding. (At order 2 that is a part of
+    g^2/(2 n sigma^2), and at the orders that matter about twice that.)
 
     Args:
       cohort_size: n.
       bits: b; the sum is modulo 2^b.
-      wrap_probability: If it is given, the grid is the finest on which a coordinate of
-        the sum wraps around with this probability.
+      wrap_probability: If given, the grid is the finest on which a coordinate of the
+        sum wraps around with this probability.
       local_stddev: sigma, one share of noise, over the clip.
       dimension: Length of the rounded vector.
-      spread: m, the coordinates over which the rotation spreads each one at the least.
+      spread: m, the least number of coordinates over which the rotation spreads each
+        one.
       one_step: Whether the step is at least the largest coordinate.
     """
     n, stddev = cohort_size, 1 / math.sqrt(spread)
@@ -188,7 +190,7 @@ def best_grid(
         return n * granularity**2 * rounding_variance(stddev / granularity)
 
     def finest(deviations: float) -> float:
-        # So many deviations of the sum are half the modulus.
+        # Half the modulus is so many standard deviations of the sum.
         reach = 2 * deviations / modulus
         # Rounding is at most g stddev sqrt(2/pi): the root is below that of the bound.
         linear = n * stddev * math.sqrt(2 / math.pi) * reach**2
@@ -243,11 +245,18 @@ def published_grid(
 ) -> Grid:
     """The grid of Kairouz et al. 2021, section 4, for conditional rounding.
 
-    With the most that rounding may add, g^2/4 a client, in place of what it does add:
+    With the largest variance of rounding, g^2/4 a client, in place of the actual one:
       2^b g = 2 k sqrt(n^2/m + (g^2/4 + sigma^2) n).
 
-    The arguments are those of `best_grid`, and `rounding_bias` is beta of conditional
-    rounding.
+    Args:
+      cohort_size: n.
+      bits: b; the sum is modulo 2^b.
+      wrap_probability: Probability with which a coordinate of the sum wraps around.
+      local_stddev: sigma, one share of noise, over the clip.
+      dimension: Length of the rounded vector.
+      spread: m, the least number of coordinates over which the rotation spreads each
+        one.
+      rounding_bias: beta of conditional rounding.
 
     Raises:
       ValueError: If there is no such grid: the bits are too few for the cohort.
@@ -287,7 +296,7 @@ def published_grid(
 
 
 def _reach(wrap_probability: float) -> float:
-    """The number of standard deviations beyond which a Gaussian is so seldom."""
+    """The number of standard deviations that a Gaussian exceeds with a probability."""
     return float(-special.ndtri(wrap_probability / 2))
 
 
@@ -297,10 +306,13 @@ def _coordinate_clip(
     """The bound of a rotated coordinate, over the clip of the vector.
 
     It is the least that no coordinate of n vectors is expected to exceed, as for
-    L2-CSGM: stddev sqrt(2 ln(m n)). Where that is more than one step it is one step,
-    under which more is proved, if what this clips is a negligible part of the error.
-    All but n and m is over the clip, `noise` being the expected squared error of the
-    mean by noise, and `stddev` the largest of a rotated coordinate.
+    L2-CSGM:
+    stddev sqrt(2 ln(m n)). Where that is more than one step it is one step, for which
+    more
+    is proved, if clipping to it causes a negligible part of the error. All but n and m
+    is
+    over the clip, `noise` being the expected squared error of the mean by noise, and
+    `stddev` the largest of a rotated coordinate.
     """
     largest = _largest_coordinate(cohort_size, dimension, stddev)
     if granularity < largest and (

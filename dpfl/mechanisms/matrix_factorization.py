@@ -4,7 +4,7 @@
 """Matrix factorization (DP-FTRL): noise correlated over rounds.
 
 Its stream lasts an epoch, in which a client takes part once, or the whole run. Over a
-run the rounds of one client are to be as far apart as C has diagonals: each of them is
+run the rounds of one client should be as far apart as C has diagonals: each of them is
 then one release (`accounting.matrix_factorization`), which client sampling amplifies.
 Updates that are not sparsified may have any C, at the sensitivity of all rounds of a
 client together, without amplification. The proofs are in
@@ -45,35 +45,41 @@ from dpfl.mechanisms.participation import (
 )
 
 EPOCH, RUN = "epoch", "run"
-# What noise may take of one processor in a run: a matrix with a recurrence takes
-# minutes, and its error is hardly larger.
+# Most processor hours for the noise of a run: a matrix with a recurrence takes minutes,
+# and its error is hardly larger.
 _MOST_HOURS = 24
-# The last block, the next one, its zeros, products and sums on their way, and chunks
-# of Z and what they are made from.
+# Copies of a block of noise in memory: the last one, the next one, its zeros, products
+# and sums in transit, and chunks of Z with their sources.
 _BLOCKS = 7
-# A row of noise on its way, and the states before and after it.
+# Vectors of a stream: a row of noise in transit, and the states before and after it.
 _OF_A_STREAM = 8
 
 
 @functools.lru_cache(maxsize=8)
 def sum_noise(found: fact.Factorization, rounds: int) -> np.ndarray:
-    """Each round's noise stddev for a unit of Z, float64[rounds]."""
+    """Standard deviation of each round's noise for a unit of Z, float64[rounds]."""
     return np.linalg.norm(found.noising_rows()[:rounds], axis=1)
 
 
 def iterate_stddev(found: fact.Factorization, stddev: float, rounds: int) -> np.ndarray:
-    """The standard deviation of each row of B Z, float64[rounds]."""
+    """The standard deviation of each row of B Z, float64[rounds].
+
+    Args:
+      found: The factorization A = B C.
+      stddev: Standard deviation of an entry of Z.
+      rounds: The number of first rows, at most those of the factorization.
+    """
     return stddev * np.sqrt(found.factors.row_norms_squared(found.workload))[:rounds]
 
 
 @dataclasses.dataclass(frozen=True)
 class EpochFields:
-    """The field without a default, which has to come before all others.
+    """The field `rounds_per_epoch`, which has no default and must precede all others.
 
     Attributes:
       rounds_per_epoch: Rounds after which the noise starts afresh; those of an epoch of
-        the participation, in which a client takes part at most once. Of no meaning, and
-        None, for a stream over the whole run.
+        the participation, in which a client takes part at most once. None for a stream
+        over the whole run, where it has no effect.
     """
 
     rounds_per_epoch: Optional[int] = required(
@@ -85,10 +91,12 @@ class EpochFields:
 
 @dataclasses.dataclass(frozen=True)
 class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
-    """A mechanism whose noise is a stream: how long it lasts, and its factorization.
+    """A mechanism with a stream of noise: its duration, and its factorization.
 
-    For a stream over the whole run, of which the matrix has all `rounds`, these are T,
-    and None for the other.
+    Attributes:
+      noise_stream: "epoch" or "run".
+      rounds: T, the rounds of a stream over the whole run, all of which the matrix has;
+        None for a stream of an epoch.
     """
 
     noise_stream: str = option(
@@ -101,8 +109,8 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
         None, "Rounds of a stream over the whole run.", at_least=1
     )
 
-    # Whether C may have more diagonals than lie between the rounds of a client, over a
-    # run.
+    # Whether C may have more diagonals than lie between the rounds of a client, for a
+    # stream over a run.
     takes_any_matrix: ClassVar[bool]
     remembers_noise: ClassVar[bool] = True
 
@@ -148,7 +156,7 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
 
     @property
     def matrix_sensitivity(self) -> float:
-        """max_j ||C[:, j]||, of what a stream releases of C."""
+        """max_j ||C[:, j]||, of the part of C that a stream releases."""
         return self.factorization.sensitivity(rounds=self.stream_rounds).value
 
     @property
@@ -159,11 +167,11 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
 
     @property
     def noise_divisor(self) -> float:
-        """What the noised sum is divided by, n `keep_fraction`."""
+        """Divisor of the noised sum, n `keep_fraction`."""
         return self.cohort_size * self.keep_fraction
 
     def check(self, participation: Participation, dimension: int) -> None:
-        """Raises ValueError unless what a client does in a stream can be accounted for.
+        """Raises ValueError unless a client's rounds in a stream can be accounted for.
 
         A matrix_file that has too few rounds is refused too.
         """
@@ -219,7 +227,7 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
     def check_cost(self, participation: Participation, dimension: int) -> None:
         """Raises ValueError if the streams of a run would take days to draw.
 
-        The matrix is not computed where that does not matter.
+        The matrix is computed only where it makes a difference.
         """
         rounds, length = participation.rounds, self.stream_rounds
         seconds = factorization.dense_seconds(length, dimension) * rounds / length
@@ -247,11 +255,11 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
     def _release_event(self, dimension: int, factor: float) -> DpEvent:
         """The release of an epoch, or of one round of a client in a stream over a run.
 
-        Its noise is `factor` times what `noise_multiplier` asks for.
+        Its noise is `factor` times that of `noise_multiplier`.
         """
 
     def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:
-        """The release that a client's epoch, or its round of a run, is.
+        """The release of a client's epoch, or of its round in a stream over a run.
 
         Raises:
           ValueError: If clients are sampled for a stream of an epoch: no amplification
@@ -268,10 +276,11 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
         return dp_accounting.PoissonSampledDpEvent(sampling_probability, release)
 
     def again_event(self, participation: Participation, dimension: int) -> DpEvent:
-        """See base class: rows that are done again are at most one more stream.
+        """See base class: repeated rows are at most one more stream.
 
-        Of a client, that is: of its epoch, its round in a stream of few diagonals, or
-        all of its rounds.
+        The release is that of a client's epoch, of its round in a stream of few
+        diagonals, or
+        of all of its rounds.
         """
         if self.is_over_run and bands(self) > participation.separation:
             return self._dense_event(participation, dimension)
@@ -300,7 +309,8 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
         found = self.factorization
         rounds, b = participation.rounds, participation.separation
         longest = factorization.longest_column(found, self.stream_rounds)
-        # A client that is in as many rounds as fit is in the last of them from here on.
+        # A client in the largest possible number of rounds has its last one from here
+        # on.
         last = factorization.longest_column(found, rounds, (-(-rounds // b) - 1) * b)
         more = longest / factorization.longest_column(found, rounds)
         shorter = last != longest
@@ -319,11 +329,11 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
         return stream.event
 
     def _epochs_event(self, participation: Participation, dimension: int) -> DpEvent:
-        """The streams of whole epochs, and what the last began.
+        """The streams of whole epochs, and of a last partial one.
 
         Noise is in proportion to the sensitivity of an epoch's rows. Where only the
-        first r of them are released the sensitivity is theirs, and the noise over it is
-        more.
+        first r of
+        them are released the sensitivity is theirs, and the noise over it is more.
         """
         epochs, rest = divmod(participation.rounds, self.stream_rounds)
         parts = []
@@ -342,8 +352,9 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
     def _dense_event(self, participation: Participation, dimension: int) -> DpEvent:
         """The stream as one release, of all rounds of a client together.
 
-        Rounds count up to the end of the epoch, or of the groups' turns, that has
-        begun: the sensitivity is then the same for all of its rounds.
+        Rounds count up to the end of the current epoch, or cycle of groups: the
+        sensitivity is
+        then the same for all of its rounds.
         """
         separation = participation.separation
         length = participation.rounds_per_epoch or separation
@@ -362,7 +373,8 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
         """d (sigma / n)^2 ||A^-1 B||_F^2 / T, the error by noise of a round's mean.
 
         It is averaged over the rounds, and n is `noise_divisor`. The errors of rounds
-        cancel in part; those of the iterates, which a factorization makes small, are
+        cancel in
+        part; those of the iterates, which a factorization makes small, are
         `factorization.errors()`.
         """
         rows = sum_noise(self.factorization, self.stream_rounds)
@@ -371,14 +383,14 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
 
 
 def bands(config: StreamedMatrix) -> int:
-    """h, the diagonals of a mechanism's C as far as its factors tell."""
+    """h, the number of diagonals of a mechanism's C, as far as its factors show."""
     return factorization.bands(config.factorization)
 
 
 def numbers(config: StreamedMatrix, dimension: int) -> dict[str, Any]:
     """The streams as a run's summary has them.
 
-    "kept_bytes" is what a stream remembers between rounds, as float32.
+    "kept_bytes" is the state of a stream between rounds, as float32.
     """
     rows = factorization.stream_rows(config.factorization, dimension)
     return {
@@ -390,7 +402,7 @@ def numbers(config: StreamedMatrix, dimension: int) -> dict[str, Any]:
 
 
 def sentence(config: StreamedMatrix, dimension: int) -> str:
-    """How long a mechanism's streams last, and what they keep."""
+    """A sentence on the duration of a mechanism's streams, and on their memory."""
     lasts = "one over the whole run" if config.is_over_run else "one for each epoch"
     text = f"{lasts}, {config.stream_rounds} rounds and {bands(config)} diagonals"
     rows = factorization.stream_rows(config.factorization, dimension)
@@ -406,8 +418,9 @@ class MatrixFactorization(StreamedMatrix):
     """Release of A G + B Z over an epoch, or a run (Denisov et al. 2022), A = B C.
 
     Row t of G is the sum of round t's clipped updates, Z has independent rows of
-    N(0, sigma^2 I), and sigma = noise_multiplier clip_norm max_j ||C[:, j]||, of what
-    a stream releases of C (`factorization.Factors.released_encoder`). The
+    N(0, sigma^2 I), and sigma = noise_multiplier clip_norm max_j ||C[:, j]||, of the
+    part
+    of C that a stream releases (`factorization.Factors.released_encoder`). The
     aggregator's result in round t is ((A G + B Z)_t - (A G + B Z)_{t-1}) / n, so that
     plain SGD on the server runs through the rows of A G + B Z. The stream starts afresh
     each epoch, or never (`noise_stream`).
@@ -424,5 +437,5 @@ class MatrixFactorization(StreamedMatrix):
         return accounting.MatrixFactorizationDpEvent(noise)
 
     def mean_squared_error(self, dimension: int) -> float:
-        """See `noise_error`: there is no other."""
+        """See `noise_error`: there is no other error."""
         return self.noise_error(dimension)

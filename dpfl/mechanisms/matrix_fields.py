@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The fields that choose the factorization by which noise is correlated."""
+"""Fields that choose the factorization of correlated noise."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SCHEDULES: Mapping[str, type[fact.Schedule]] = {
     "cooldown": fact.LinearCooldown,
 }
 
-# The fields that each method takes, and the names of the method's own parameters.
+# The fields of each method, with the names of the method's own parameters.
 _PARAMETERS: Mapping[str, Mapping[str, str]] = {
     "band-low-rank": {"matrix_bands": "band", "matrix_rank": "rank"},
     "toeplitz": {"matrix_bands": "bands"},
@@ -38,9 +38,9 @@ _SIZES = ("matrix_bands", "matrix_rank", "matrix_buffers")
 
 @dataclasses.dataclass(frozen=True)
 class MatrixFields:
-    """Where the factorization A = B C comes from.
+    """Source of the factorization A = B C: a method and its parameters, or a file.
 
-    The fields' own sentences say what they are, and besides:
+    The fields' own sentences describe them, and besides:
 
     Attributes:
       matrix_momentum: beta of the workload; the server's optimizer must then have none.
@@ -140,9 +140,11 @@ class MatrixFields:
     def find_factorization(self, rounds: int, called: str) -> fact.Factorization:
         """The factorization of streams of `rounds`, loaded or computed at first use.
 
+        Errors call the rounds `called`.
+
         Raises:
           ValueError: If the matrix has fewer rounds than a stream, or the file is
-            damaged or not there. Rounds have the name `called` there.
+            damaged or missing.
         """
         if self.matrix_file is not None:
             files.input_path("matrix_file", self.matrix_file)

@@ -1,14 +1,19 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What every mechanism's configuration offers.
+"""Base of all mechanisms' configurations.
 
 A `Mechanism` is a frozen set of numbers. From the same numbers come the TFF
 aggregator that adds the noise, the DpEvent that accounts for it and the bits of
 its messages, so that they cannot disagree. Nothing here imports TensorFlow.
 
+    mechanism = L2Csgm(1000, clip_norm=0.3, noise_multiplier=0.9, keep_fraction=0.1)
+    plan = PoissonSampling(population=100_000, cohort_size=1000, rounds=1500)
+    mechanism.dp_event(plan, dimension=7850)
+    mechanism.uplink_bits(7850)
+
 The relation between neighbours that a run is private for follows from the mechanism
-and from how clients are chosen (`Mechanism.relations`), and the run's event carries it.
+and from the choice of clients (`Mechanism.relations`), and the run's event carries it.
 """
 
 from __future__ import annotations
@@ -43,24 +48,25 @@ from dpfl.mechanisms.participation import (
 FLOAT_BITS = 32
 # A stateless seed is two 64-bit integers.
 SEED_BITS = 128
-# The length in front of a list of values.
+# Bits of the length in front of a list of values.
 COUNT_BITS = 32
-# More noise than this is a mistake, and sums of it would leave the float32 numbers.
+# Largest noise multiplier: a larger one is a mistake, and its sums would overflow
+# float32.
 MOST_NOISE_MULTIPLIER = 1e9
 LEAST_NOISE_MULTIPLIER = events.LEAST_NOISE_MULTIPLIER
-# Keeps a clip, its square and all that is computed from it within float32.
+# Range of a clip with which its square and all results stay within float32.
 CLIP_RANGE = (1e-15, 1e15)
-# For other factors and thresholds: what is beyond them is a mistake too, and their
-# squares and products stay far from the ends of the floats.
+# Largest factor or threshold: a larger one is a mistake too, and squares and products
+# stay far from the ends of the floats.
 LARGEST_FACTOR = 1e9
 MOST_DIMENSIONS = checks.MOST_DIMENSIONS
-# Of mechanisms that compress, where nothing else is asked for.
+# Default of mechanisms that compress.
 DEFAULT_COMPRESSION_RATE = 100.0
 
 
 _Self = TypeVar("_Self", bound="Mechanism")
 
-# Of methods and functions alike, by name.
+# Checks of arguments of methods and functions, by name.
 ARGUMENTS: Mapping[str, checks.Check] = {
     "participation": checks.instance(Participation),
     "dimension": checks.dimension,
@@ -77,7 +83,11 @@ def gaussian_event(noise_multiplier: float, sampling_probability: float) -> DpEv
 
 
 def secure_sum_trust(noise_source: str) -> str:
-    """Whom the clients of a secure sum trust; the noise is "clients" or "helpers"."""
+    """The parties that clients of a secure sum trust.
+
+    Args:
+      noise_source: "clients" or "helpers".
+    """
     if noise_source == "helpers":
         return (
             "a secure sum of clients and helpers who do not collude with the server, "
@@ -92,7 +102,7 @@ def secure_sum_trust(noise_source: str) -> str:
 
 
 def _carrying(method: Callable[..., DpEvent]) -> Callable[..., DpEvent]:
-    """A `round_dp_event` of which the result carries the mechanism's relations."""
+    """Wraps `round_dp_event` so that its result carries the mechanism's relations."""
 
     @functools.wraps(method)
     def round_dp_event(self: Mechanism, *arguments: Any, **named: Any) -> DpEvent:
@@ -105,11 +115,13 @@ def _carrying(method: Callable[..., DpEvent]) -> Callable[..., DpEvent]:
 class Mechanism(Checked, abc.ABC):
     """The numbers of one mechanism; see the module's text.
 
-    Fields are what their checks return, and so are the arguments `participation`,
-    `dimension` and `sampling_probability` of all public methods, subclasses' too.
+    Fields hold the values that their checks return, and so do the arguments
+    `participation`, `dimension` and `sampling_probability` of all public methods,
+    subclasses' too.
 
-    In all methods `participation` is how clients are chosen, and `dimension` is d, the
-    length of the flattened model update.
+    In all methods `participation` is the choice of clients over the run, and
+    `dimension` is
+    d, the length of the flattened model update.
 
     Attributes:
       cohort_size: The constant n by which the sum is divided; the expected number of
@@ -131,21 +143,21 @@ class Mechanism(Checked, abc.ABC):
     shares_a_seed: ClassVar[bool] = False
     # Whether clients' example counts may weight the mean.
     is_weighted: ClassVar[bool] = False
-    # Whether `mean_squared_error` is all of the error: if not, what it leaves out
-    # depends on the updates, so that errors cannot be compared.
+    # Whether `mean_squared_error` is the whole error: if not, the rest depends on the
+    # updates, so that errors cannot be compared.
     has_whole_error: ClassVar[bool] = True
 
-    # Whether a client's rounds may be a secret that amplifies, over a whole run.
+    # Whether secret rounds of a client may amplify, over a whole run.
     takes_hidden_turns: ClassVar[bool] = False
 
     # Whether a round's noise depends on that of other rounds.
     remembers_noise: ClassVar[bool] = False
 
-    # How many vectors of d floats the processes of a run hold at their largest, with
-    # two groups of clients: as `dpfl-benchmark --rows=parameters` measured, and more.
+    # Peak number of vectors of d floats in the processes of a run with two groups of
+    # clients, as measured by `dpfl-benchmark --rows=parameters`, rounded up.
     peak_vectors: ClassVar[float] = 50
 
-    # Fields of some mechanisms, and what stands for them in the others. The types are
+    # Fields of some mechanisms, with their values in the others. The types are
     # comments, since annotations would make them fields of all.
     noise_multiplier = None  # type: Optional[float]
     bits = None  # type: Optional[int]
@@ -160,12 +172,12 @@ class Mechanism(Checked, abc.ABC):
 
     @classmethod
     def filled_in(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields without a default that other values, by field name, supply."""
+        """Values of required fields that follow from other values, by field name."""
         del values
         return {}
 
     def with_noise_multiplier(self: _Self, noise_multiplier: float) -> _Self:
-        """The same mechanism with other noise, as calibration asks for."""
+        """The same mechanism with another noise multiplier, as for calibration."""
         if all(each.name != "noise_multiplier" for each in dataclasses.fields(self)):
             wanted = f"left out for {self.name}, which has no noise"
             raise TypeError(
@@ -176,7 +188,7 @@ class Mechanism(Checked, abc.ABC):
 
     @property
     def some_noise_multiplier(self) -> float:
-        """A noise multiplier that goes with the other numbers, above zero."""
+        """A noise multiplier above zero that suits the other numbers."""
         return 1.0
 
     def check(self, participation: Participation, dimension: int) -> None:
@@ -196,11 +208,17 @@ class Mechanism(Checked, abc.ABC):
     def check_accountant(
         self, accountant: str, participation: Participation, dimension: int
     ) -> None:
-        """Raises ValueError if `accountant` does not account for such releases."""
+        """Raises ValueError if `accountant` does not account for such releases.
+
+        Args:
+          accountant: A value of `calibration.METHODS`.
+          participation: The choice of clients.
+          dimension: d, the length of the flattened update.
+        """
         accountant = checks.choice("accountant", accountant, calibration.METHODS)
         if accountant != "tight" or not self.is_private:
             return
-        # What the releases are does not depend on the noise.
+        # The kind of the releases does not depend on the noise.
         noised = self.with_noise_multiplier(self.some_noise_multiplier)
         event = noised.dp_event(participation, dimension)
         if not calibration.has_tight_figure(event):
@@ -215,37 +233,38 @@ class Mechanism(Checked, abc.ABC):
     ) -> None:
         """Raises ValueError if a run's noise would take days of computing alone.
 
-        For what computes it, not for what accounts for it. A mechanism that says
-        nothing else has noise that takes less than the training.
+        It concerns the computation, not the accounting. By default noise takes less
+        time than
+        the training.
         """
 
     def run_vectors(self, dimension: int) -> float:
-        """The vectors of d floats that the processes of a run hold at their largest.
+        """Peak number of vectors of d floats in the processes of a run.
 
-        A mechanism with a number that says how many it keeps adds those.
+        A mechanism adds those that it keeps in a number of its own.
         """
         return self.peak_vectors
 
     def needs_more_noise(self, dimension: int) -> bool:
         """Whether `check_noise` raises for all noise up to this.
 
-        A calibration then looks for more before anything is accounted for.
+        A calibration then tries more noise before any accounting.
         """
         return False
 
     def check_noise(self, dimension: int) -> None:  # noqa: B027
         """Raises ValueError if the noise, once it is set, does not suit the rest.
 
-        A mechanism that says nothing else takes any noise.
+        By default any noise does.
         """
 
     def check_server_optimizer(  # noqa: B027
         self, name: str, momentum: Optional[float]
     ) -> None:
-        """Raises ValueError if the server's optimizer does not go with the mechanism.
+        """Raises ValueError if the server's optimizer does not suit the mechanism.
 
-        Plain steps are "sgd" with the momentum None or zero. A mechanism that says
-        nothing else takes any optimizer.
+        Plain steps are "sgd" with the momentum None or zero. By default any optimizer
+        suits.
         """
 
     @property
@@ -254,7 +273,7 @@ class Mechanism(Checked, abc.ABC):
         return False
 
     def check_measure(self, measure: Optional[str]) -> None:
-        """Raises ValueError for measurements that there are not, or that are too few.
+        """Raises ValueError for unknown measurements, or too few for the mechanism.
 
         Args:
           measure: One of `MEASURES`, or None for the default: exact sums over clients
@@ -270,7 +289,7 @@ class Mechanism(Checked, abc.ABC):
 
     @property
     def trust(self) -> str:
-        """Whom clients trust with their updates, and who adds the noise."""
+        """The parties that clients trust with their updates, and the noise's source."""
         return (
             "a trusted server: it sees each client's message and adds the noise itself"
         )
@@ -279,13 +298,13 @@ class Mechanism(Checked, abc.ABC):
     def file_digest(self) -> Optional[str]:
         """SHA-256 of the file that the mechanism depends on, None if there is none.
 
-        A run that is resumed must find the same file.
+        A resumed run must find the same file.
         """
         return None
 
     @property
     def identity(self) -> str:
-        """A digest of all that the noise depends on besides the seed."""
+        """A digest of everything that the noise depends on, except the seed."""
         named = {"mechanism": self.name, "file": self.file_digest}
         return files.digest({**named, **dataclasses.asdict(self)})
 
@@ -293,21 +312,26 @@ class Mechanism(Checked, abc.ABC):
     def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:
         """The release of one round, which each client joins with a probability.
 
-        It carries the relations that the mechanism leaves, `release_relations`, also
-        where a subclass returns an event that carries none.
+        It carries the relations for which the mechanism is private,
+        `release_relations`, also
+        where a subclass returns an event without relations.
         """
 
     @property
     def release_relations(self) -> events.Relations:
-        """The relations that one release leaves: those of a round of all clients."""
+        """The relations for which one release, of a round of all clients, is private.
+
+        A subclass may narrow them by `relations`.
+        """
         everybody = PoissonSampling(self.cohort_size, self.cohort_size, 1)
         return self.relations(everybody)
 
     def relations(self, participation: Participation) -> events.Relations:
         """The relations between neighbours that a run is private for, at least one.
 
-        They are those that the choice of clients leaves. A mechanism of which the
-        clients bring the noise says for itself which of them are left to it.
+        They are those of the choice of clients. A mechanism whose clients bring the
+        noise
+        overrides this.
         """
         return participation.relations
 
@@ -316,8 +340,10 @@ class Mechanism(Checked, abc.ABC):
     ) -> events.RunDpEvent:
         """All releases of a run, as one event that names its relations.
 
-        `dpfl.accounting.DpflAccountant` composes it for one of these relations. What
-        `check` raises is raised.
+        `dpfl.accounting.DpflAccountant` composes it for one of these relations.
+
+        Raises:
+          ValueError: If `check` refuses the setting.
         """
         self.check(participation, dimension)
         return self._of_run(self._run_event(participation, dimension), participation)
@@ -330,16 +356,20 @@ class Mechanism(Checked, abc.ABC):
         drawn: int = 0,
         whole: int = 0,
     ) -> events.RunDpEvent:
-        """The first rounds of a run, and releases of rounds that were done again since.
+        """The first rounds of a run, and releases of rounds that were repeated since.
 
         Args:
-          drawn: The number of those whose cohorts were drawn as those of other rounds.
-          whole: How many of the rest a client is in at most. It counts as in them
-            whatever is drawn, which is never less than what they cost
-            (docs/privacy/ledger.md).
+          participation: The choice of clients.
+          dimension: d, the length of the flattened update.
+          rounds: The number of first rounds.
+          drawn: The number of repeated rounds with cohorts drawn as those of other
+            rounds.
+          whole: The largest number of the other repeated rounds that a client is in. It
+            counts as in them whatever is drawn, which never underestimates their
+            privacy loss (docs/privacy/ledger.md).
 
         Raises:
-          ValueError: If it is not known what they cost.
+          ValueError: If no bound for repeated rounds is known.
         """
         if not whole:
             return self.dp_event(participation.first(rounds + drawn), dimension)
@@ -351,9 +381,9 @@ class Mechanism(Checked, abc.ABC):
         return self._of_run(ComposedDpEvent(tuple(parts)), participation)
 
     def again_event(self, participation: Participation, dimension: int) -> DpEvent:
-        """The release that a lost round of a client is, if it is done again.
+        """The release of a lost round of a client that is repeated with other noise.
 
-        Its noise is then other noise. A mechanism whose noise is a stream says more.
+        A mechanism whose noise is a stream overrides this.
         """
         del participation
         return self.round_dp_event(dimension, 1.0)
@@ -361,7 +391,7 @@ class Mechanism(Checked, abc.ABC):
     def _of_run(
         self, event: DpEvent, participation: Participation
     ) -> events.RunDpEvent:
-        """Releases of a run, with the relations that all of them leave together."""
+        """Releases of a run, with the relations for which all of them are private."""
         relations, bare = self.relations(participation), trees.bare(event)
         if bare is not event:
             own = trees.relations_of(event)
@@ -370,7 +400,7 @@ class Mechanism(Checked, abc.ABC):
 
     def _run_event(self, participation: Participation, dimension: int) -> DpEvent:
         """All releases of a run that suits the mechanism."""
-        # Whether there is noise whoever takes part.
+        # The noise is there whoever takes part.
         has_own_noise = events.Relation.ADD_OR_REMOVE_ONE in self.release_relations
         if has_own_noise and isinstance(
             participation, (RandomSlot, WithoutReplacement)
@@ -385,10 +415,7 @@ class Mechanism(Checked, abc.ABC):
         )
 
     def uplink_bits(self, dimension: int) -> float:
-        """The expected bits that one client sends in one round: an update of float32.
-
-        A mechanism that sends something else says so.
-        """
+        """The expected bits that one client sends in one round; by default d floats."""
         return float(FLOAT_BITS * dimension)
 
     def downlink_bits(self, dimension: int) -> float:

@@ -1,7 +1,15 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who takes part when: what amplifies privacy, and how often a client is charged."""
+"""Participation: the choice of each round's clients, and its effect on privacy.
+
+    plan = PoissonSampling(population=100_000, cohort_size=1000, rounds=1500)
+    plan.sampling_probability   # 0.01
+    plan.max_participations     # 1500
+
+A class says by which sampling privacy is amplified, how many rounds a client may be in,
+and for which relations between neighbours a guarantee can hold.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +27,7 @@ from dpfl import checks
 from dpfl.accounting import events, gaussian, random_slot
 from dpfl.fields import Checked, option, required
 
-# Larger numbers are mistakes: more devices than there are people, and a round for each
+# Limits of plausible numbers: more devices than there are people, and a round for each
 # second of thirty years.
 MOST_CLIENTS = 10**11
 MOST_ROUNDS = 10**9
@@ -27,7 +35,7 @@ MOST_ROUNDS = 10**9
 
 @dataclasses.dataclass(frozen=True)
 class Participation(Checked, abc.ABC):
-    """How clients are chosen over a whole run; rounds are counted from 0 on.
+    """The choice of clients over a whole run; rounds are counted from 0 on.
 
     Attributes:
       population: Number of clients N.
@@ -44,7 +52,7 @@ class Participation(Checked, abc.ABC):
         "round_event": checks.instance(dp_accounting.DpEvent),
     }
     name: ClassVar[str]
-    # Whether a cohort does not depend on those of other rounds.
+    # Whether cohorts of different rounds are independent.
     draws_afresh: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -61,23 +69,25 @@ class Participation(Checked, abc.ABC):
 
     @property
     def sampling_probability(self) -> float:
-        """The q by which Poisson sampling amplifies privacy; 1 where it does not."""
+        """The q by which Poisson sampling amplifies privacy; 1 if nothing does."""
         return 1.0
 
     @property
     def varies_cohorts(self) -> bool:
-        """Whether how many clients a round has is left to chance.
+        """Whether the number of clients in a round is random.
 
-        A client that goes is then not made up for by another, and would take along
-        whatever noise it brings.
+        A client that is removed is then not replaced by another, and would take along
+        any noise
+        that it brings.
         """
         return False
 
     @property
     def relations(self) -> events.Relations:
-        """The relations between neighbours that this choice of clients leaves.
+        """The relations between neighbours that this choice of clients allows.
 
-        With exactly n clients in a round only 'replaced by zeros' is left: whoever is
+        With exactly n clients in a round only 'replaced by zeros' is possible: a client
+        that is
         removed makes room for another, whose update is then in the sum.
         """
         return events.ZEROS_ONLY
@@ -89,7 +99,7 @@ class Participation(Checked, abc.ABC):
 
     @property
     def rounds_per_epoch(self) -> Optional[int]:
-        """Rounds of an epoch, in which nobody is twice; None where there is none."""
+        """Rounds of an epoch, in which no client is twice; None without epochs."""
         return None
 
     @property
@@ -99,18 +109,18 @@ class Participation(Checked, abc.ABC):
 
     @property
     def groups(self) -> int:
-        """Into how many groups clients are dealt for the whole run."""
+        """The number of groups into which clients are dealt for the whole run."""
         return 1
 
     def group_of(self, round_index: int) -> Optional[int]:
-        """The group whose turn it is in a round, from 0 on; None without groups."""
+        """The group that has its turn in a round, from 0 on; None without groups."""
         return None
 
     def most_rounds_in(self, first: int, last: int) -> int:
-        """The most rounds of a client that reach into those from `first` to `last` - 1.
+        """The most rounds of a client that affect those from `first` to `last` - 1.
 
-        Correlated noise has rounds reach into later ones that are less than
-        `separation` away.
+        With correlated noise a round affects later ones that are less than `separation`
+        away.
         """
         return 1 - -(last - first - 1) // self.separation
 
@@ -122,25 +132,24 @@ class Participation(Checked, abc.ABC):
         return max(0, round_index - self.separation + 1)
 
     def known_from(self, round_index: int) -> int:
-        """The first round to be known in order to say who can be in this one."""
+        """The first round that must be known to decide who can be in this one."""
         return 0 if self.groups > 1 else self.excluded_from(round_index)
 
 
 @dataclasses.dataclass(frozen=True)
 class Independent(Participation):
-    """When each client joins does not depend on who else there is."""
+    """Participation in which clients join independently of each other."""
 
     @property
     def varies_cohorts(self) -> bool:
-        """Whether not all clients are in every round."""
+        """Whether some clients are not in every round."""
         return self.cohort_size < self.population
 
     @property
     def relations(self) -> events.Relations:
-        """Adding and removing.
+        """Adding and removing, and replacing by zeros.
 
-        A client of zeros is then as good as none, so that replacing one by zeros is
-        covered as well.
+        A client of zeros has the same effect as none, so that both are covered.
         """
         return events.TRUSTED_RELATIONS
 
@@ -160,7 +169,7 @@ class PoissonSampling(Independent):
 
 @dataclasses.dataclass(frozen=True)
 class FixedSize(Participation):
-    """Exactly n clients a round, whoever chooses them.
+    """Exactly n clients a round, chosen in any way.
 
     No amplification is claimed, and a client is charged for every round. Nor is
     anything claimed for adding or removing a client: the other clients' chances depend
@@ -187,7 +196,7 @@ class WithoutReplacement(FixedSize):
         """The releases of all rounds, from that of a round that the client is in."""
         if self.cohort_size < self.population:
             fraction = self.cohort_size / self.population
-            # Nothing amplifies what is known as neither Gaussian nor by its RDP.
+            # Only releases known as Gaussian or by their RDP are amplified.
             with contextlib.suppress(TypeError, ValueError):
                 round_event = gaussian.FixedSizeDpEvent(round_event, fraction)
         return dp_accounting.SelfComposedDpEvent(round_event, self.rounds)
@@ -195,10 +204,10 @@ class WithoutReplacement(FixedSize):
 
 @dataclasses.dataclass(frozen=True)
 class InEpochs(Participation):
-    """No client is in two rounds of an epoch; how they are dealt out is a subclass's.
+    """Participation at most once an epoch; subclasses deal the clients out.
 
     Attributes:
-      epoch_rounds: Rounds of an epoch; None is as many as there can be, floor(N / n).
+      epoch_rounds: Rounds of an epoch; None is the largest number, floor(N / n).
     """
 
     epoch_rounds: Optional[int] = option(None, None, at_least=1)
@@ -231,13 +240,13 @@ class InEpochs(Participation):
         return self.epochs
 
     def most_rounds_in(self, first: int, last: int) -> int:
-        """See base class: one in each epoch, and one that reaches into the first."""
+        """See base class: one in each epoch, and one that affects the first."""
         length = self.rounds_per_epoch
         epochs = (last - 1) // length - first // length + 1
         return min(epochs + (self.separation > 1), super().most_rounds_in(first, last))
 
     def excluded_from(self, round_index: int) -> int:
-        """See base class: at least all of the epoch."""
+        """See base class: at least from the beginning of the epoch."""
         epoch_begins = round_index // self.rounds_per_epoch * self.rounds_per_epoch
         return min(epoch_begins, super().excluded_from(round_index))
 
@@ -246,14 +255,14 @@ class InEpochs(Participation):
 class OncePerEpoch(InEpochs):
     """Clients are shuffled each epoch and taken n at a time, no client twice.
 
-    The clients left over sit that epoch out.
+    The remaining clients sit that epoch out.
 
     Attributes:
-      min_separation: Least distance of two rounds of one client, across epochs too.
-        For more than 1, clients are dealt once into windows of `window` rounds each,
-        and shuffled within their own: every epoch has the same windows, so that at
-        least `rounds_per_epoch` - `window` + 1 rounds lie between. None is 1, a
-        shuffle of all.
+      min_separation: Least distance of two rounds of one client, across epochs too. For
+        more than 1, clients are dealt once into windows of `window` rounds each, and
+        shuffled within their own: every epoch has the same windows, so that two rounds
+        are at least `rounds_per_epoch` - `window` + 1 apart. None is 1, a shuffle of
+        all.
     """
 
     min_separation: Optional[int] = option(None, None, at_least=1)
@@ -283,11 +292,11 @@ class OncePerEpoch(InEpochs):
 
     @property
     def groups(self) -> int:
-        """Into how many windows clients are dealt for the whole run."""
+        """The number of windows into which clients are dealt for the whole run."""
         return -(-self.rounds_per_epoch // self.window)
 
     def group_of(self, round_index: int) -> Optional[int]:
-        """The window of a round; None where there is one alone."""
+        """The window of a round; None if there is only one."""
         if self.groups == 1:
             return None
         return round_index % self.rounds_per_epoch // self.window
@@ -326,7 +335,7 @@ class Separated(Independent):
 
 @dataclasses.dataclass(frozen=True)
 class CyclicPoisson(Separated):
-    """Groups take turns, and who joins is drawn from the group whose turn it is.
+    """Cyclic Poisson sampling: groups take turns, and a round samples from its group.
 
     Each client draws one of b groups by itself, once for the whole run; in round t each
     client of group t modulo b joins independently with probability q' = n b / N, so
@@ -334,8 +343,8 @@ class CyclicPoisson(Separated):
     them is amplified by q' (Choquette-Choo et al. 2023, '(Amplified) Banded Matrix
     Factorization'). With one group this is `PoissonSampling`, with N / n of them
     everybody joins whenever it is the group's turn. Cohorts vary even then, as groups
-    do. Groups of one fixed size would not leave adding and removing: whoever is removed
-    would move somebody else to another group.
+    do. Groups of one fixed size would not be private for adding and removing: a client
+    that is removed would move another one to another group.
 
     Attributes:
       min_separation: b, the number of groups; None is 1.
@@ -355,7 +364,7 @@ class CyclicPoisson(Separated):
 
     @property
     def groups(self) -> int:
-        """b."""
+        """b, the number of groups."""
         return self.separation
 
     def group_of(self, round_index: int) -> Optional[int]:
@@ -365,23 +374,23 @@ class CyclicPoisson(Separated):
 
 @dataclasses.dataclass(frozen=True)
 class BallsInBins(CyclicPoisson):
-    """The groups of `CyclicPoisson`, of which nobody is told who is in which.
+    """Balls-in-bins sampling: `CyclicPoisson` with secret groups.
 
-    That amplifies privacy over the whole run: see `accounting.balls_in_bins`. With
+    The secret amplifies privacy over the whole run: see `accounting.balls_in_bins`.
+    With
     floor(N / n) groups a client stays away from a round of its group only where n does
     not divide N; with fewer of them it does so more often, which is charged as if it
     did not.
 
     Attributes:
-      min_separation: b, the number of groups; None is as many as there can be, floor(N
-        / n).
+      min_separation: b, the number of groups; None is the largest number, floor(N / n).
     """
 
     name: ClassVar[str] = "balls_in_bins"
 
     @property
     def sampling_probability(self) -> float:
-        """1: it is the group that amplifies."""
+        """1: the secret of the group amplifies, and no sampling."""
         return 1.0
 
     @property
@@ -400,10 +409,13 @@ class BMinSeparation(Separated):
     """Each client joins by coins of its own, at least b rounds apart, and tells nobody.
 
     A client that is free joins a round with probability n / (N - (b - 1) n), and is
-    free again b rounds later. When it is first free is drawn so that n clients are
+    free
+    again b rounds later. The first round in which it is free is drawn so that n clients
+    are
     expected in every round. The secret amplifies privacy over the whole run: see
-    `accounting.min_separation`. With b = 1 this is `PoissonSampling`; with N = b n
-    nobody who is free waits, as in `BallsInBins`.
+    `accounting.min_separation`. With b = 1 this is `PoissonSampling`; with N = b n no
+    free
+    client waits, as in `BallsInBins`.
 
     Attributes:
       min_separation: b; None is 1.
@@ -423,7 +435,8 @@ class RandomSlot(Independent, InEpochs):
     """Each client draws a round of every epoch by itself, and tells nobody which.
 
     Each round has the probability n / N, so that cohorts vary and n clients are
-    expected; with what is left the client sits the epoch out. The secret amplifies
+    expected;
+    with the remaining probability the client sits the epoch out. The secret amplifies
     privacy: see `accounting.random_slot`.
     """
 
@@ -435,7 +448,7 @@ class RandomSlot(Independent, InEpochs):
         return self.population / self.cohort_size
 
     def run_event(self, round_event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
-        """The releases of whole epochs and one that has begun, from that of a round."""
+        """The releases of whole epochs and of a partial one, from that of a round."""
         if isinstance(round_event, dp_accounting.NonPrivateDpEvent):
             return round_event
         whole, rest = divmod(self.rounds, self.rounds_per_epoch)
@@ -455,11 +468,11 @@ _KINDS: tuple[type[Participation], ...] = (
     *(OncePerEpoch, RandomSlot, CyclicPoisson, BallsInBins, BMinSeparation),
 )
 PARTICIPATIONS = {kind.name: kind for kind in _KINDS}
-# Those that take epochs' lengths, and those whose rounds of one client are set apart.
+# Names of participations with epochs.
 WITH_EPOCHS = tuple(kind.name for kind in _KINDS if issubclass(kind, InEpochs))
-# Those whose rounds of a client are a secret, of which the whole run is one release.
+# Participations with secret rounds, of which the whole run is one release.
 HIDDEN_TURNS = (BallsInBins, BMinSeparation)
-# Those that must be told how far apart rounds are.
+# Names of participations that need a `min_separation`.
 _SEPARATED = (CyclicPoisson.name, BMinSeparation.name)
 WITH_SEPARATION = (OncePerEpoch.name, BallsInBins.name, *_SEPARATED)
 MIN_SEPARATION_HELP = (
@@ -480,14 +493,21 @@ def build(
     rounds_per_epoch: Optional[int] = None,
     min_separation: Optional[int] = None,
 ) -> Participation:
-    """A participation from what flags say; the name is a key of `PARTICIPATIONS`.
+    """A participation from values of flags.
 
-    `rounds_per_epoch` has no effect where there are no epochs, for a mechanism may have
-    it.
+    Args:
+      name: A key of `PARTICIPATIONS`.
+      population: Number of clients N.
+      cohort_size: Expected number of clients n in a round.
+      rounds: Number of rounds T.
+      rounds_per_epoch: Rounds of an epoch; without effect where there are none, for a
+        mechanism may have the field. None is floor(N / n).
+      min_separation: Least distance of two rounds of one client; None for the default,
+        where there is one.
 
     Raises:
       ValueError: If there is no such participation, or it does not have a
-        `min_separation`, or wants one, or a number is out of range.
+        `min_separation`, or needs one, or a number is out of range.
     """
     checks.choice("participation", name, PARTICIPATIONS)
     more = {}

@@ -1,10 +1,12 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The one table of mechanisms: configurations by name, and what runs them.
+"""The table of mechanisms: configurations by name, with their codecs.
 
 A codec is given as "module:Class", since it needs TensorFlow and a configuration does
-not, or as the class itself.
+not, or as the class itself:
+
+    register(MyConfig, "my_package.codec:MyCodec", example=MyConfig(3))
 """
 
 from __future__ import annotations
@@ -19,15 +21,15 @@ from dpfl.mechanisms.mechanism import Mechanism
 
 
 class Entry(NamedTuple):
-    """What runs one mechanism; each is a class or "module:Class".
+    """Implementation of a mechanism; each field is a class or "module:Class".
 
     Attributes:
-      codec: From a configuration, the dimension d, and options of its own, to a
+      codec: Maps a configuration, the dimension d, and options of its own, to a
         `dpfl.aggregators.codec.Codec`.
-      feeder: From a configuration and d to an object with `feed(state)`, to be called
+      feeder: Maps a configuration and d to an object with `feed(state)`, to be called
         on the aggregator's state before each round if the factory was built with
         `noise_from_program`; None for a mechanism that has no such noise.
-      weighted: From `measure` (see `CodecFactory`) to a factory that takes weights;
+      weighted: Maps `measure` (see `CodecFactory`) to a factory that takes weights;
         None if there is none.
     """
 
@@ -50,11 +52,15 @@ def register(
     feeder: Any = None,
     weighted: Any = None,
 ) -> None:
-    """Adds a mechanism to the table, from which commands have their flags.
+    """Registers a mechanism, so that commands have flags for it.
 
-    For `codec`, `feeder` and `weighted` see `Entry`. The example is a small
-    configuration, for three clients, with which the soak and the tests run the
-    mechanism; None leaves it out of them.
+    Args:
+      config: The configuration, a frozen dataclass.
+      codec: See `Entry`.
+      example: A small configuration, for three clients, with which the soak and the
+        tests run the mechanism; None leaves it out of them.
+      feeder: See `Entry`.
+      weighted: See `Entry`.
 
     Raises:
       TypeError: If `config` is not a class of configurations, or an argument or a field
@@ -67,7 +73,7 @@ def register(
     name = plugins.check_name(getattr(config, "name", None))
     known = MECHANISMS.get(name, config)
     where, own = (f"{each.__module__}.{each.__qualname__}" for each in (known, config))
-    # A module that is imported again makes its class anew.
+    # A module that is imported again creates its class anew.
     if where != own:
         raise ValueError(
             f"name must be one that no other mechanism has, found {name!r}, "
@@ -93,7 +99,9 @@ def load_plugins() -> None:
 def entry(config: type[Mechanism]) -> Optional[Entry]:
     """The entry of a configuration's class, its classes imported; None if it has none.
 
-    By the class itself: a subclass may mean other noise than its base's codec adds.
+    A subclass needs an entry of its own, as it may mean other noise than its base's
+    codec
+    adds.
     """
     found = _ENTRIES.get(config)
     return None if found is None else Entry(*map(plugins.resolve, found))
@@ -106,7 +114,7 @@ _RATE: dict[str, Any] = {"compression_rate": 2.0, "sketch_length": 16}
 
 
 def _register_own(example: Mechanism, codec: str, **others: str) -> None:
-    """Adds one of dpfl's own, by the names in dpfl.aggregators."""
+    """Registers one of dpfl's own mechanisms, by the names in dpfl.aggregators."""
     of_others = {key: f"dpfl.aggregators.{value}" for key, value in others.items()}
     codec = f"dpfl.aggregators.{codec}"
     register(type(example), codec, example=example, **of_others)

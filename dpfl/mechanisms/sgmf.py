@@ -22,10 +22,12 @@ class Sgmf(matrix_factorization.StreamedMatrix, csgm.L2Csgm):
     The clients of `L2Csgm`, the noise of `MatrixFactorization`: row t of G is the sum
     of the masked rotated updates of round t, rotated back, Z has independent rows of
     N(0, sigma^2 I), sigma = noise_multiplier keep_fraction clip_norm max_j ||C[:, j]||,
-    of what a stream releases of C, and A G + B Z is divided by n keep_fraction. So
-    equal `noise_multiplier` means equal noise on the iterates as with
+    of the part of C that a stream releases, and A G + B Z is divided by n
+    keep_fraction.
+    So equal `noise_multiplier` means equal noise on the iterates as with
     `MatrixFactorization`. Over a whole run C has at most as many diagonals as lie
-    between the rounds of a client.
+    between
+    the rounds of a client.
     """
 
     name: ClassVar[str] = "sgmf"
@@ -43,7 +45,7 @@ class Sgmf(matrix_factorization.StreamedMatrix, csgm.L2Csgm):
         )
 
     def again_event(self, participation: Participation, dimension: int) -> DpEvent:
-        """See base class; refused: rows that are done again have masks of the first."""
+        """See base class; refused: repeated rows have the masks of the first ones."""
         raise ValueError(
             f"rounds must not be done again with {self.name}, of which it is not known "
             "what rows with the same masks and other noise cost; found rounds that "

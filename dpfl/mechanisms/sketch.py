@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Mechanisms that add up sketches of updates."""
+"""Mechanisms that sum sketches of updates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpfl.fields import AUTO, CHOSEN_BEFORE, option
 from dpfl.mechanisms import integer, mechanism
 from dpfl.mechanisms.participation import Participation
 
-# Rows of a sketch where none are given, by kind; the papers take 15.
+# Default number of rows of a sketch, by kind; the papers take 15.
 DEFAULT_LENGTH = {"shifts": 16, "hashes": 15}
 
 
@@ -27,7 +27,7 @@ class SketchShape:
     Attributes:
       kind: "shifts" or "hashes".
       rows: l.
-      parts: For each part its length d_p and its compression rate.
+      parts: The length d_p and the compression rate of each part.
     """
 
     kind: str
@@ -49,12 +49,12 @@ class SketchShape:
 
     @property
     def rate(self) -> float:
-        """d / m, the compression rate that is reached."""
+        """d / m, the actual compression rate."""
         return self._dimension / self.length
 
     @property
     def rate_asked_for(self) -> float:
-        """d / m if sketches could be of any size."""
+        """d / m, if sketches could be of any size."""
         return self._dimension / sum(length / rate for length, rate in self.parts)
 
     @property
@@ -78,7 +78,7 @@ class SketchShape:
         return length * (length - 1) / (self.rows * width)
 
     def _shift_errors(self, length: int, width: int) -> float:
-        """The same without the pairs within a block, which cannot collide."""
+        """As `_hash_errors`, without pairs within a block, which cannot collide."""
         sketch = self.rows * width
         blocks = math.ceil(length / sketch)
         pairs = 0
@@ -89,12 +89,12 @@ class SketchShape:
         return pairs / sketch
 
 
-# Of the rate asked for, what a sketch has to reach at the least.
+# Least actual rate of a sketch, over the requested one.
 _LEAST_PART_OF_RATE = 0.9
 _MOST_ROWS = 2**20
-# Of a matrix of float32 that takes a gigabyte.
+# Numbers of a matrix of float32 that takes a gigabyte.
 _MOST_MATRIX_NUMBERS = 2**28
-# Each step multiplies by the sketch twice: more would take days.
+# Most solver steps, each of which multiplies by the sketch twice: more would take days.
 _MOST_SOLVER_STEPS = 10**6
 
 
@@ -117,13 +117,13 @@ def _numbers(name: str, text: Optional[str]) -> list[float]:
 
 @dataclasses.dataclass(frozen=True)
 class CountSketched(mechanism.NoiseMechanism):
-    """What mechanisms with a count-mean sketch have in common.
+    """Base of mechanisms with a count-mean sketch.
 
     Sketches are scaled so that they keep norms. The published experiments encode with
     1/l where this has 1/sqrt(l): a clip c there is sketch_clip clip_norm = sqrt(l) c
     here.
 
-    The fields' own sentences say what they are, and besides:
+    The fields' own sentences describe them, and besides:
 
     Attributes:
       compression_rate: r = d / m, or "auto" until `choice.chosen` has chosen a number.
@@ -203,8 +203,9 @@ class CountSketched(mechanism.NoiseMechanism):
     def check(self, participation: Participation, dimension: int) -> None:
         """See base class.
 
-        A sketch has at least one number in each row, and the same in all of them: where
-        that leaves less than 0.9 of the rate asked for, the rate is refused.
+        A sketch has at least one number in each row, and the same number in all of
+        them: a rate
+        of which that leaves less than 0.9 is refused.
         """
         super().check(participation, dimension)
         self._check_rate(self.shape(dimension), dimension)
@@ -213,7 +214,7 @@ class CountSketched(mechanism.NoiseMechanism):
         if shape.rate >= _LEAST_PART_OF_RATE * shape.rate_asked_for:
             return
         name = "compression_rate" if self.layer_rates is None else "layer_rates"
-        # Rounded up: a rate a little smaller would ask for one more number a row.
+        # Rounded up: a rate a little smaller would need one more number a row.
         raise ValueError(
             f"{name} must be within a tenth of the rate that {shape.rows} rows "
             f"(sketch_length) reach in {dimension} dimensions, which is "
@@ -265,7 +266,7 @@ class SketchedDdg(CountSketched, integer.DistributedDiscreteGaussian):
     decodes the sum by the sketch's transpose. Privacy rests on the clip in sketch
     space alone: `noise_multiplier` is the noise over `sketch_clip * clip_norm`.
 
-    What the server holds back below `threshold` is added to later rounds (error
+    The server adds decoded coordinates below `threshold` to later rounds (error
     feedback).
     """
 
@@ -325,13 +326,13 @@ class ProjectAndPerturb(CountSketched):
 class SparseRecovery(integer.DistributedDiscreteGaussian):
     """Gaussian sketch, discrete Gaussian noise, LASSO (Chen et al. 2022, Algorithm 3).
 
-    For a mean of updates with s coordinates that are not zero. The sketch S has
+    For a mean of updates with s nonzero coordinates. The sketch S has
     m = ceil(measurements s ln d) rows, with entries N(0, 1/m); sketches are clipped to
     clip_norm sigma_max(S), which no sketch of an update within `clip_norm` exceeds;
     `noise_multiplier` is the noise over that. The server solves
       min over x of ||y - S x||^2 / 2 + lambda ||x||_1,
       lambda = penalty stddev sqrt(2 ln d), stddev that of the noise on y,
-    in `solver_steps` steps of FISTA. S has m d numbers and is written out, which
+    in `solver_steps` steps of FISTA. S has m d numbers and is stored as a whole, which
     `check` refuses beyond a gigabyte: by default, beyond d of some 660,000. `sparsity`
     is s.
     """
@@ -382,7 +383,7 @@ class SparseRecovery(integer.DistributedDiscreteGaussian):
         return min(dimension, math.ceil(rows))
 
     def typical_vector_clip(self, dimension: int) -> float:
-        """1 + sqrt(d/m), to which sigma_max(S) tends."""
+        """1 + sqrt(d/m), the limit of sigma_max(S)."""
         return 1 + math.sqrt(dimension / self.vector_dimension(dimension))
 
     def penalty_factor(self, dimension: int) -> float:
@@ -390,10 +391,11 @@ class SparseRecovery(integer.DistributedDiscreteGaussian):
         return self.penalty * math.sqrt(2 * math.log(max(dimension, 2)))
 
     def mean_squared_error(self, dimension: int) -> float:
-        """s (stddev^2 + lambda^2), that of soft thresholding s coordinates.
+        """s (stddev^2 + lambda^2), the error of soft thresholding s coordinates.
 
-        The order of the error, exact if S were orthogonal on sparse vectors and the
-        noise on S^T y independent of which coordinates are large; not a bound.
+        It is the order of the error, exact if S were orthogonal on sparse vectors and
+        the noise
+        on S^T y independent of which coordinates are large; not a bound.
         """
         grid = self.grid(dimension)
         clip = self.clip_norm * self.typical_vector_clip(dimension)
