@@ -1,18 +1,22 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""How many bands a stream over a whole run should have: least error at equal epsilon.
+"""Bands of a stream over a whole run: the number with least error at equal epsilon.
 
-An encoder C with h diagonals asks that rounds of a client be h apart. More bands make
+    choose(StreamRun(workload, population=10_000, cohort_size=100, epsilon=8.0,
+                     delta=1e-5)).bands
+
+An encoder C with h diagonals requires rounds of a client to be h apart. More bands make
 the errors of the iterates smaller for the same noise. But with clients that are dealt
-into h groups, of which round t takes its own, a client is drawn from fewer: with
-probability q' = h n / N, and what its sampling amplifies is lost. At h = 1 the noise is
-independent and sampling is Poisson sampling; at h = floor(N / n) everybody takes part
-every h rounds (q' is 1 if n divides N). In between is the least error.
+into h groups that take turns, a client is drawn from fewer: with probability
+q' = h n / N, and amplification by sampling is lost. At h = 1 the noise is independent
+and sampling is Poisson sampling; at h = floor(N / n) everybody takes part every h
+rounds (q' is 1 if n divides N). The least error is in between.
 
 Errors are those of the noise alone: standard deviations of a coordinate of an iterate,
 root mean square over the iterates, in units of the clip norm and for sums (over n for
-means). What dropped coordinates and the choice of clients add is the same for all h.
+means). The errors by dropped coordinates and by the choice of clients are the same for
+all h.
 """
 
 from __future__ import annotations
@@ -41,7 +45,7 @@ from dpfl.mechanisms.participation import (
     OncePerEpoch,
 )
 
-# From a noise multiplier to one release of a client.
+# Maps a noise multiplier to one release of a client.
 Release = Callable[[float], dp_accounting.DpEvent]
 ENCODERS = ("toeplitz", "banded")
 """Methods of `dpfl.factorization` that find C with h diagonals."""
@@ -49,11 +53,11 @@ PARTICIPATIONS = (
     *(CyclicPoisson.name, OncePerEpoch.name),
     *(BallsInBins.name, BMinSeparation.name),
 )
-"""How clients may be chosen."""
+"""Names of the possible choices of clients."""
 HIDDEN = PARTICIPATIONS[2:]
-"""Those where the rounds of a client are its secret."""
+"""Names of those in which the rounds of a client are its secret."""
 RESTARTING = "restarting"
-"""Not one stream, but one for each epoch."""
+"""The `encoder` of a point with a stream for each epoch in place of one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,9 +70,9 @@ class StreamRun(Checked):
       cohort_size: n, clients expected in a round.
       epsilon: The budget's.
       delta: The budget's.
-      release: From a noise multiplier z to what one round is to a client that is in
-        it: a Gaussian, or one on coordinates kept at random, as `banded_stream_event`
-        takes it.
+      release: Maps a noise multiplier z to the event of one round for a client that is
+        in it: a Gaussian, or one on coordinates kept at random, as
+        `banded_stream_event` takes it.
       participation: One of `PARTICIPATIONS`, by name: clients are dealt into as many
         groups as C has bands, and drawn from their group; or each takes part once in
         every epoch of floor(N / n) rounds, h rounds apart at least; or its rounds are a
@@ -105,7 +109,7 @@ class StreamRun(Checked):
 
     @property
     def sampled(self) -> bool:
-        """Whether who joins a group's turn is drawn."""
+        """Whether clients of a group are drawn at random when it has its turn."""
         return self.participation != OncePerEpoch.name
 
     @property
@@ -115,7 +119,7 @@ class StreamRun(Checked):
 
     @property
     def rounds(self) -> int:
-        """T."""
+        """T, the number of rounds."""
         return self.workload.rounds
 
     @property
@@ -126,20 +130,21 @@ class StreamRun(Checked):
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """A stream over the run, at the noise that the budget asks for.
+    """A stream over the run, with the noise that meets the budget.
 
     Attributes:
       bands: h, diagonals of C.
       separation: b, least distance of two rounds of a client; more than h only where
-        there are not so many rounds.
+        there are fewer rounds.
       sampling_probability: q', with which a client joins a round of its group.
       participations: The most rounds that a client may be in.
-      encoder: How C was found, a key of `factorization.METHODS`; or `RESTARTING`, where
-        the run ends soon after an epoch and streams that end with it are better.
+      encoder: The method that found C, a key of `factorization.METHODS`; or
+        `RESTARTING`, where the run ends soon after an epoch and streams that end with
+        it are better.
       noise_multiplier: z, the noise over the sensitivity of one participation.
       root_mean_error: Standard deviation of the iterates' noise, a coordinate, in units
         of the clip norm: the root of the mean of their variances.
-      last_error: That of the last iterate.
+      last_error: Standard deviation of the last iterate's noise.
     """
 
     bands: int
@@ -155,7 +160,8 @@ class Point:
 def usual_bands(run: StreamRun) -> list[int]:
     """1, 2, 3, 4, 6, 8, 12, ... and floor(N / n), ascending.
 
-    Beyond T there is one more at most: whoever takes part once does no better for more
+    At most one number is beyond T: a client that takes part once gains nothing from
+    more
     groups.
     """
     most = run.most_groups if run.sampled else min(run.most_groups, run.rounds)
@@ -171,14 +177,14 @@ def point(
     restarts: bool = True,
     guess: float = 1.0,
 ) -> Point:
-    """The stream of as many bands as client rounds are apart.
+    """The stream with as many bands as a client's rounds are apart.
 
     Args:
-      run: The run that is asked for.
+      run: The run.
       separation: b, at most floor(N / n); C has as many bands, or T if that is less.
       restarts: Whether streams that restart every epoch may take its place where the
         run ends soon after an epoch; their epsilon is for replacing by zeros alone.
-      guess: A noise multiplier near the answer's, such as a neighbour's.
+      guess: A noise multiplier near the result's, such as a neighbour's.
 
     Raises:
       ValueError: `separation` is out of range.
@@ -188,7 +194,7 @@ def point(
     bands = min(b, run.rounds)
     if run.is_hidden:
         return _hidden(run, encoder_of(run.workload, bands, run.encoder), b, guess)
-    # A float so close to 1 is everybody.
+    # Rounded to 1 at most, which means everybody.
     q = min(1.0, b * run.cohort_size / run.population) if run.sampled else 1.0
     count = -(-run.rounds // b)
     if not run.sampled:
@@ -200,7 +206,7 @@ def point(
         for one in wanted
     ]
     may_restart = restarts and b == run.most_groups and run.workload.is_prefix_sum
-    # Rounds just after an epoch's end cost little if the noise has started afresh.
+    # Rounds just after an epoch's end add little if the noise has started afresh.
     if may_restart and run.rounds > run.most_groups and run.rounds % run.most_groups:
         found.append(restarting(run))
     return best(found)
@@ -214,7 +220,7 @@ def _with_noise(
     count: int,
     guess: float,
 ) -> Point:
-    """The stream of an encoder at the noise that the budget asks for."""
+    """The stream of an encoder, with the noise that meets the budget."""
     last = 1.0
     if isinstance(found.factors, fact.ToeplitzFactors):
         # The last columns are cut off at the end of the run.
@@ -267,13 +273,13 @@ def _point(
     event: Release,
     guess: float,
 ) -> Point:
-    """An encoder at the noise that the budget asks for.
+    """An encoder with the noise that meets the budget.
 
     Args:
       run: The run.
       found: Its matrix.
       turns: The separation, the sampling probability and the participations.
-      event: From a noise multiplier to the run's event.
+      event: Maps a noise multiplier to the run's event.
       guess: See `point`.
     """
     noise_multiplier = accounting.calibrate_noise_multiplier(
@@ -297,18 +303,25 @@ def _point(
 def encoder_of(
     workload: fact.Workload, bands: int, method: str = "toeplitz"
 ) -> fact.Factorization:
-    """The best C of so many bands by a method; the optimal one for as many as A."""
+    """The best C of so many bands by a method; the optimal one for as many as A.
+
+    Args:
+      workload: A, of all rounds.
+      bands: h, at most the number of rounds.
+      method: One of `ENCODERS`.
+    """
     if bands == workload.rounds:
         return fact.compute(workload, "optimal")
     return fact.compute(workload, method, bands=bands)
 
 
 def restarting(run: StreamRun) -> Point:
-    """Streams of prefix sums, to compare, that restart every epoch.
+    """Streams of prefix sums, for comparison, that restart every epoch.
 
     Each client is in one round of every epoch of floor(N / n) rounds, and the optimal
     factorization of an epoch is used. The error of an epoch's last sum stays in all
-    sums after it. `run.sampled` and `run.encoder` play no part.
+    sums
+    after it. `run.sampled` and `run.encoder` have no effect.
 
     Raises:
       ValueError: The workload is no prefix sum.
@@ -322,7 +335,7 @@ def restarting(run: StreamRun) -> Point:
     length = min(run.most_groups, run.rounds)
     epochs, rest = divmod(run.rounds, length)
     found = encoder_of(fact.prefix_sum(length), length)
-    # Of an epoch that has begun the first rows alone are released.
+    # Only the first rows of a partial epoch are released.
     part = found.sensitivity().value / found.sensitivity(rounds=max(rest, 1)).value
 
     def event(noise_multiplier: float) -> dp_accounting.DpEvent:
@@ -358,7 +371,7 @@ def curve(run: StreamRun, bands: Optional[Sequence[int]] = None) -> list[Point]:
 
 
 def best(points: Sequence[Point]) -> Point:
-    """The point of the least error, that with fewer bands among equals."""
+    """The point of the least error, with the fewest bands among equals."""
     if not points:
         raise ValueError("points must hold at least one, found none")
     return min(points, key=lambda one: (one.root_mean_error, one.bands))
@@ -367,8 +380,8 @@ def best(points: Sequence[Point]) -> Point:
 def choose(run: StreamRun) -> Point:
     """The stream of least error: no worse than either end of the curve.
 
-    The curve over `usual_bands`, and then the numbers between the best one's
-    neighbours, by thirds as long as the error falls.
+    The search takes the curve over `usual_bands`, and then the numbers between the best
+    one's neighbours, by thirds as long as the error falls.
     """
     found = {one.separation: one for one in curve(run)}
     while True:
@@ -396,13 +409,19 @@ def chosen(
 ) -> tuple[int, str]:
     """The bands that `choose` finds for dense updates, and a sentence on them.
 
-    The arguments are those of `StreamRun`.
+    Args:
+      workload: A, of all rounds.
+      encoder: One of `ENCODERS`.
+      population: N.
+      cohort_size: n, clients expected in a round.
+      epsilon: The budget's.
+      delta: The budget's.
     """
     numbers = population, cohort_size, epsilon, delta
     run = StreamRun(workload, *numbers, encoder=encoder, accountant="rdp")
     found = choose(run)
     if found.encoder == RESTARTING:
-        # What is said is of the matrix that is computed.
+        # The sentence describes the matrix that is computed.
         found = point(run, found.separation, restarts=False)
     return found.bands, (
         f"bands {found.bands}: of {found.separation} groups each client joins a round "

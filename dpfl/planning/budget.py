@@ -1,7 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The noise that a run needs for a budget."""
+"""The noise that a run needs for a budget, and the epsilon of a run with noise.
+
+    mechanism = calibrate(mechanism, plan, dimension, epsilon=8.0, delta=1e-6)
+    epsilon(mechanism, plan, dimension, delta=1e-6)   # at most 8
+
+Both use the event that the mechanism makes of the plan, so that they cannot disagree.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +25,18 @@ from dpfl.mechanisms.integer_grid import MOST_BITS
 from dpfl.mechanisms.mechanism import ARGUMENTS, Mechanism
 from dpfl.mechanisms.participation import Participation
 
-# Noise divided by this is less than a step of the calibration's grid below.
+# A ratio of noise multipliers below a step of the calibration's grid below.
 _BARELY = 1.0002
 
 _Mechanism = TypeVar("_Mechanism", bound=Mechanism)
 
-# Of a run and its budget, by name.
+# Checks of arguments about a run and its budget, by name.
 OF_A_RUN: Mapping[str, checks.Check] = {
     **{**ARGUMENTS, "mechanism": checks.instance(Mechanism)},
     **{"epsilon": checks.positive, "delta": checks.delta},
     "method": functools.partial(checks.choice, choices=METHODS),
 }
-# The same where epsilon is a figure, which may be infinite, or is not there.
+# Checks for functions whose epsilon may be infinite, or that have none.
 OF_A_FIGURE = {name: check for name, check in OF_A_RUN.items() if name != "epsilon"}
 
 
@@ -46,17 +52,17 @@ def calibrate(
     """The mechanism with the least noise that meets a budget over a whole run.
 
     Args:
-      mechanism: Its own noise multiplier plays no part.
-      participation: How clients are chosen, and for how many rounds; None is one
-        release in which all clients take part.
+      mechanism: The mechanism; its own noise multiplier is ignored.
+      participation: The choice of clients over the run; None is one release in which
+        all clients take part.
       dimension: Length d of the flattened model update.
       epsilon: The budget's, greater than 0.
       delta: The budget's, in (0, 1).
       method: See `dpfl.accounting.epsilon`.
 
     Raises:
-      dpfl.accounting.CalibrationError: If the noise that meets the budget does not
-        suit the rest, as where bits are too few for it.
+      dpfl.accounting.CalibrationError: If the noise that meets the budget does not suit
+        the rest, as where bits are too few for it.
       dpfl.accounting.BudgetNotBindingError: If hardly any noise meets the budget.
       dpfl.accounting.UnreachableBudgetError: If no noise meets it.
       ValueError: If an argument is out of range.
@@ -65,12 +71,12 @@ def calibrate(
     try:
         noised = budget.calibrated(mechanism)
     except accounting.UnreachableBudgetError as error:
-        # With too few bits no noise suits them.
+        # With too few bits no noise suits.
         if sentence := budget.sentence(mechanism):
             raise accounting.CalibrationError(sentence) from error
         raise
     less = noised.with_noise_multiplier((noised.noise_multiplier or 0.0) / _BARELY)
-    # The bits may ask for more noise than the budget does.
+    # The bits may require more noise than the budget does.
     reason = budget.sentence(noised) if less.needs_more_noise(dimension) else ""
     try:
         noised.check_noise(dimension)
@@ -91,7 +97,13 @@ def privacy_report(
 ) -> accounting.PrivacyReport:
     """Epsilon of a whole run, with its relation, method and order.
 
-    The mechanism has its noise; the other arguments are those of `calibrate`.
+    Args:
+      mechanism: The mechanism with its noise.
+      participation: The choice of clients over the run; None is one release in which
+        all clients take part.
+      dimension: Length d of the flattened model update.
+      delta: In (0, 1).
+      method: See `dpfl.accounting.epsilon`.
 
     Raises:
       ValueError: If an argument is out of range or the mechanism cannot run so.
@@ -108,7 +120,19 @@ def epsilon(
     delta: float,
     method: str = "auto",
 ) -> float:
-    """Epsilon of a whole run; see `privacy_report`."""
+    """Epsilon of a whole run.
+
+    Args:
+      mechanism: The mechanism with its noise.
+      participation: The choice of clients over the run; None is one release in which
+        all clients take part.
+      dimension: Length d of the flattened model update.
+      delta: In (0, 1).
+      method: See `dpfl.accounting.epsilon`.
+
+    Raises:
+      ValueError: If an argument is out of range or the mechanism cannot run so.
+    """
     return privacy_report(mechanism, participation, dimension, delta, method).epsilon
 
 
@@ -122,7 +146,7 @@ def _event(
 
 @dataclasses.dataclass(frozen=True)
 class _Budget:
-    """The arguments of `calibrate` but for the mechanism, by their names there."""
+    """The arguments of `calibrate` except the mechanism, by their names there."""
 
     dimension: int
     epsilon: float
@@ -131,7 +155,7 @@ class _Budget:
     method: str
 
     def calibrated(self, mechanism: _Mechanism) -> _Mechanism:
-        """The mechanism with the least noise, whether it suits the rest."""
+        """The mechanism with the least noise, whether or not it suits the rest."""
         try:
             return mechanism.with_noise_multiplier(self._least_noise(mechanism))
         except accounting.BudgetNotBindingError as error:
@@ -147,7 +171,7 @@ class _Budget:
             ) from error
 
     def _count_sentence(self, mechanism: Mechanism) -> str:
-        """The noise of a clip's count that would do; "" if that would not help."""
+        """A sentence on the count's noise that would do; "" if none would help."""
         if not isinstance(mechanism, AdaptiveClip) or mechanism.count_stddev is None:
             return ""
         try:
@@ -172,10 +196,11 @@ class _Budget:
         )
 
     def sentence(self, mechanism: Mechanism) -> str:
-        """The bits that would do for the noise that the budget needs at the least.
+        """A sentence on the bits that would do for the least noise of the budget.
 
-        With too few bits all noise is large, so that it says little of itself. "" where
-        there are no bits, or those that there are would do.
+        With too few bits all noise is large, and says little about the budget. "" if
+        there are
+        no bits, or they would do.
         """
         if mechanism.bits is None:
             return ""

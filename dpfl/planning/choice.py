@@ -3,16 +3,17 @@
 
 """The choice of bits and compression rates that are "auto".
 
-    found = chosen(mechanism, dimension, participation, epsilon=8.0)
+    found = chosen(mechanism, participation, dimension, epsilon=8.0)
+    found.mechanism, found.sentences
 
 `bits` "auto" is the fewest bits with which the error by noise, rounding and wraps is
-within `bits_tolerance` of that of Gaussian noise at the same epsilon, both by the
-accountant that is asked for. `compression_rate` "auto" is the largest rate at which the
-error of n equal updates is within `rate_tolerance` of that without a sketch at the same
-epsilon. With Gaussian noise of multiplier z and a clip of sketches at s times that of
-updates, their ratio is s^2 + e n^2 / (d z^2), where e, about d/m, is the error of the
-sketch alone: a length m of the order of (n/z)^2, which is that of n^2 epsilon^2 in one
-release (Chen et al. 2022).
+within `bits_tolerance` of that of Gaussian noise at the same epsilon, both by the given
+accounting method. `compression_rate` "auto" is the largest rate at which the error of n
+equal updates is within `rate_tolerance` of that without a sketch at the same epsilon.
+With Gaussian noise of multiplier z and a clip of sketches at s times that of updates,
+their ratio is s^2 + e n^2 / (d z^2), where e, about d/m, is the error of the sketch
+alone: a length m of the order of (n/z)^2, which is that of n^2 epsilon^2 in one release
+(Chen et al. 2022).
 """
 
 from __future__ import annotations
@@ -33,24 +34,24 @@ from dpfl.mechanisms.sketch import CountSketched
 from dpfl.planning import budget
 
 _Noised = TypeVar("_Noised", bound=Mechanism)
-# Delta of the one release that is presumed where nothing is said of the run.
+# Default delta, for one release where no run is given.
 DEFAULT_DELTA = 1e-5
-# Steps of a search for a rate, which is given to three digits.
+# Steps of a search for a rate, which is rounded to three digits.
 _BISECTIONS = 40
-# Share of noise over the grid step, and half the modulus over the standard deviation of
-# the sum, from which a search for the bits sets out.
+# Start of a search for the bits: a share of noise over the grid step, and half the
+# modulus over the standard deviation of the sum.
 _USUAL_STEPS, _USUAL_REACH = 1.2, 4.4
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What a choice depends on besides the mechanism.
+    """Circumstances of a choice, besides the mechanism.
 
     Attributes:
       dimension: Length d of the flattened model update.
-      participation: How clients are chosen, and for how many rounds; None is one
-        release in which all clients take part.
-      epsilon: The budget; None takes the mechanism's own noise.
+      participation: The choice of clients over the run; None is one release in which
+        all clients take part.
+      epsilon: The budget; None for the mechanism's own noise.
       delta: The budget's.
       method: See `dpfl.accounting.epsilon`.
     """
@@ -69,7 +70,12 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True)
 class Chosen:
-    """A mechanism whose numbers are all known, and a sentence on each chosen one."""
+    """A mechanism with all numbers known, and a sentence on each chosen one.
+
+    Attributes:
+      mechanism: The mechanism, without "auto".
+      sentences: A sentence for each number that was chosen.
+    """
 
     mechanism: Mechanism
     sentences: tuple[str, ...] = ()
@@ -87,7 +93,15 @@ def chosen(
 ) -> Chosen:
     """The mechanism with numbers in place of "auto".
 
-    The budget is what the noise will be set for, by a method; see `Setting`.
+    Args:
+      mechanism: The mechanism, whose `bits` and `compression_rate` may be "auto".
+      participation: The choice of clients over the run; None is one release in which
+        all clients take part.
+      dimension: Length d of the flattened model update.
+      epsilon: The budget that the noise will be calibrated for; None for the
+        mechanism's own noise.
+      delta: The budget's, in (0, 1).
+      method: See `dpfl.accounting.epsilon`.
 
     Raises:
       accounting.CalibrationError: If no noise meets the budget.
@@ -140,7 +154,7 @@ def _with_rate(mechanism: Any, setting: Setting) -> tuple[Any, str]:
     found = dataclasses.replace(mechanism, compression_rate=rate)
     reached = found.shape(d).rate
     if reached < rate:
-        # A row of numbers more or less: what is reached is what is asked for.
+        # Widths are whole: the rate becomes the actual one.
         found = dataclasses.replace(found, compression_rate=_three_digits(reached))
     length = found.shape(d).length
     return found, (
@@ -176,9 +190,10 @@ def error_ratio(release: IntegerMechanism, setting: Setting) -> float:
     """The error by noise, rounding and wraps over that of Gaussian noise.
 
     Both have the same epsilon: that of the setting, or of the release's noise. The
-    Gaussian noise is accounted for as integer noise on a grid so fine that it is all
-    but that. (Where clients are sampled, integer noise has whole orders alone, which by
-    RDP may cost some 2% of error more than `Gaussian`, whatever the bits.)
+    Gaussian noise is accounted for as integer noise on a very fine grid, which is
+    practically the same. (Where clients are sampled, integer noise has bounds at whole
+    orders alone, by which RDP may give some 2% more error than `Gaussian`, for any
+    bits.)
 
     The bits are known, and the setting's dimension is that of the release. Infinity if
     no noise meets the budget, or the grid is too coarse.
@@ -237,7 +252,7 @@ def _with_bits(mechanism: Any, setting: Setting) -> tuple[Any, str]:
 
 
 def _first_guess(release: IntegerMechanism, setting: Setting) -> int:
-    """About the number of bits that will be chosen."""
+    """An estimate of the number of bits to be chosen."""
     if setting.epsilon is not None:
         plain = setting.calibrated(gaussian_like(release), setting.epsilon)
         release = release.with_noise_multiplier(plain.noise_multiplier)

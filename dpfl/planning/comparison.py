@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Mechanisms side by side: at equal epsilon or error, and what each then costs."""
+"""Comparison of mechanisms at equal epsilon or error, with their bits."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from dpfl.mechanisms.mechanism import FLOAT_BITS, Mechanism
 from dpfl.mechanisms.participation import Participation
 from dpfl.planning import budget, choice
 
-# The accountant of a mechanism without the noise that was asked for.
+# The `accountant` of a mechanism that cannot have the requested error.
 UNREACHABLE = "unreachable"
 
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """A mechanism with its noise set: what it gives and what it takes.
+    """A mechanism with its noise set: its error, epsilon and bits.
 
-    The `accountant` is how epsilon was found, or `UNREACHABLE` if no noise has the
-    error that was asked for. The error is None if it depends on the updates.
-    `relation` is a name of `accounting.events.NAMES`, and `order` the Renyi order that
-    gave epsilon, None if it was found in another way.
+    `accountant` is the method behind epsilon, or `UNREACHABLE` if no noise gives the
+    requested error. The error is None if it depends on the updates. `relation` is a
+    name of
+    `accounting.events.NAMES`, and `order` the Renyi order that gave epsilon, None for
+    other
+    methods.
     """
 
     mechanism: str
@@ -50,7 +52,7 @@ class Cost:
 
 @checks.of_arguments(budget.OF_A_RUN)
 def compression_rate(mechanism: Mechanism, dimension: int) -> float:
-    """The rate that a mechanism was asked for, or else that of its messages."""
+    """The requested rate of a mechanism, or else that of its messages."""
     if mechanism.compression_rate is not None:
         return mechanism.compression_rate
     return FLOAT_BITS * dimension / mechanism.uplink_bits(dimension)
@@ -61,7 +63,10 @@ def candidates(
 ) -> list[Mechanism]:
     """Every mechanism at every compression rate, or once if it has no rate.
 
-    The values are those of `build.build`, without a rate.
+    Args:
+      names: Names of mechanisms.
+      rates: Compression rates, each at least 1.
+      values: Values for `build.build`, without a rate.
     """
     found = []
     for name in names:
@@ -80,16 +85,25 @@ def with_error(
 ) -> Optional[Mechanism]:
     """The mechanism with the noise that makes its mean squared error `target`.
 
-    The error is a constant plus a multiple of the squared noise multiplier, or, where
-    a grid follows the noise, about that: the guess from two points is bracketed and
-    bisected. None if what compression misses is already more.
+    The error is a constant plus a multiple of the squared noise multiplier, or nearly
+    so
+    where a grid follows the noise: the guess from two points is bracketed and bisected.
+
+    Args:
+      mechanism: The mechanism; its own noise multiplier is ignored.
+      dimension: Length d of the flattened model update.
+      target: The mean squared error, greater than 0.
+
+    Returns:
+      The mechanism; None if its error without noise is already at least `target`.
     """
 
     def error(noise_multiplier: float) -> float:
         try:
             noised = mechanism.with_noise_multiplier(noise_multiplier)
         except accounting.NoiseTooLargeError:
-            # Up to there the noise of a clip's count leaves ever more to the update.
+            # Below this limit the noise of a clip's count leaves ever more noise to the
+            # update.
             return math.inf
         return noised.mean_squared_error(dimension)
 
@@ -117,7 +131,15 @@ def cost(
     delta: float,
     method: str = "auto",
 ) -> Cost:
-    """The gains and costs of a mechanism with its noise set; epsilon is at `delta`."""
+    """The error, epsilon and bits of a mechanism with its noise set.
+
+    Args:
+      mechanism: The mechanism with its noise.
+      participation: The choice of clients over the run.
+      dimension: Length d of the flattened model update.
+      delta: The delta that epsilon is at, in (0, 1).
+      method: See `dpfl.accounting.epsilon`.
+    """
     event = mechanism.dp_event(participation, dimension)
     report = accounting.epsilon(event, delta, method=method)
     error = None
@@ -154,8 +176,17 @@ def cost_at_error(
 ) -> Cost:
     """The cost of a mechanism at the noise that makes its error `target`.
 
-    If no noise does, the row is that of the mechanism without noise, whose epsilon is
-    infinite, and its `accountant` is "unreachable".
+    If there is no such noise, the row is that of the mechanism without noise, whose
+    epsilon
+    is infinite, and its `accountant` is "unreachable".
+
+    Args:
+      mechanism: The mechanism; its own noise multiplier is ignored.
+      participation: The choice of clients over the run.
+      dimension: Length d of the flattened model update.
+      delta: The delta that epsilon is at, in (0, 1).
+      target: The mean squared error, greater than 0.
+      method: See `dpfl.accounting.epsilon`.
     """
     noised = with_error(mechanism, dimension, target)
     if noised is not None:
@@ -174,9 +205,10 @@ def cost_at_error(
 class Point(Cost):
     """A cost with a number of bits; None if the mechanism sends float32.
 
-    `rate` is the compression rate that it was asked for, or None, and
-    `error_over_gaussian` the error over that of the Gaussian mechanism, uncompressed,
-    at the same epsilon by the same method.
+    `rate` is the requested compression rate, or None, and `error_over_gaussian` the
+    error
+    over that of the Gaussian mechanism, uncompressed, at the same epsilon by the same
+    method.
     """
 
     bits: Optional[int] = None
@@ -202,11 +234,19 @@ def points(
     delta: float,
     method: str = "auto",
 ) -> Iterator[tuple[Mechanism, Optional[Point], str]]:
-    """Yields each mechanism, its point, and why it has none.
+    """Yields each mechanism, its point, and the reason if it has none.
 
-    The point is None where it cannot run with so few bits, and the sentence that says
-    so is "" otherwise. The noise is calibrated for a budget of `epsilon` and `delta`,
-    which all of them meet.
+    The point is None where the mechanism cannot run with so few bits, and the reason is
+    ""
+    otherwise.
+
+    Args:
+      found: The mechanisms; their own noise multipliers are ignored.
+      participation: The choice of clients over the run.
+      dimension: Length d of the flattened model update.
+      epsilon: The budget that the noise of each is calibrated for.
+      delta: The budget's, in (0, 1).
+      method: See `dpfl.accounting.epsilon`.
     """
     reference: dict[Mechanism, float] = {}
     for mechanism in found:

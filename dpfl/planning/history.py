@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who was in which round, and the one check of who may be in the next."""
+"""History of cohorts, and the check of the clients of the next round."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOBODY: dict[int, Names] = {}
 def names_of(clients: Iterable[Hashable]) -> list[Hashable]:
     """The names of clients, those in arrays and tensors of any library as numbers.
 
-    Two tensors are never the same key, so that nobody would be found twice.
+    Two tensors are never the same key, so that no client would be found twice.
     """
     listed = clients.tolist() if hasattr(clients, "tolist") else clients
     try:
@@ -35,7 +35,7 @@ def names_of(clients: Iterable[Hashable]) -> list[Hashable]:
 
 
 class History:
-    """The rounds that a program goes on from, as far as they are known.
+    """The rounds of a program so far, as far as they are known.
 
     Attributes:
       rounds: Their number.
@@ -44,16 +44,16 @@ class History:
     def __init__(self, participation: Participation):
         self.rounds = 0
         self._participation = participation
-        # Clients of the last rounds, by round: of those they may not yet be back from.
+        # Clients of the last rounds, by round, who may not be back yet.
         self._recent: dict[int, Sequence[Hashable]] = {}
-        # The last of these rounds that a client was in, and for some an older one.
+        # The last of these rounds of each client, and of some clients an older one.
         self._last: dict[Hashable, int] = {}
-        # Of clients that have taken part, where groups take turns.
+        # Groups of clients that have taken part, where groups take turns.
         self._group_of: dict[Hashable, Optional[int]] = {}
         self._evidence = Evidence(participation)
 
     def copy(self) -> History:
-        """Another history of the same rounds."""
+        """An independent copy of the history."""
         other = copy.copy(self)
         other._recent, other._last = dict(self._recent), dict(self._last)
         other._group_of = dict(self._group_of)
@@ -64,6 +64,7 @@ class History:
         """Goes on, or back, to the state after so many rounds.
 
         Args:
+          rounds: The number of rounds.
           known: Clients of some of them, by the rounds' numbers from 1 on.
         """
         begin = self._participation.excluded_from(rounds)
@@ -94,7 +95,7 @@ class History:
             raise ValueError(refusal)
 
     def add(self, names: Names) -> None:
-        """One more round, of clients that were checked, or of some that are unknown."""
+        """Adds a round of clients that were checked, or of unknown ones if None."""
         begin = self._participation.excluded_from(self.rounds)
         self._recent = {r: who for r, who in self._recent.items() if r >= begin}
         if names is not None:
@@ -107,10 +108,10 @@ class History:
         self.rounds += 1
 
     def _check_group(self, client: Hashable) -> None:
-        """Raises ValueError if it is another group's turn than a client's.
+        """Raises ValueError if a client belongs to another group than has its turn.
 
         Clients that change their group may be in rounds whose columns of C have more in
-        common than is charged, though they are far enough apart.
+        common than is charged for, though they are far enough apart.
         """
         turn = self._participation.group_of(self.rounds)
         known = self._group_of.get(client, turn)
@@ -121,7 +122,7 @@ class History:
             )
 
     def _stretch(self, before: int) -> str:
-        """The stretch that the next round has in common with an earlier one."""
+        """The stretch of rounds that contains the next round and an earlier one."""
         chosen = self._participation
         epoch = chosen.rounds_per_epoch
         if epoch is not None and before // epoch == self.rounds // epoch:

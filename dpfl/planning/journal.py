@@ -1,11 +1,11 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The file in which a ledger has every round before it is released.
+"""Journal of a ledger: a file that has every round before it is released.
 
-A line for each round, on the disk before `record_round` returns: a program that is
-killed after a release and goes on from an older state finds it there. The clients of a
-round are the secret that amplifies privacy, so that nobody but its owner can read it.
+A line for each round is on the disk before `record_round` returns: a program that is
+killed after a release and resumes from an older state finds it there. The clients of a
+round are the secret that amplifies privacy, so the file is readable by its owner alone.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from dpfl.planning.history import Names, names_of
 
 
 class Journal:
-    """The lines of one ledger's file, which is made if it is not there."""
+    """The lines of one ledger's file, which is made if it does not exist."""
 
     def __init__(self, path: files.PathLike, about: Mapping[str, Any]):
-        """Opens a journal; `about` says what its rounds are of.
+        """Opens a journal; `about` identifies the run that its rounds belong to.
 
         A last line that a kill left unfinished is removed: its round was not released.
 
         Raises:
-          ValueError: If the file is no journal, or that of other rounds.
+          ValueError: If the file is no journal, or that of another run.
         """
         self._path = files.output_path("path", path)
         head = json.dumps({"ledger": files.digest(about)}) + "\n"
@@ -61,7 +61,7 @@ class Journal:
                     ) from error
 
     def known(self) -> dict[int, Names]:
-        """The clients of each round that was not lost, by its number."""
+        """The clients of each round that is not superseded, by its number."""
         found: dict[int, Names] = {}
         for number, names in self.entries():
             if found and number <= max(found):
@@ -73,7 +73,7 @@ class Journal:
         """Appends a round; it is on the disk, or an exception says that it is not.
 
         Raises:
-          TypeError: If JSON would not give back the names.
+          TypeError: If JSON would not restore the names.
           ValueError: If another process has written to the file.
         """
         entry: dict[str, Any] = {"round": number}

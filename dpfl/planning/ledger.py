@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Privacy of a run: what it will cost, what it has spent.
+"""Ledger of a run's privacy: its cost in advance, and the budget that is spent.
 
 For training loops of any kind; TensorFlow is not needed:
 
@@ -13,7 +13,7 @@ For training loops of any kind; TensorFlow is not needed:
 
 `dpfl.training.release` has the same for `tff.program`.
 
-A round that is done again, after a kill and from an older state, has other noise and is
+A round that is repeated, after a kill and from an older state, has other noise and is
 another release. A ledger with a `path` has every round on the disk before it is
 released, and charges for both:
 
@@ -40,16 +40,16 @@ from dpfl.planning.journal import Journal
 
 
 def default_delta(population: int) -> float:
-    """Min(1e-3, N**-1.1): less than one in N, and never larger than 1e-3."""
+    """min(1e-3, N**-1.1): less than one in N, and never larger than 1e-3."""
     return min(1e-3, checks.integer("population", population) ** -1.1)
 
 
 class Again(NamedTuple):
-    """How many releases were of rounds that were done again since.
+    """Numbers of releases of rounds that were repeated since.
 
     Attributes:
-      drawn: Those of other cohorts, drawn afresh as if they were more rounds.
-      whole: Those that a client is charged for as if it was in them.
+      drawn: Releases to other cohorts, drawn afresh as if they were more rounds.
+      whole: Releases that a client is charged for as if it was in them.
     """
 
     drawn: int = 0
@@ -61,11 +61,11 @@ _NONE_AGAIN = Again()
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RunCost(Checked):
-    """What the rounds of a run cost, before any of them is done.
+    """Privacy loss of the rounds of a run, before any of them is done.
 
     Attributes:
-      mechanism: With its noise multiplier.
-      participation: How clients are chosen, and for how many rounds.
+      mechanism: The mechanism, with its noise multiplier.
+      participation: The choice of clients over the run.
       dimension: Length d of the flattened model update.
       delta: In (0, 1).
       target_epsilon: Budget over all rounds, None for none.
@@ -89,7 +89,7 @@ class RunCost(Checked):
 
     @functools.cached_property
     def planned(self) -> accounting.PrivacyReport:
-        """The report of all the rounds that were asked for."""
+        """The report of all planned rounds."""
         return self.report_after(self.participation.rounds)
 
     @functools.cached_property
@@ -128,10 +128,10 @@ class RunCost(Checked):
     def report_after(
         self, rounds: int, again: Again = _NONE_AGAIN
     ) -> accounting.PrivacyReport:
-        """The report of the first `rounds` rounds, and others done again, by `method`.
+        """The report of the first `rounds` rounds, and repeated ones, by `method`.
 
         Raises:
-          ValueError: If it is not known what the rounds that are done again cost.
+          ValueError: If no bound for the repeated rounds is known.
         """
         if rounds == 0 and not any(again):
             [relation, *_] = self.mechanism.relations(self.participation)
@@ -148,8 +148,9 @@ class RunCost(Checked):
     def epsilon_after(self, rounds: int) -> float:
         """Epsilon of the first rounds, by `method`.
 
-        Or what all the rounds that fit in the budget cost, if that is less: some of
-        them cannot cost more.
+        It is no more than epsilon of all rounds that fit in the budget: a part of them
+        cannot
+        have a larger one.
         """
         whole = self._allowed if rounds <= self.rounds_allowed else self.planned
         return min(self.report_after(rounds).epsilon, whole.epsilon)
@@ -159,8 +160,8 @@ class Ledger:
     """The budget that the rounds of a run have spent: a round in, epsilon out.
 
     Attributes:
-      cost: The `RunCost` that says what rounds cost.
-      again: The releases of rounds that were lost, and done again or yet to be; they
+      cost: The `RunCost` of the run.
+      again: The releases of rounds that were lost, and are or will be repeated; they
         are charged for as well.
     """
 
@@ -182,7 +183,13 @@ class Ledger:
         Rounds that would exceed `target_epsilon` are refused.
 
         Args:
-          path: The ledger's file, made if it is not there, for a program that may be
+          mechanism: The mechanism, with its noise multiplier.
+          participation: The choice of clients over the run.
+          dimension: Length d of the flattened model update.
+          delta: In (0, 1).
+          target_epsilon: Budget over all rounds, None for none.
+          method: See `dpfl.accounting.epsilon`.
+          path: The ledger's file, made if it does not exist, for a program that may be
             killed: a round is in it before `record_round` returns. It has the clients,
             and is as secret as they are. None for no file.
 
@@ -211,9 +218,9 @@ class Ledger:
 
     @classmethod
     def of(cls, cost: RunCost) -> Ledger:
-        """An empty ledger of a run whose cost is known already."""
+        """An empty ledger of a run with a known cost."""
         ledger = cls.__new__(cls)
-        # What it has computed need not be computed again.
+        # The cost keeps the reports that it has computed.
         ledger._begin(cost)
         return ledger
 
@@ -221,37 +228,38 @@ class Ledger:
         self.cost = cost
         self.again = _NONE_AGAIN
         self._history = History(cost.participation)
-        # Hashes of the cohorts: of rounds that count, and of lost ones.
+        # Hashes of the cohorts of rounds that count, and of lost ones.
         self._cohorts: dict[int, int] = {}
         self._lost: collections.Counter[int] = collections.Counter()
         self._last: Optional[tuple[int, Again, accounting.PrivacyReport]] = None
 
     @property
     def rounds(self) -> int:
-        """The number of rounds recorded, without those that were lost."""
+        """The number of recorded rounds, without lost ones."""
         return self._history.rounds
 
     @property
     def epsilon(self) -> float:
-        """Epsilon of all that was released, by the ledger's method."""
+        """Epsilon of all releases so far, by the ledger's method."""
         if not any(self.again):
             return self.cost.epsilon_after(self.rounds)
         return self.report().epsilon
 
     def report(self) -> accounting.PrivacyReport:
-        """The report of all that was released, by the ledger's method."""
+        """The report of all releases so far, by the ledger's method."""
         return self._report(self.rounds, self.again)
 
     def record_round(self, participants: Optional[Iterable[Hashable]] = None) -> float:
-        """Records one more round, of which the result is to be released.
+        """Records one more round, whose result is about to be released.
 
-        To be called before the release, so that a round too many is refused in time.
-        With participants, the clients of the round by any names that stay the same, it
-        is checked that nobody takes part more often than is accounted for, and that
-        cohorts do not contradict the plan beyond doubt (docs/privacy/ledger.md).
+        Call it before the release, so that a round too many is refused in time. With
+        participants, the clients of the round by any names that stay the same, it
+        checks that
+        no client takes part more often than is accounted for, and that cohorts do not
+        contradict the plan beyond doubt (docs/privacy/ledger.md).
 
         Returns:
-          Epsilon of all that was released, this round included.
+          Epsilon of all releases, this round included.
 
         Raises:
           ValueError: If the round was not planned for, or is not within the budget, or
@@ -259,7 +267,7 @@ class Ledger:
             `RandomSlot`, or sooner than `Participation.separation` allows, or with
             another group, or window of `OncePerEpoch`, than before, or the plan would
             not draw such cohorts.
-          TypeError: If participants are no names. The ledger is then as it was, too.
+          TypeError: If participants are no names. The ledger is then unchanged, too.
         """
         names = None if participants is None else names_of(participants)
         if names is not None:
@@ -273,26 +281,28 @@ class Ledger:
     def resume_at(
         self, rounds: int, cohorts: Sequence[Iterable[Hashable]] = ()
     ) -> None:
-        """Goes on from the state after so many rounds of the run.
+        """Resumes from the state after so many rounds of the run.
 
         Rounds that are not recorded here count as released, such as by an earlier
-        process. Rounds recorded beyond are lost: what they released stays charged, and
-        they are charged again when they are done again. That is right if their noise
-        is then other noise, as without a seed. How much they cost is in
-        docs/privacy/ledger.md.
+        process.
+        Rounds recorded beyond are lost: their releases stay charged, and they are
+        charged again
+        when they are repeated. That is right if their noise is then other noise, as
+        without a
+        seed. docs/privacy/ledger.md has their privacy loss.
 
         Args:
-          rounds: How many in all.
+          rounds: The number of rounds in all.
           cohorts: The clients of the last of them, the newest last, from
-            `Participation.known_from` on: of those who may not yet return, or of all
-            rounds where clients belong to groups. Rounds that are recorded here may be
-            left out. None at all are for loops in which nobody is checked.
+            `Participation.known_from` on: of rounds whose clients may not return yet,
+            or of all rounds where clients belong to groups. Rounds that are recorded
+            here may be left out. None at all are for loops in which nobody is checked.
 
         Raises:
-          ValueError: If it is more than what is planned, or there are too few cohorts
-            or more than rounds, or one that `record_round` would have refused, or it
-            is not known what lost rounds cost.
-          TypeError: If a cohort is no names. The ledger is then as it was, too.
+          ValueError: If there are more rounds than planned, or too few cohorts or more
+            than rounds, or a cohort that `record_round` would have refused, or no bound
+            for lost rounds is known.
+          TypeError: If a cohort is no names. The ledger is then unchanged, too.
         """
         rounds = checks.integer("rounds", rounds, 0)
         done = self.rounds
@@ -354,7 +364,7 @@ class Ledger:
             )
 
     def _report(self, rounds: int, again: Again) -> accounting.PrivacyReport:
-        """The report of rounds, remembered where it was the last that was asked for."""
+        """The report of rounds; the last one is cached."""
         if self._last is None or self._last[:2] != (rounds, again):
             self._last = rounds, again, self.cost.report_after(rounds, again)
         return self._last[2]
@@ -371,8 +381,9 @@ class Ledger:
     def _charged(self, names: Names) -> Again:
         """The charge for lost rounds, once the next round is of these clients.
 
-        With the very clients of a lost round it is no further draw: both releases are
-        of one sample, which is one secret.
+        A round with the very clients of a lost one is no further draw: both releases
+        are of one
+        sample, which is one secret.
         """
         drawn, whole = self.again
         if drawn and names is not None and self._lost[hash(frozenset(names))]:
@@ -380,7 +391,7 @@ class Ledger:
         return self.again
 
     def _lose(self, rounds: int) -> None:
-        """Charges for the rounds beyond; they are to be done again."""
+        """Charges for the rounds beyond, which are to be repeated."""
         self.again = self._with_lost(rounds)
         for number in range(rounds, self.rounds):
             if number in self._cohorts:

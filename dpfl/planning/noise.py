@@ -3,10 +3,12 @@
 
 """The noise of a mechanism for a training loop of any kind, without TensorFlow.
 
-noise = dpfl.noise(mechanism, plan, dimension)
-for clients, drawn in zip(cohorts, noise):
-    total = sum(clipped(update_of(client)) for client in clients)  # float32[d]
-    step((total + drawn) / mechanism.cohort_size)
+    noise = dpfl.noise(mechanism, plan, dimension)
+    for clients, drawn in zip(cohorts, noise):
+        total = sum(clipped(update_of(client)) for client in clients)  # float32[d]
+        step((total + drawn) / mechanism.cohort_size)
+
+Each row is drawn when it is asked for, and is to be added before anybody sees the sum.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ class Noise(Iterator[np.ndarray]):
 
     Attributes:
       round: The round of the next row.
-      rounds: Those of the run.
+      rounds: The number of rounds of the run.
     """
 
     def __init__(
@@ -43,10 +45,15 @@ class Noise(Iterator[np.ndarray]):
         fixed: Optional[tuple[int, int]],
         row_seeds: Iterable[Any] = (),
     ):
-        """Takes a stream in numpy, which starts afresh whenever it is at its end.
+        """Initializes the rows from a stream in numpy, which restarts at its end.
 
-        Its rows are scaled. Rows follow from the words of `fixed`, or are drawn afresh
-        after those of `row_seeds`. All else that they depend on is in `about`.
+        Args:
+          stream: The stream of noise of unit scale.
+          scale: Factor of its rows.
+          rounds: The rounds whose rows are drawn.
+          about: An identity of everything else that the rows depend on.
+          fixed: Two words that all rows follow from; None for fresh rows.
+          row_seeds: Seeds of the stream's earlier rows, if rows are fresh.
         """
         self.round, self.rounds = rounds.start, rounds.stop
         self._stream, self._about = stream, about
@@ -75,26 +82,29 @@ class Noise(Iterator[np.ndarray]):
         return self._scale * noise
 
     def state(self) -> dict[str, Any]:
-        """All that a run has to save to go on, as numbers and lists for JSON or pickle.
+        """State of the run for a resumption, as numbers and lists for JSON or pickle.
 
-        It has the seeds of the rows that were released, as far as later rows depend on
-        them. Whoever knows them can take that noise off again. Rows to come are not in
-        it: what is done again after a restore has other noise.
+        It has the seeds of the released rows, as far as later rows depend on them. With
+        them
+        that noise can be subtracted again. Later rows are not in it: a round that is
+        repeated
+        after a restore has other noise.
 
-        The digest finds a state of another mechanism, and numbers that a file rounded:
-        with a past that was not released later rows would have too little noise.
+        The digest detects a state of another mechanism, and numbers that a file
+        rounded: with a
+        past that was not released later rows would have too little noise.
         """
         return _state(self._about, self.round, self._row_seeds)
 
     def _draw(self, row: int) -> np.ndarray:
-        # Those that are not there have no weight.
+        # Missing rows have no weight.
         last = len(self._row_seeds) - 1
         return self._stream.drawn(self._row_seeds[min(row, last)])
 
     def _row_seed(self, row: int) -> np.ndarray:
         if self._fixed is None:
             return np.frombuffer(secrets.token_bytes(16), np.int64)
-        # That of the stream that begins in a round, as the aggregator's of a round.
+        # The seed of the stream that begins in a round, as the aggregator's of a round.
         first = self.round - self.round % self._stream.rounds
         of_round = philox.fold_in(self._fixed, first, purposes.Round.SERVER_NOISE)
         of_stream = philox.fold_in(of_round, purposes.Round.UPDATE_NOISE)
@@ -116,28 +126,34 @@ def noise(
     It has the law that `dpfl.epsilon` of the same arguments accounts for, if a client's
     update is clipped to `clip_norm`, the sum is over the clients that `participation`
     chose, and nobody sees it without its noise. For A = B C it is sigma A^-1 B Z, so
-    that an optimizer that applies the workload A (for the prefix sum plain SGD at a
-    constant rate) releases A G + sigma B Z.
+    that
+    an optimizer that applies the workload A (for the prefix sum plain SGD at a constant
+    rate) releases A G + sigma B Z.
 
-    Z is on a grid of 2**-18, the very integers of dpfl's own rounds, but the sum is the
-    caller's float32: who reads the last bits of a release is not covered, as for every
-    stream of correlated noise (docs/noise.md).
+    Z is on a grid of 2**-18, with the same integers as dpfl's own rounds, but the sum
+    is
+    the caller's float32: an attack on the last bits of a release is not covered, as for
+    every stream of correlated noise (docs/noise.md).
 
     Args:
-      seed: None for rows of the operating system's entropy, each drawn when it is
-        asked for. A whole number below 2**126, for simulations that are to be repeated,
-        gives the same noise for the same mechanism and dimension: a round that is done
-        again with other clients or another model then has the same noise, and the
-        difference of the two releases has none.
-      first_round: With a seed the round to begin with, to go on with a run that was
-        interrupted. A recurrence draws the earlier rows again.
-      state: Without a seed `Noise.state()` of the run that was interrupted.
+      mechanism: The mechanism with its noise multiplier; a `Gaussian` with a fixed
+        clip.
+      participation: The choice of clients over the run.
+      dimension: Length d of the flattened model update.
+      seed: None for rows of the operating system's entropy, each drawn when it is asked
+        for. A whole number below 2**126, for reproducible simulations, gives the same
+        noise for the same mechanism and dimension: a round that is repeated with other
+        clients or another model then has the same noise, and the difference of the two
+        releases has none.
+      first_round: With a seed the round to begin with, to resume an interrupted run. A
+        recurrence draws the earlier rows again.
+      state: Without a seed `Noise.state()` of the interrupted run; None for a new run.
 
     Raises:
       TypeError: If the mechanism's noise is not a row for each round.
       ValueError: If the mechanism cannot have its clients chosen like that, if its
-        noise would take days, if there is no such round, or if a seed is given without
-        its round or beside a state.
+        noise would take days, if there is no such round, or if a seed is given beside a
+        state, or a first round without a seed.
     """
     rounds = participation.rounds
     if isinstance(mechanism, MatrixFactorization):
@@ -173,7 +189,7 @@ def noise(
     if state is None:
         return Noise(stream, scale, range(rounds), about, None)
     begin, row_seeds = _checked(state, rounds, about)
-    # At the end of a stream they are those of one that no row depends on any more.
+    # At the end of a stream the seeds are not needed by any later row.
     row_seeds = row_seeds[: begin % stream.rounds]
     return Noise(stream, scale, range(begin, rounds), about, None, row_seeds)
 
@@ -195,7 +211,7 @@ def _checked(
     except (KeyError, TypeError, ValueError, OverflowError):
         is_same = False
     if not is_same:
-        # Without what was found: it takes noise off.
+        # Without the state, as it reveals the noise.
         raise ValueError(
             "state must be what Noise.state() gave of the same mechanism, dimension "
             "and participation, found another, or one that was changed"

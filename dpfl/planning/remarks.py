@@ -14,10 +14,10 @@ from dpfl.mechanisms.mechanism import Mechanism
 from dpfl.mechanisms.participation import Participation
 from dpfl.planning import budget
 
-# The epsilon that the remark offers instead.
+# The epsilon that the remark proposes.
 USUAL_EPSILON = 8.0
-# So many bits more are tried, and those that bring epsilon below this part of itself
-# are worth a remark.
+# Number of additional bits tried, and the part of epsilon below which its reduction is
+# worth a remark.
 _MORE_BITS, _WORTH_IT = 2, 0.9
 
 
@@ -33,9 +33,21 @@ def epsilon_remark(
     """One sentence about an epsilon that protects nobody.
 
     It names the noise multiplier that would bring epsilon to `USUAL_EPSILON`, which is
-    found by calibration: up to seconds for mechanisms with integer noise. There is no
-    full stop: it is to stand on a line of its own. "" for an epsilon of at most
-    `accounting.LARGE_EPSILON`, and for a mechanism that promises nothing.
+    found by calibration: up to seconds for mechanisms with integer noise. It has no
+    full
+    stop, as it stands on a line of its own.
+
+    Args:
+      epsilon: The epsilon of the run, which may be infinite.
+      mechanism: The mechanism with its noise.
+      participation: The choice of clients over the run.
+      dimension: Length d of the flattened model update.
+      delta: The delta that epsilon is at, in (0, 1).
+      method: See `dpfl.accounting.epsilon`.
+
+    Returns:
+      The sentence; "" for an epsilon of at most `accounting.LARGE_EPSILON`, and for a
+      mechanism that promises nothing.
     """
     if epsilon <= accounting.LARGE_EPSILON or not mechanism.is_private:
         return ""
@@ -66,14 +78,28 @@ def bits_remark(
     delta: float,
     method: str = "auto",
 ) -> str:
-    """One sentence about an epsilon that a bit or two more would bring down.
+    """One sentence about an epsilon that a bit or two more would reduce.
 
-    On a coarse grid noise costs more, and of sampled clients little is proved where
-    coordinates are longer than a step: a bit too few may bring epsilon up tenfold. The
-    remark is for noise that was given, since a calibration finds what the bits need. It
-    takes two more computations of epsilon. As for `epsilon_remark` there is no full
-    stop. "" where two bits more bring epsilon down by less than a tenth, and for a
-    mechanism without bits.
+    Noise on a coarse grid has a larger epsilon, and little is proved about sampled
+    clients
+    where coordinates are longer than a step: a bit too few may increase epsilon
+    tenfold.
+    The remark is for noise that was given, since a calibration finds the noise that the
+    bits need. It takes two more computations of epsilon. As for `epsilon_remark` there
+    is
+    no full stop.
+
+    Args:
+      epsilon: The epsilon of the run, which may be infinite.
+      mechanism: The mechanism with its noise.
+      participation: The choice of clients over the run.
+      dimension: Length d of the flattened model update.
+      delta: The delta that epsilon is at, in (0, 1).
+      method: See `dpfl.accounting.epsilon`.
+
+    Returns:
+      The sentence; "" where two bits more reduce epsilon by less than a tenth, and for
+      a mechanism without bits.
     """
     bits = mechanism.bits
     if bits is None:
@@ -105,7 +131,7 @@ def delta_remark(delta: float, population: int) -> str:
 
 
 def _rounded_up(value: float) -> float:
-    """Four digits, not less: what is printed must do what is said of it."""
+    """The value to four digits, not less: the printed number must suffice."""
     digits = 3 - math.floor(math.log10(value))
     scaled = math.ceil(value * 10.0**digits * (1 - 1e-12))
     return float(f"{scaled / 10.0**digits:.4g}")
