@@ -25,12 +25,12 @@ from dpfl.factorization.factors import BandedFactors, ToeplitzFactors
 from dpfl.factorization.toeplitz import optimize_toeplitz
 from dpfl.factorization.workloads import Workload, check_dense
 
-# Columns of a block of the gradient, at least: smaller products are slower.
+# Least number of columns in a block of the gradient: smaller products are slower.
 _BLOCK = 128
-# Where a step of L-BFGS lowers log E(C) by less than this part of it, the search ends.
+# Relative decrease of log E(C) at which the search ends.
 _TOLERANCE = 1e-11
-# Norm of the columns of P at the start, which changes nothing of C: the first step that
-# L-BFGS tries has length 1, and must not turn the sign of an entry on the diagonal.
+# Initial norm of the columns of P, without effect on C: the first step that L-BFGS
+# tries has length 1, and must not change the sign of an entry on the diagonal.
 _START_NORM = 30.0
 
 
@@ -41,8 +41,7 @@ def error_and_gradient(
 
     Args:
       diagonals: C[j + k, j] at [j, k], shape (T, h).
-      matrix: A, shape (T, T); columns one after the other (Fortran's order) save a
-        copy.
+      matrix: A, shape (T, T); Fortran order saves a copy.
     """
     rounds, bands = diagonals.shape
     encoder = np.zeros((rounds, rounds), order="F")
@@ -94,8 +93,8 @@ def log_error(
 def optimize_banded(workload: Workload, *, bands: int) -> Factorization:
     """The banded C with unit columns and the least total squared error.
 
-    Started from the best banded Toeplitz C, so never worse than that with its
-    columns normalised.
+    The search starts from the best banded Toeplitz C, so that the result is never worse
+    than that with its columns normalised.
 
     Args:
       workload: A.
@@ -107,7 +106,7 @@ def optimize_banded(workload: Workload, *, bands: int) -> Factorization:
     rounds = workload.rounds
     bands = checks.integer("bands", bands, at_most=rounds)
     check_dense(rounds)
-    # Unit columns leave nothing to choose where there is one band.
+    # One band of unit columns leaves nothing to optimise.
     diagonals = np.ones((rounds, 1))
     if bands > 1:
         toeplitz = optimize_toeplitz(workload, bands=bands).factors

@@ -64,8 +64,9 @@ def _delayed(column: np.ndarray, pole: float) -> np.ndarray:
 def rational_start(buffers: int, rounds: int) -> tuple[np.ndarray, np.ndarray]:
     """The theta and mu of the trapezoidal rule for 1 / sqrt(1 - x), shape (d,).
 
-    In T rounds 1 - x matters from about 1 / (2 T) to 2, so e^{2s} must cover that and
-    more: cutting the integral off delta further out at both ends leaves an error of
+    In T rounds the relevant 1 - x are from about 1 / (2 T) to 2, so e^{2s} must cover
+    that
+    and more: cutting the integral off delta further out at both ends leaves an error of
     e^-delta, the rule with the step h one of e^(-pi^2 / h), and delta balances them.
     """
     span = 0.5 * np.log(2.0 * max(rounds, 2))
@@ -75,8 +76,8 @@ def rational_start(buffers: int, rounds: int) -> tuple[np.ndarray, np.ndarray]:
     decay = 1 / (1 + np.exp(2 * s))
     weights = np.exp(s) * decay
     scale = decay * weights / np.sum(weights)
-    # C^-1 keeps its buffers by decay * buffer - scale . buffer: its decays are the
-    # eigenvalues, real and between those of C; the least is 0, as c(x) has a
+    # The buffers of C^-1 are updated by decay * buffer - scale . buffer: its decays are
+    # the eigenvalues, real and between those of C; the least is 0, as c(x) has a
     # numerator of degree d - 1.
     zeros = np.linalg.eigvals(np.diag(decay) - np.outer(np.ones(buffers), scale))
     zeros = np.sort(zeros.real)[::-1]
@@ -100,6 +101,11 @@ def factors_from_pair(
     decay: np.ndarray, zeros: np.ndarray, rounds: int
 ) -> BufferedFactors:
     """The factors with c(x) = prod (1 - zeros x) / prod (1 - decay x).
+
+    Args:
+      decay: theta, shape (d,), decreasing, in (0, 1).
+      zeros: mu, shape (d,), interlaced with theta.
+      rounds: T.
 
     Raises:
       ValueError: If two decays are so close that the partial fractions are not
@@ -128,7 +134,7 @@ def rational(workload: Workload, *, buffers: int) -> Factorization:
     """The closed-form rational approximation of the prefix sum's square root.
 
     Args:
-      workload: A; its momentum and rates play no part in C.
+      workload: A; its momentum and rates do not affect C.
       buffers: d, in [1, 10].
     """
     buffers = checks.integer("buffers", buffers, at_most=_LARGEST_BUFFERS)
@@ -147,14 +153,16 @@ def optimize_blt(
 ) -> Factorization:
     """The BLT of d buffers with the least error times squared sensitivity.
 
-    What is optimised for is as in `toeplitz.check_goal`.
-
     Args:
+      workload: A.
       buffers: d, in [1, 10].
+      objective: See `toeplitz.check_goal`.
+      separation: See `toeplitz.check_goal`.
+      participations: See `toeplitz.check_goal`.
 
     Raises:
-      ValueError: If an argument is out of range, or the buffers are too many to tell
-        apart.
+      ValueError: If an argument is out of range, or the buffers are too many to be
+        distinguished.
     """
     rounds = workload.rounds
     buffers = checks.integer("buffers", buffers, at_most=_LARGEST_BUFFERS)

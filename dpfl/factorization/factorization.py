@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The frozen value all of this package makes: a workload and its factors."""
+"""The result of every method of this package: a workload and its factors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpfl.factorization import factors as factors_lib
 from dpfl.factorization.sensitivity import OneParticipation, Plan, Sensitivity
 from dpfl.factorization.workloads import Workload
 
-# A matrix of thousands of rounds loses some 1e-13.
+# Largest relative error of the product; a matrix of thousands of rounds has some 1e-13.
 _PRODUCT_RTOL = 1e-6
 
 
@@ -26,12 +26,12 @@ class ErrorSummary:
     """Squared errors over the T released iterates, per unit noise multiplier.
 
     Attributes:
-      total: Their sum: with one participation this is the loss
-        ||B||_F^2 max_j ||C[:, j]||^2 (Denisov et al. 2022, Equation 2).
+      total: Their sum: with one participation this is the loss ||B||_F^2 max_j ||C[:,
+        j]||^2 (Denisov et al. 2022, Equation 2).
       mean: total / T.
       root_mean: Square root of the mean (a standard deviation).
       max: The largest.
-      last: That of the last iterate.
+      last: The last iterate's.
     """
 
     total: float
@@ -67,7 +67,7 @@ class Factorization:
                 f"{self.factors.rounds}"
             )
         error = self.factors.product_error(self.workload)
-        # Also for NaN.
+        # NaN fails this comparison, too.
         if not error <= _PRODUCT_RTOL:
             raise ValueError(
                 f"factors must have the product A of the workload, found an error of "
@@ -76,7 +76,7 @@ class Factorization:
 
     @property
     def rounds(self) -> int:
-        """T."""
+        """T, the number of rounds."""
         return self.workload.rounds
 
     def encoder(self) -> np.ndarray:
@@ -101,10 +101,10 @@ class Factorization:
     def sensitivity(
         self, plan: Plan | None = None, rounds: int | None = None
     ) -> Sensitivity:
-        """The sensitivity of what is released of C, per clip norm.
+        """The sensitivity of the released part of C, per clip norm.
 
         Args:
-          plan: How a client takes part; None is one participation.
+          plan: The rounds that a client may take part in; None is one participation.
           rounds: r, if only the first r rows of A G + B Z are released; None for all.
 
         Raises:
@@ -147,9 +147,9 @@ class Factorization:
 
 
 def parts(found: Factorization) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What is written of a factorization: JSON values, and the arrays of its factors.
+    """A factorization as JSON values and the arrays of its factors, to be saved.
 
-    `from_parts` makes the same of them, to the last bit.
+    `from_parts` restores it from them, to the last bit.
     """
     header = {
         "workload": found.workload.as_dict(),
@@ -164,7 +164,7 @@ def parts(found: Factorization) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 def from_parts(
     header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
 ) -> Factorization:
-    """The factorization of which `parts` gave these; more in the header is ignored.
+    """The factorization from its `parts`; other keys of the header are ignored.
 
     Raises:
       KeyError, TypeError, ValueError: If they are parts of none.
@@ -180,25 +180,25 @@ def from_parts(
 
 @functools.lru_cache(maxsize=64)
 def _sensitivity(found: Factorization, plan: Plan, rounds: int | None) -> Sensitivity:
-    """`Factorization.sensitivity`, computed once for each question."""
+    """`Factorization.sensitivity`, cached."""
     return found.factors.sensitivity(found.workload, plan, rounds)
 
 
-# A recurrence over more diagonals than this, and over more than the rounds divided by
-# the second, costs more than blocks of a dense matrix: a row of those draws some
-# rounds / 60 rows of normals, and to draw a row costs as much as 30 to add.
+# Most diagonals of a recurrence, and rounds per diagonal: with more than both allow it
+# costs more than blocks of a dense matrix. A row of those draws some rounds / 60 rows
+# of normals, and to draw a row costs as much as to add 30.
 _MOST_BANDS, _ROUNDS_PER_BAND = 128, 8
-# A block of rows of a dense stream holds at most this many numbers, 128 MB, or else as
-# many rows as the chunks of Z that it is made from: fewer would hardly save memory, and
-# each pass over Z would serve fewer rounds.
+# Most numbers in a block of rows of a dense stream, 128 MB, and rows in the chunks of Z
+# that it is made from, which are the least rows of a block: fewer would hardly save
+# memory, and each pass over Z would serve fewer rounds.
 BLOCK_NUMBERS = 32_000_000
 CHUNK_ROWS = 16
-# What a number of Z takes of one processor.
+# Processor seconds for a number of Z.
 _SECONDS_A_NORMAL = 1.6e-8
 
 
 def bands(found: Factorization) -> int:
-    """h, the diagonals of C as far as its factors tell; T for other factors."""
+    """h, the number of C's diagonals as far as its factors show; T for others."""
     factors = found.factors
     if isinstance(factors, factors_lib.ToeplitzFactors):
         return factors.bands
@@ -208,10 +208,11 @@ def bands(found: Factorization) -> int:
 
 
 def kept_rows(found: Factorization) -> int | None:
-    """How many rows of d floats a stream over diagonals remembers: h - 1.
+    """The number of rows of d floats that a stream over diagonals stores: h - 1.
 
-    Those of C are in a recurrence, those of C^-1 in a sum. None if the stream is none
-    of these: blocks of a dense matrix are cheaper where there are too many diagonals.
+    The diagonals of C are in a recurrence, those of C^-1 in a sum. None for other
+    streams,
+    and where there are so many diagonals that blocks of a dense matrix are cheaper.
     """
     factors = found.factors
     if isinstance(factors, factors_lib.InverseBandedFactors):
@@ -225,7 +226,7 @@ def kept_rows(found: Factorization) -> int | None:
 
 
 def block_rounds(rounds: int, dimension: int) -> int:
-    """R, how many rows a dense stream of d numbers computes at a time."""
+    """R, the number of rows that a dense stream of d numbers computes at a time."""
     return min(rounds, max(CHUNK_ROWS, BLOCK_NUMBERS // dimension))
 
 
@@ -238,7 +239,7 @@ def is_dense(found: Factorization) -> bool:
 
 
 def stream_rows(found: Factorization, dimension: int) -> int:
-    """How many rows of d floats a stream remembers between rounds."""
+    """The number of rows of d floats that a stream stores between rounds."""
     factors = found.factors
     if isinstance(factors, factors_lib.BandLowRankFactors):
         width = factors.band.shape[1] + (2 if found.workload.momentum else 1)
@@ -253,7 +254,7 @@ def stream_rows(found: Factorization, dimension: int) -> int:
 
 
 def drawing_seconds(found: Factorization, dimension: int) -> float:
-    """What a stream's normals take of one processor, in all rounds together."""
+    """Processor seconds for a stream's normals, in all rounds together."""
     if is_dense(found):
         return dense_seconds(found.rounds, dimension)
     return _SECONDS_A_NORMAL * dimension * found.rounds
@@ -262,19 +263,19 @@ def drawing_seconds(found: Factorization, dimension: int) -> float:
 def dense_seconds(rounds: int, dimension: int) -> float:
     """The `drawing_seconds` of a dense stream.
 
-    It draws for each block of R rows all rows of Z up to its last.
+    For each block of R rows it draws all rows of Z up to the block's last.
     """
     blocks = -(-rounds // block_rounds(rounds, dimension))
     return _SECONDS_A_NORMAL * dimension * rounds * (blocks + 1) / 2
 
 
 def longest_column(found: Factorization, rounds: int, first: int = 0) -> float:
-    """The norm of the longest of some columns of C, as far as it is released.
+    """The largest norm of some columns of C, within the released rows.
 
     Args:
       found: The factorization A = B C.
       rounds: Rows of A G + B Z that are released.
-      first: Columns from this one on count; 0 unless C has fewer diagonals than rows.
+      first: The first column that counts; 0 unless C has fewer diagonals than rows.
     """
     factors = found.factors
     if isinstance(factors, factors_lib.ToeplitzFactors):
@@ -289,12 +290,12 @@ def longest_column(found: Factorization, rounds: int, first: int = 0) -> float:
 
 @functools.lru_cache(maxsize=8)
 def _released(found: Factorization) -> np.ndarray:
-    """The absolute values of what is released of C, float64 [T, T]."""
+    """The absolute values of the released part of C, float64 [T, T]."""
     return np.abs(found.factors.released_encoder(found.workload))
 
 
 def columns(found: Factorization, rounds: int) -> np.ndarray:
-    """The columns of |C|, from the diagonal down, of the rounds that are released.
+    """The columns of |C|, from the diagonal down, of the released rounds.
 
     Shape [rounds, h], with C's h diagonals; 0 below the last row.
     """
@@ -307,14 +308,14 @@ def columns(found: Factorization, rounds: int) -> np.ndarray:
 
 
 def group_shifts(found: Factorization, rounds: int, groups: int) -> np.ndarray:
-    """The sums of the columns of |C| of groups that take turns, of those that have one.
+    """The sums of the columns of |C| of each group, for groups that take turns.
 
-    Shape [min(groups, rounds), rounds].
+    Shape [min(groups, rounds), rounds]: groups without a turn are left out.
 
     Args:
       found: The factorization A = B C.
       rounds: Rows of A G + B Z that are released.
-      groups: Round t is group t modulo this one's.
+      groups: The number of groups; round t belongs to group t modulo this.
     """
     part = _released(found)[:rounds, :rounds]
     shifts = [

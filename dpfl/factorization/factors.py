@@ -1,8 +1,8 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The ways to hold the two factors of A = B C.
+"""Representations of the two factors of A = B C.
 
-The class says how they are held, and is what a stream of correlated noise reads:
+The class determines the representation, which a stream of correlated noise reads:
 
   DenseFactors          B and C in full
   TreeFactors           B in full, the nodes of C
@@ -32,12 +32,12 @@ from dpfl import checks
 from dpfl.factorization.sensitivity import OneParticipation, Plan, Sensitivity
 from dpfl.factorization.workloads import Workload, check_dense, check_products
 
-# By the kind that a file of a factorization names.
+# Classes by the kind that a file of a factorization names.
 KINDS: dict[str, type[Factors]] = {}
 
 
 class Factors(abc.ABC):
-    """One way to hold B and C; the fields of a subclass are its arrays, read-only."""
+    """One representation of B and C; a subclass's fields are its arrays, read-only."""
 
     kind: ClassVar[str]
 
@@ -54,17 +54,18 @@ class Factors(abc.ABC):
 
     @abc.abstractmethod
     def _check(self) -> None:
-        """Raises ValueError if the arrays are not what they should be."""
+        """Raises ValueError if the arrays have wrong shapes or values."""
 
     @property
     def rounds(self) -> int:
-        """T."""
+        """T, the number of rounds."""
         return len(next(iter(self.arrays().values())))
 
     def product_error(self, workload: Workload) -> float:
-        """An error of B C as a part of A; 0 where one of B and C is made of the other.
+        """Relative error of B C as A; 0 where B or C is computed from the other.
 
-        C says how much noise there is to be, and B makes it: with another product it
+        C determines the necessary amount of noise, and B makes it: with another product
+        it
         would be another amount.
         """
         return 0.0
@@ -86,8 +87,8 @@ class Factors(abc.ABC):
         released by the first r rows and columns of it, for every r.
 
         Returns:
-          float64 of shape (T, T), lower triangular. Where C is so itself, it is C (its
-          columns may be longer elsewhere).
+          float64 of shape (T, T), lower triangular: C itself if C is so (the columns of
+          L^-1 A may be longer elsewhere).
         """
         encoder = self.encoder(workload)
         square = encoder.shape[0] == encoder.shape[1]
@@ -104,23 +105,23 @@ class Factors(abc.ABC):
     def sensitivity(
         self, workload: Workload, plan: Plan, rounds: int | None = None
     ) -> Sensitivity:
-        """The sensitivity of C as far as it is released, see `released_encoder`.
+        """The sensitivity of the released part of C, see `released_encoder`.
 
         Args:
           workload: A.
-          plan: How a client takes part.
-          rounds: r, of which only the first r rows are released; None for all.
+          plan: The rounds that a client may take part in.
+          rounds: r, if only the first r rows are released; None for all.
         """
         encoder = self.encoder(workload)[:, :rounds]
         released = self.released_encoder(workload)[:rounds, :rounds]
         if encoder.shape == released.shape:
             return plan.sensitivity(released)
-        # What is released is less, but a bound on it need not be.
+        # The released part has less sensitivity, but a bound on it need not be smaller.
         found = (plan.sensitivity(released), plan.sensitivity(encoder))
         return min(found, key=lambda one: one.value)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The fields by name: with the class, all there is to it."""
+        """The fields by name, which with the class determine the factors."""
         return {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)  # type: ignore[arg-type]
@@ -128,7 +129,7 @@ class Factors(abc.ABC):
 
 
 class _FullDecoder(Factors):
-    """B is at hand as `b`, float64 of shape (T, m)."""
+    """Factors with B in full as `b`, float64 of shape (T, m)."""
 
     b: np.ndarray
 
@@ -136,7 +137,7 @@ class _FullDecoder(Factors):
         return self.b
 
     def product_error(self, workload: Workload) -> float:
-        """See base class; B C and A are compared by what they make of random signs."""
+        """See base class; compares the products of B C and of A with random signs."""
         signs = np.random.default_rng().choice([-1.0, 1.0], (self.rounds, 2))
         expected = workload.apply(signs)
         error = np.max(np.abs(self.b @ self._encoded(workload, signs) - expected))
@@ -292,7 +293,7 @@ def toeplitz_matrix(coefficients: np.ndarray, rounds: int) -> np.ndarray:
     """The lower-triangular Toeplitz matrix of a column, shape (T, T).
 
     Raises:
-      ValueError: If it is too large to be written out, see `workloads.check_dense`.
+      ValueError: If it is too large to be stored, see `workloads.check_dense`.
     """
     check_dense(rounds)
     return linalg.toeplitz(coefficients, np.zeros(rounds))
@@ -346,7 +347,7 @@ class _ToeplitzEncoder(Factors):
 
 
 class _OneColumn(_ToeplitzEncoder):
-    """The one field is a column: float64 of shape (T,), its first entry positive."""
+    """Factors with one column: float64 of shape (T,), its first entry positive."""
 
     def _check(self) -> None:
         ((name, column),) = self.arrays().items()
@@ -357,7 +358,7 @@ class _OneColumn(_ToeplitzEncoder):
 
     @property
     def bands(self) -> int:
-        """Number of diagonals up to the last that is not zero."""
+        """Number of diagonals up to the last nonzero one."""
         (column,) = self.arrays().values()
         return int(np.flatnonzero(column)[-1]) + 1
 
@@ -398,8 +399,9 @@ class InverseBandedFactors(_OneColumn):
 class BufferedFactors(_ToeplitzEncoder):
     """Buffered linear Toeplitz: c_0 = 1, c_t = sum_i scale[i] decay[i]^(t-1).
 
-    C and C^-1 have the same form, so d buffers do for either. With s_0 = 0 of d
-    buffers, C^-1 z is y_t = z_t - scale . s_t, s_{t+1} = decay * s_t + y_t; and equally
+    C and C^-1 have the same form, with d buffers each. With s_0 = 0 of d buffers, C^-1
+    z is
+    y_t = z_t - scale . s_t, s_{t+1} = decay * s_t + y_t; and equally
     y_t = z_t + inverse_scale . r_t, r_{t+1} = inverse_decay * r_t + z_t.
 
     Attributes:

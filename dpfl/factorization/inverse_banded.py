@@ -11,13 +11,14 @@ a recurrence.
   banded-inverse       e of the least error (BandInvMF, the same)
 
 With f_k = -e_k, c_t = sum_k f_k c_{t-k}: c_t is the probability of a renewal at t, if
-f_k is that of k rounds between two of them (what is left of 1: none follows). Where the
-hazards r_k = f_k / (1 - f_1 - ... - f_{k-1}) do not rise, c does not either. For of two
-ages (rounds since the last renewal) the smaller is renewed whenever the larger is, by
-the same uniform number, so that it stays the smaller. The age starts at 0, its least,
-and so rises in distribution; and c_{t+1}, the mean of r at the age in t plus 1, falls.
-Then the (k, b) sensitivity is that of rounds 0, b, 2 b, ... For (1 - x)^(1/2) the
-hazards are 1 / (2 k). L-BFGS is over hazards that are products of sigmoids.
+f_k is that of k rounds between two of them (with the rest of the probability none
+follows). Where the hazards r_k = f_k / (1 - f_1 - ... - f_{k-1}) do not rise, c does
+not either. For of two ages (rounds since the last renewal) the smaller is renewed
+whenever the larger is, by the same uniform number, so that it stays the smaller. The
+age starts at 0, its least, and so rises in distribution; and c_{t+1}, the mean of r at
+the age in t plus 1, falls. Then the (k, b) sensitivity is that of rounds 0, b, 2 b, ...
+For (1 - x)^(1/2) the hazards are 1 / (2 k). L-BFGS is over hazards that are products of
+sigmoids.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from dpfl.factorization.factorization import Factorization
 from dpfl.factorization.factors import InverseBandedFactors, series_inverse
 from dpfl.factorization.workloads import Workload
 
-# Ratios of hazards are between exp(-30) and 1 - exp(-30).
+# Bound on the logits of ratios of hazards, which are between exp(-30) and 1 - exp(-30).
 _LARGEST = 30.0
 
 
@@ -46,19 +47,20 @@ def from_hazards(risks: np.ndarray) -> np.ndarray:
 
 
 def chain(params: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-    """The gradient in the parameters by that in e_1, ..., e_{p-1}."""
+    """The gradient in the parameters from the gradient in e_1, ..., e_{p-1}."""
     risks = hazards(params)
     products = gradient * from_hazards(risks)[1:]
-    # A hazard moves its own entry in proportion, and takes from all that follow.
+    # A hazard changes its own entry in proportion, and reduces all later ones.
     after = np.sum(products) - np.cumsum(products)
     in_logs = products - risks / (1 - risks) * after
     return np.cumsum(in_logs[::-1])[::-1] * special.expit(-params)
 
 
 def root(workload: Workload, *, bands: int) -> Factorization:
-    """The closed form: C^-1 is cut from the root of A^-1 (BISR); rates play no part.
+    """The closed form: C^-1 is cut from the root of A^-1 (BISR).
 
     Args:
+      workload: A; its rates do not affect C.
       bands: p, diagonals of C^-1, in [1, T].
     """
     bands = toeplitz.check_bands(bands, workload.rounds)
@@ -78,10 +80,12 @@ def optimize_inverse(
 ) -> Factorization:
     """The C^-1 of p diagonals with the least error times squared sensitivity.
 
-    What is optimised for is as in `toeplitz.check_goal`.
-
     Args:
+      workload: A.
       bands: p, diagonals of C^-1, in [1, T].
+      objective: See `toeplitz.check_goal`.
+      separation: See `toeplitz.check_goal`.
+      participations: See `toeplitz.check_goal`.
 
     Raises:
       ValueError: If an argument is out of range.
@@ -103,7 +107,7 @@ def optimize_inverse(
 
     inverse = np.ones(1)
     if bands > 1:
-        # Those of the prefix sum's root, 1 / (2 k): each over the one before.
+        # Hazards of the prefix sum's root, 1 / (2 k), each over the one before.
         k = np.arange(1, bands)
         ratios = np.where(k == 1, 0.5, (k - 1) / k)
         limits = [(-_LARGEST, _LARGEST)] * (bands - 1)

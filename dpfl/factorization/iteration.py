@@ -1,6 +1,6 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The fixed point that gives the optimal factorization, with its certificate.
+"""Fixed-point iteration for the optimal factorization, with its certificate.
 
 With X = C^T C the problem is to minimise tr(A^T A X^-1) over diag(X) <= 1 (Denisov et
 al. 2022, Equations 3-8). Write G = A^T A, D = diag(v) for a vector v > 0, and
@@ -14,7 +14,7 @@ The optimum is at the fixed point v = phi(v). For every v > 0 it is at least
 
   bound(v) = (tr R(v))^2 / sum(v),
 
-which is what is used: a multiple of v costs nothing. With x = sqrt(diag X(v)), the
+which is the bound used: a multiple of v costs nothing. With x = sqrt(diag X(v)), the
 normalised X(v) / (x x^T) is feasible, so its loss bounds the optimum from above; both
 bounds have an error of second order in phi(v) - v, which is why the gap closes much
 sooner than the iterates.
@@ -23,13 +23,13 @@ Plain iteration: v <- phi(v). Here: u = log v, f = log phi(v) - u, and
 
   u <- u + 2 f, with Anderson mixing over the last few pairs (u, f).
 
-Why the step is 2. Let R = V diag(s) V^T. The derivative J of phi, with respect to
+Reason for a step of 2. Let R = V diag(s) V^T. The derivative J of phi, with respect to
 u, is the quadratic form w^T J w = sum_ab P_ab [V^T diag(w) V]_ab^2 with
 P_ab = (s_a^2 + s_b^2) / (2 (s_a + s_b)), and (s_a + s_b)/4 <= P_ab <= (s_a + s_b)/2.
 The two limits give w^T diag(phi) w times 1/2 and 1. At the fixed point J is thus
 self-adjoint in the inner product weighted by phi, with spectrum in [1/2, 1]: every
-error shrinks by a factor of at least 1/2, never less, in a plain step. A step of 2
-maps each eigenvalue j to 2 j - 1 in [0, 1], which is below j and still not negative.
+error is multiplied by a factor from 1/2 to 1 in a plain step. A step of 2 maps each
+eigenvalue j to 2 j - 1 in [0, 1], which is below j and still not negative.
 `prolong` makes a start of the solution of a problem with fewer rounds.
 """
 
@@ -49,7 +49,7 @@ _STEP = 2.0
 
 
 class ConvergenceError(RuntimeError):
-    """The gap asked for was not reached in the iterations allowed."""
+    """The requested gap was not reached in the allowed iterations."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Solution:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Root:
-    """R(v) = vectors diag(values) vectors^T and what follows from it."""
+    """R(v) = vectors diag(values) vectors^T, and functions of it."""
 
     v: np.ndarray
     values: np.ndarray
@@ -108,7 +108,7 @@ class Root:
         half = np.sqrt(v)
         scaled = gram * half[:, None]
         scaled *= half
-        # 'evd' wants the lower triangle in Fortran order; the transpose of a symmetric
+        # 'evd' needs the lower triangle in Fortran order; the transpose of a symmetric
         # matrix in C order is that, without a copy.
         driver = "evd" if len(v) > 1 else "ev"  # scipy's workspace query fails for 1.
         values, vectors = linalg.eigh(
@@ -158,14 +158,20 @@ class AndersonUpdate:
         self._best = (-math.inf, np.empty(0))
 
     def __call__(self, v: np.ndarray, phi_v: np.ndarray, bound: float) -> np.ndarray:
-        """The v after one with this phi and this lower bound on the loss."""
+        """The next v, after one with this phi and this lower bound on the loss.
+
+        Args:
+          v: The current v, shape (T,).
+          phi_v: phi(v), shape (T,).
+          bound: The lower bound at v.
+        """
         u = np.log(v)
         f = np.log(phi_v) - u
         best_bound, best_phi = self._best
         mixed = len(self._u) > 1
         if mixed and not bound >= best_bound:
-            # The mixed step lost ground: forget the history and take a plain step
-            # from the best point, which contracts.
+            # The mixed step made the bound worse: forget the history and take a plain
+            # step from the best point, which contracts.
             self._u.clear()
             self._f.clear()
             return best_phi
@@ -188,8 +194,10 @@ def prolong(v: np.ndarray, rounds: int) -> np.ndarray:
     """A start for T rounds, shape (T,), from the solution for t of them, shape (t,).
 
     The first and last quarter of v are boundary layers: their shape in steps, not in
-    shares of the run, is what hardly depends on T. They are copied, and scaled to
-    join the middle, which is stretched (interpolation in log v).
+    shares
+    of the run, hardly depends on T. They are copied, and scaled to join the middle,
+    which
+    is stretched (interpolation in log v).
     """
     log = np.log(v)
     edge = max(1, len(v) // 4)
@@ -215,7 +223,8 @@ def solve(
       gram: G, float64 of shape (T, T), symmetric positive definite.
       rtol: Relative duality gap to reach, positive.
       max_iterations: Iterations allowed.
-      accelerated: Steps of 2 with Anderson mixing, or the plain fixed point.
+      accelerated: Whether to take steps of 2 with Anderson mixing; else the plain fixed
+        point.
       start: First v; None starts at diag(G^1/2).
 
     Raises:

@@ -1,6 +1,11 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The table of methods: a name, and the function that factorizes a workload by it."""
+"""The table of methods: names, and functions that factorize a workload.
+
+    compute(prefix_sum(1000), "toeplitz", bands=16)
+
+Results of long computations are cached on disk.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +40,14 @@ def identity(workload: Workload) -> Factorization:
 def band_low_rank(
     workload: Workload, *, band: int, rank: int, rtol: float = 1e-6
 ) -> Factorization:
-    """The structured approximation of the optimal factorization."""
+    """The structured approximation of the optimal factorization.
+
+    Args:
+      workload: A.
+      band: h, diagonals kept of B, in [1, T].
+      rank: r of the low-rank part, in [0, T].
+      rtol: Relative duality gap of the optimal factorization.
+    """
     found = optimal.factorize(workload, rtol=rtol)
     return structured.band_low_rank(found, band, rank)
 
@@ -63,14 +75,14 @@ _COUNTS = (
     "separation",
 )
 _CHECKS: Mapping[str, checks.Check] = {
-    # Their ranges are the methods'.
+    # The methods check the ranges.
     **dict.fromkeys(_COUNTS, functools.partial(checks.integer, at_least=None)),
     **{"rtol": checks.positive, "objective": checks.text},
 }
 
 
 def checked(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of a method as their checks return them; None is left as it is."""
+    """Parameters of a method as their checks return them, None unchanged."""
     return {
         name: _CHECKS[name](name, value)
         if name in _CHECKS and value is not None
@@ -81,6 +93,11 @@ def checked(params: Mapping[str, Any]) -> dict[str, Any]:
 
 def compute(workload: Workload, method: str, **params: Any) -> Factorization:
     """The factorization of a workload by a method of `METHODS` with its parameters.
+
+    Args:
+      workload: A.
+      method: A key of `METHODS`.
+      **params: Arguments of the method's function.
 
     Raises:
       ValueError: If there is no such method or it does not take the parameters.

@@ -32,8 +32,18 @@ def solve_workload(
 ) -> Solution:
     """`iteration.solve` for A, started from a coarser problem if accelerated.
 
-    The history is of the finest problem alone. Without acceleration it is the plain
-    fixed point from diag(G^1/2).
+    Args:
+      workload: A.
+      rtol: Relative duality gap to reach, positive.
+      max_iterations: Iterations allowed, for each problem.
+      accelerated: Whether to mix steps and to start from a coarser problem; else the
+        plain fixed point from diag(G^1/2).
+
+    Returns:
+      The solution, with the history of the finest problem alone.
+
+    Raises:
+      ConvergenceError: If the gap is not reached.
     """
     check_dense(workload.rounds)
     begin = time.perf_counter()
@@ -59,7 +69,12 @@ def factorize(workload: Workload, *, rtol: float = 1e-6) -> Factorization:
     """The optimal factorization of a workload, with its dual bound.
 
     Every column of C has norm 1 (up to rounding): the sensitivity under one
-    participation is 1. `rtol` is that of `solve_workload`.
+    participation
+    is 1.
+
+    Args:
+      workload: A.
+      rtol: Relative duality gap to reach, positive.
 
     Raises:
       ConvergenceError: If the relative duality gap `rtol` is not reached.
@@ -92,7 +107,7 @@ def lower_encoder(gram: np.ndarray) -> np.ndarray:
 
     With J the reversal, J X J = L L^T (Cholesky) gives C = J L^T J.
     """
-    # lower=True of the reversed matrix, then reversed and transposed.
+    # The lower Cholesky factor of the reversed matrix, reversed and transposed.
     factor = linalg.cholesky(
         gram[::-1, ::-1], lower=True, overwrite_a=False, check_finite=False
     )
@@ -100,7 +115,7 @@ def lower_encoder(gram: np.ndarray) -> np.ndarray:
 
 
 def dense_factors(workload: Workload, encoder: np.ndarray) -> DenseFactors:
-    """The factors with B = A C^-1 for a lower-triangular C: B is so too."""
+    """The factors with B = A C^-1 for a lower-triangular C; B is so, too."""
     transposed = linalg.solve_triangular(
         encoder, workload.matrix().T, lower=True, trans="T", check_finite=False
     )

@@ -1,24 +1,24 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Optimal factorization for clients that come back every b rounds.
+"""Optimal factorization for clients that return every b rounds.
 
-With G = A^T A and X = C^T C, E(X) = tr(G X^-1) is to be least where for each j < b
+With G = A^T A and X = C^T C, E(X) = tr(G X^-1) is minimised subject to, for each j < b,
 
   sum_{m, n} |X[j + m b, j + n b]| <= 1,
 
 the squared sensitivity of a client in rounds j, j + b, ... (Choquette-Choo et al.
 2023a). Let W have the blocks v_j S_j on these rounds, with v_j > 0, ones on the
-diagonal of S_j and entries of it in [-1, 1]: sum_ij W_ij X_ij <= sum_j v_j for every X
-that is allowed. So for every such W that is positive definite E is at least
+diagonal of S_j and entries of it in [-1, 1]: sum_ij W_ij X_ij <= sum_j v_j for every
+feasible X. So for every such W that is positive definite E is at least
 
   min_X tr(G X^-1) + tr(W X) - sum_j v_j = 2 tr M^(1/2) - sum_j v_j,
   M = G^(1/2) W G^(1/2),
 
-and with the best multiple of W at least (tr M^(1/2))^2 / sum_j v_j. The least X there,
-G^(1/2) M^(-1/2) G^(1/2), has E = tr M^(1/2), and over its sensitivity squared it is
-allowed: the two bounds enclose the optimum. L-BFGS raises the lower one over log v and
-the entries of S, from v alone; momentum makes it slow. (At the optimum no entry of S is
-at its bound, in all that was tried: X is zero between the rounds of a client.)
+and with the best multiple of W at least (tr M^(1/2))^2 / sum_j v_j. The minimising X
+there, G^(1/2) M^(-1/2) G^(1/2), has E = tr M^(1/2), and over its sensitivity squared it
+is feasible: the two bounds enclose the optimum. L-BFGS raises the lower one over log v
+and the entries of S, from v alone; momentum makes it slow. (At the optimum no entry of
+S was at its bound in any of the cases tried: X is zero between the rounds of a client.)
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from dpfl.factorization.iteration import ConvergenceError
 from dpfl.factorization.optimal import dense_factors, lower_encoder
 from dpfl.factorization.workloads import Workload, check_dense
 
-# Below this part of the start's least eigenvalue of M the root goes on as its tangent,
-# so that a step too far has a value; and so does the logarithm of their sum below the
-# second part of the start's.
+# Parts of the start's least eigenvalue of M, below which the root continues as its
+# tangent, and of its sum of roots, below which the logarithm does, so that a step too
+# far has a value.
 _FLOOR, _LEAST = 1e-3, 0.1
 
 
 @dataclasses.dataclass(frozen=True)
 class EpochsSolution:
-    """X and how good it is.
+    """X and its bounds.
 
     Attributes:
       gram: X, its sensitivity 1; shape (T, T).
       loss: tr(G X^-1), the total squared error.
-      bound: A lower bound on that of every X.
+      bound: A lower bound on the loss of every X.
     """
 
     gram: np.ndarray
@@ -164,8 +164,8 @@ def solve_epochs(
     Args:
       workload: A.
       separation: b, in [1, T].
-      rtol: Relative gap between error and lower bound to reach, of which the root is
-        that of standard deviations.
+      rtol: Relative gap between error and lower bound to reach; its effect on standard
+        deviations is half.
       max_iterations: L-BFGS iterations.
 
     Raises:
@@ -211,14 +211,15 @@ def solve_epochs(
 def factorize_epochs(
     workload: Workload, *, separation: int | None = None, rtol: float = 1e-3
 ) -> Factorization:
-    """The optimal factorization for clients that come back every b rounds.
+    """The optimal factorization for clients that return every b rounds.
 
-    Its error is that under `FixedEpochs(ceil(T / b), b)`, which is where its
-    sensitivity is 1. C is lower triangular, dense.
+    Its error is that under `FixedEpochs(ceil(T / b), b)`, for which its sensitivity is
+    1. C
+    is lower triangular, dense.
 
     Args:
       workload: A.
-      separation: b; None is T, with which nobody comes back.
+      separation: b; None is T, with which no client returns.
       rtol: See `solve_epochs`.
 
     Raises:

@@ -1,16 +1,19 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Sensitivity of an encoder C under several ways of taking part.
+"""Sensitivity of an encoder C under several plans of participation.
+
+    MinSeparation(separation=16, limit=4).sensitivity(encoder).value
 
 A client that takes part in the rounds pi adds u_i, ||u_i|| <= 1, to G[i, :] for i in
 pi. Then the encoder's output moves by || sum_i C[:, i] u_i^T ||_F, whose square is
 sum_ij X_ij <u_i, u_j> with X = C^T C. It is at most sum_ij |X_ij| over i, j in pi, and
-is that when X_pi has no negative entry (all u_i equal). So for every plan
+reaches that when X_pi has no negative entry (all u_i equal). So for every plan
 
   sens(C)^2 <= max over the plan's pi of sum_{i,j in pi} |X_ij|
 
-with equality when X has no negative entry where the plan looks. A result says which.
-The separation of rounds i < j is j - i; a separation of 1 is consecutive rounds.
+with equality when X has no negative entry where the plan looks. A result says whether
+it is exact. The separation of rounds i < j is j - i; a separation of 1 is consecutive
+rounds.
 """
 
 from __future__ import annotations
@@ -26,11 +29,11 @@ from dpfl import checks
 from dpfl.factorization.workloads import check_products
 from dpfl.fields import Checked, option, required
 
-# Entries this far below zero, relative to the largest, are rounding of zeros; and so
-# are rises between equal ones.
+# Relative size of negative entries that are rounded zeros, and of rises between equal
+# entries.
 _ROUNDING = 1e-12
 _EPS = float(np.finfo(np.float64).eps)
-# Sweeps of messages end where the bound on the square falls by less.
+# Relative decrease of the bound on the square at which sweeps of messages end.
 _LEAST_GAIN = 3e-4
 
 
@@ -39,7 +42,7 @@ class Sensitivity:
     """A sensitivity per unit clip norm.
 
     Attributes:
-      value: Always safe to calibrate noise to.
+      value: An upper bound, always safe to calibrate noise to.
       exact: False when `value` may be larger than the sensitivity.
     """
 
@@ -48,7 +51,7 @@ class Sensitivity:
 
 
 class Plan(Checked, abc.ABC):
-    """Which sets of rounds one client may take part in."""
+    """Sets of rounds that one client may take part in."""
 
     @abc.abstractmethod
     def sensitivity(self, encoder: np.ndarray) -> Sensitivity:
@@ -65,7 +68,13 @@ def _root(squared: float, rounds: int) -> float:
 
 
 def participations(rounds: int, separation: int, limit: int | None = None) -> int:
-    """The most participations b rounds apart: ceil(T / b), or k when that is less."""
+    """The most participations b rounds apart: ceil(T / b), or k when that is less.
+
+    Args:
+      rounds: T.
+      separation: b, at least 1.
+      limit: k, or None for as many as fit.
+    """
     possible = -(-checks.integer("rounds", rounds) // separation)
     return possible if limit is None else min(limit, possible)
 
@@ -100,7 +109,7 @@ class FixedEpochs(Plan):
         encoder = checks.matrix("encoder", encoder)
         gram = encoder.T @ encoder
         worst, exact = 0.0, True
-        # A client need not start in the first epoch when there are more than k.
+        # With more than k epochs a client may also start after the first one.
         last = max(self.separation, len(gram) - self.separation * (self.epochs - 1))
         for first in range(min(last, len(gram))):
             rounds = slice(
@@ -144,7 +153,7 @@ class ShuffledEpochs(Plan):
         window = self.window or self.length
         if window == 1 or epochs == 1:
             return FixedEpochs(epochs, self.length).sensitivity(encoder)
-        # Rounds that are missing at the end are as good as staying away.
+        # Missing rounds at the end have the same effect as staying away.
         gram = np.zeros((epochs * self.length,) * 2)
         np.matmul(encoder.T, encoder, out=gram[:rounds, :rounds])
         np.abs(gram, out=gram)
@@ -184,7 +193,7 @@ def one_per_epoch_bound(gram: np.ndarray) -> float:
                 taken = np.max(2 * gram[:, :, a] - messages[a][:, :, None], axis=1)
                 taken[a] = 0
                 total = own[a] + np.sum(taken, axis=0)
-                # Given on to the epochs to come, as the longer side can have it.
+                # Passed on to later epochs, divided by the number on the longer side.
                 taken[order[place + 1 :]] -= total / max(place, epochs - 1 - place)
                 messages[:, a] = taken
         best = min(best, _bound_by_messages(gram, own, messages))
@@ -201,7 +210,8 @@ def _bound_by_messages(
         pairs = 2 * gram[a + 1 :, :, a] - messages[a, a + 1 :, :, None]
         pairs -= messages[a + 1 :, a, None]
         terms.append(np.sum(np.max(pairs, axis=(1, 2))))
-    # Each is a sum of E numbers or fewer, which err by E^2 ulps of the largest.
+    # Each term is a sum of E numbers or fewer, with an error of E^2 ulps of the
+    # largest.
     largest = max(np.max(gram), np.max(np.abs(messages)))
     return math.fsum(terms) + 8 * epochs**3 * _EPS * float(largest)
 
@@ -261,7 +271,7 @@ def _is_monotone(coefficients: np.ndarray) -> bool:
 def heaviest_set(
     weights: np.ndarray, separation: int, limit: int | None = None
 ) -> np.ndarray:
-    """The greatest sum of w_i over at most k i, any two of them b apart.
+    """The greatest sum of w_i over at most k indices i, any two of them b apart.
 
     F(i, k) = max(w_i + F(i + b, k - 1), F(i + 1, k)), in O(T k) (Choquette-Choo et
     al. 2023b, Algorithm 3). The empty set counts, so the result is not negative.
@@ -288,6 +298,11 @@ def min_separation_upper_bound(
     The heaviest set of each row of |X|, then the heaviest set of these row sums: the
     rows need not agree on the set, so this is not less than the sensitivity
     (Choquette-Choo et al. 2023b, Algorithm 4).
+
+    Args:
+      gram: X, shape (T, T).
+      separation: b >= 1.
+      limit: k, or None for as many as fit.
     """
     gram = np.abs(checks.matrix("gram", gram))
     rows = heaviest_set(gram, separation, limit)
@@ -297,7 +312,13 @@ def min_separation_upper_bound(
 def comb_sum(
     coefficients: np.ndarray, separation: int, limit: int | None = None
 ) -> np.ndarray:
-    """C applied to a comb: sum_{m < k} of c delayed by m b, shape (T,)."""
+    """C applied to a comb: sum_{m < k} of c delayed by m b, shape (T,).
+
+    Args:
+      coefficients: c, the first column of C, shape (T,).
+      separation: b >= 1.
+      limit: k, or None for as many as fit.
+    """
     coefficients = checks.vector("coefficients", coefficients)
     result = np.zeros_like(coefficients)
     rounds = len(coefficients)
@@ -313,9 +334,14 @@ def toeplitz_min_separation(
 ) -> float:
     """The exact (k, b) sensitivity of a lower-triangular Toeplitz C, in O(T k).
 
-    With coefficients that are not negative and do not rise, the worst client takes
-    part in rounds 0, b, ..., (k - 1) b (Kalinin and Lampert 2024, Theorem 2). The
-    coefficients are the first column of C, shape (T,).
+    With coefficients that are not negative and do not rise, the worst client takes part
+    in
+    rounds 0, b, ..., (k - 1) b (Kalinin and Lampert 2024, Theorem 2).
+
+    Args:
+      coefficients: The first column of C, shape (T,).
+      separation: b >= 1.
+      limit: k, or None for as many as fit.
 
     Raises:
       ValueError: If a coefficient is negative or larger than the one before it.

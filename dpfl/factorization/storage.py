@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Factorizations on disk: one self-describing file each, and a cache of them.
 
+    save(found, "matrix.npz")
+    load("matrix.npz", workload=found.workload)
+
 A file is an npz archive with a JSON `header` (workload, method, parameters, kind of
 factors, loss, lower bound, gap, sensitivity, versions, checksum over the arrays) and
-the arrays of the factors. It is written beside its place and moved there, so a reader
-sees all of it or nothing. No pickles.
+the arrays of the factors. It is written atomically, so that a reader sees all of it or
+nothing. No pickles.
 """
 
 from __future__ import annotations
@@ -65,7 +68,11 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def load(path: PathLike, *, workload: Workload | None = None) -> Factorization:
-    """Reads a factorization; if a run's workload is given, it must be for that.
+    """Reads a factorization.
+
+    Args:
+      path: The file's path.
+      workload: The workload that it must be for; None for any.
 
     Raises:
       FileNotFoundError: If there is no such file.
@@ -89,7 +96,7 @@ def load(path: PathLike, *, workload: Workload | None = None) -> Factorization:
 
 
 def _check_numbers(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-    """Raises TypeError or ValueError for what is no number, or none that is finite."""
+    """Raises TypeError or ValueError for a value that is not a finite number."""
     if header["lower_bound"] is not None:
         checks.real("lower_bound", header["lower_bound"])
     for name, array in arrays.items():
@@ -101,6 +108,11 @@ def check_fits(
     factorization: Factorization, workload: Workload, *, name: str = "factorization"
 ) -> None:
     """Refuses a factorization of another workload.
+
+    Args:
+      factorization: The factorization.
+      workload: The run's workload.
+      name: The factorization's name in the message.
 
     Raises:
       StorageError: If rounds, momentum or rates differ from the run's.
@@ -119,14 +131,20 @@ def check_fits(
 
 
 class Cache:
-    """A directory of factorizations, each under the hash of what was asked for."""
+    """A directory of factorizations, each under the hash of its request."""
 
     def __init__(self, directory: PathLike):
-        """Files are kept in `directory`, which is made when first needed."""
+        """Initializes the cache; `directory` is made when it is first needed."""
         self._directory = Path(directory)
 
     def path(self, workload: Workload, method: str, **params: Any) -> Path:
-        """The file for the answer to this request."""
+        """The file of a request.
+
+        Args:
+          workload: A.
+          method: A key of `methods.METHODS`.
+          **params: The method's parameters.
+        """
         request = {
             "format": FORMAT,
             "dpfl": dpfl.__version__,
@@ -138,10 +156,15 @@ class Cache:
         return self._directory / f"{method}-{workload.rounds}-{key[:16]}.npz"
 
     def get(self, workload: Workload, method: str, **params: Any) -> Factorization:
-        """Loads the answer, or computes and keeps it.
+        """Loads a factorization, or computes and caches it.
+
+        Args:
+          workload: A.
+          method: A key of `methods.METHODS`.
+          **params: The method's parameters.
 
         Raises:
-          StorageError: If the file kept is damaged, or of another method.
+          StorageError: If the cached file is damaged, or of another method.
           ValueError: If the method or its parameters are not valid.
         """
         path = self.path(workload, method, **params)

@@ -35,7 +35,7 @@ def _solve_rows(
 
     Args:
       other: The fixed factor, shape (T, r).
-      target: `below @ other` is formed from it: shape (T, T), zero where unknown.
+      target: The matrix to fit, shape (T, T), zero where unknown.
       known: Row i uses the first known[i] rows of `other`, shape (T,).
       penalty: lambda > 0.
     """
@@ -56,10 +56,12 @@ def fit_low_rank(
 ) -> tuple[np.ndarray, np.ndarray]:
     """U and V, float64 of shape (T, r), for the entries with i - j >= band.
 
-    They are started from the truncated SVD, so deterministic.
+    The start is the truncated SVD, so that the result is deterministic.
 
     Args:
       below: B with zeros elsewhere, shape (T, T).
+      band: h, the first subdiagonal that is fitted.
+      rank: r.
       penalty: lambda over the mean square of the entries times T.
       max_iterations: Sweeps; fewer when the objective stops falling.
     """
@@ -91,7 +93,7 @@ def band_low_rank(factorization: Factorization, band: int, rank: int) -> Factori
     """The structured approximation of a factorization with a square B.
 
     Args:
-      factorization: What is approximated, such as the optimal one.
+      factorization: The factorization to approximate, such as the optimal one.
       band: h, diagonals kept, in [1, T].
       rank: r, in [0, T]; 0 keeps the band alone.
 

@@ -36,7 +36,7 @@ from dpfl.factorization.factors import ToeplitzFactors, series_inverse
 from dpfl.factorization.workloads import Workload, check_products
 
 _OBJECTIVES = ("last", "total")
-# From a vector to a value and its gradient: from e to the error e^T H e, for one.
+# Maps a vector to a value and its gradient, such as e to the error e^T H e.
 Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
@@ -55,7 +55,7 @@ def inverse_root(rho: float, rounds: int) -> np.ndarray:
 def root_coefficients(rounds: int, *roots: float) -> np.ndarray:
     """The coefficients of prod_rho (1 - rho x)^(-1/2), shape (T,).
 
-    (1,) is the prefix sum's root, (1, beta) that of momentum, (alpha, beta) that of
+    The roots (1,) are for the prefix sum, (1, beta) for momentum, (alpha, beta) for
     momentum with weight decay, x_t = alpha x_{t-1} - m_t.
     """
     result = np.zeros(checks.integer("rounds", rounds))
@@ -67,21 +67,21 @@ def root_coefficients(rounds: int, *roots: float) -> np.ndarray:
 
 
 def padded(values: np.ndarray, rounds: int) -> np.ndarray:
-    """A column of the first values given and zeros, shape (T,)."""
+    """A column of the given values followed by zeros, shape (T,)."""
     result = np.zeros(rounds)
     result[: len(values)] = values
     return result
 
 
 def check_bands(bands: int, rounds: int) -> int:
-    """The number of diagonals, in [1, T] and few enough to be computed with."""
+    """The number of diagonals, if it is in [1, T] and few enough to compute with."""
     bands = checks.integer("bands", bands, at_most=rounds)
     check_products("bands", bands, rounds)
     return bands
 
 
 def check_goal(objective: str, separation: int, participations: int) -> dict[str, Any]:
-    """The parameters that say what an encoder is optimised for.
+    """The parameters of the goal that an encoder is optimised for, checked.
 
     Args:
       objective: 'total' or 'last': see `error_form`.
@@ -101,8 +101,9 @@ def check_goal(objective: str, separation: int, participations: int) -> dict[str
 def error_form(workload: Workload, objective: str) -> Objective:
     """The error to minimise: 'total', or 'last' (the last iterate's).
 
-    For a constant rate the last iterate's error is the largest. It is computed in O(T)
-    then, as sum_k w_k b_k^2 with b = a e, and else with H in full, in O(T^2).
+    For a constant rate the last iterate's error is the largest. Then the form is
+    computed
+    in O(T), as sum_k w_k b_k^2 with b = a e, and else with H in full, in O(T^2).
     """
     is_total = objective == "total"
     rounds = workload.rounds
@@ -138,7 +139,7 @@ def _series_form(weights: np.ndarray, momentum: float) -> Objective:
 
 
 def pull_back(inverse: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-    """The gradient in c by that in e = 1/c: -sum_k g[k] (e^2)_{k-j} at j."""
+    """The gradient in c from that in e = 1/c: -sum_k g[k] (e^2)_{k-j} at j."""
     rounds = len(inverse)
     square = signal.fftconvolve(inverse, inverse)[:rounds]
     return -signal.fftconvolve(gradient, square[::-1])[rounds - 1 :]
@@ -147,7 +148,13 @@ def pull_back(inverse: np.ndarray, gradient: np.ndarray) -> np.ndarray:
 def log_sensitivity_squared(
     coefficients: np.ndarray, separation: int, participations: int
 ) -> tuple[float, np.ndarray]:
-    """log ||P c||^2 and its gradient, where P c = sum_{m<k} x^{mb} c."""
+    """log ||P c||^2 and its gradient, where P c = sum_{m<k} x^{mb} c.
+
+    Args:
+      coefficients: c, shape (T,).
+      separation: b.
+      participations: k.
+    """
     comb = sensitivity.comb_sum(coefficients, separation, participations)
     squared = float(comb @ comb)
     turned = sensitivity.comb_sum(comb[::-1], separation, participations)[::-1]
@@ -160,9 +167,16 @@ def minimized(
     bounds: Sequence[tuple[float | None, float | None]] | None = None,
     kept: int = 20,
 ) -> np.ndarray:
-    """The place to which L-BFGS comes from a start; it keeps so many corrections."""
+    """The minimiser that L-BFGS finds.
+
+    Args:
+      value_and_gradient: The objective.
+      start: The first point.
+      bounds: Lower and upper bound of each coordinate; None for none.
+      kept: The number of corrections that L-BFGS stores.
+    """
     options = {"maxiter": 500, "maxcor": kept, "ftol": 1e-14, "gtol": 1e-10}
-    # A step that is much too long overflows, and the search goes back.
+    # A step that is much too long overflows, and the search backtracks.
     with np.errstate(over="ignore", invalid="ignore"):
         return optimize.minimize(
             value_and_gradient,
@@ -188,10 +202,14 @@ def optimize_toeplitz(
     separation: int = 1,
     participations: int = 1,
 ) -> Factorization:
-    """The Toeplitz C with the least error times squared sensitivity; see `check_goal`.
+    """The Toeplitz C with the least error times squared sensitivity.
 
     Args:
+      workload: A.
       bands: Diagonals of C, in [1, T]; None is all T.
+      objective: See `check_goal`.
+      separation: See `check_goal`.
+      participations: See `check_goal`.
 
     Raises:
       ValueError: If an argument is out of range.

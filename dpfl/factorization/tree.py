@@ -13,7 +13,7 @@ round are left out. Row i of B weighs the nodes so that B T = S:
 
 Online in closed form. The prefix [0, i] is a disjoint union of maximal dyadic
 intervals, and every node complete by step i lies in one of them, so each is estimated
-on its own. An interval of height h is estimated with weight a on its own node and
+separately. An interval of height h is estimated with weight a on its own node and
 1 - a on its halves' estimates, with variance a^2 + 2 (1 - a)^2 N_{h-1} at its least for
 
   a_h = N_h = 2 N_{h-1} / (1 + 2 N_{h-1}) = 2^h / (2^{h+1} - 1),  N_0 = 1

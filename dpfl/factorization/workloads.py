@@ -1,6 +1,8 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Workloads: the linear map A from round sums to what the server releases.
+"""Workloads: the linear map A from round sums to the server's releases.
+
+    Workload(rounds=1000, momentum=0.9, schedule=LinearCooldown())
 
 Momentum SGD with rates eta is x_t = x_0 - sum_{s<=t} eta_s m_s with
 m_s = beta m_{s-1} + g_s, so its iterates are x_0 - M G for
@@ -22,18 +24,19 @@ from scipy import signal
 from dpfl import checks
 from dpfl.fields import Checked, option, required
 
-# T of a stream of which only vectors are held, and of one with matrices of T by T: at
-# the latter's end one takes half a GiB, and the optimal factorization a quarter of an
-# hour.
+# Largest T of a stream that stores vectors alone, and of one with matrices of T by T:
+# at the latter's end one takes half a GiB, and the optimal factorization a quarter of
+# an hour.
 MOST_ROUNDS = 10**6
 MOST_DENSE_ROUNDS = 8192
 _MOST_PRODUCTS = 2**30
-# Rates further apart leave nothing of the smaller ones in a sum of float64 numbers.
+# Range of rates: with rates further apart the smaller ones would vanish in float64
+# sums.
 RATE_RANGE = (1e-9, 1e9)
 
 
 def check_dense(rounds: int) -> None:
-    """Raises ValueError if matrices of T by T would take more than a machine has."""
+    """Raises ValueError if matrices of T by T would exceed a machine's memory."""
     if rounds > MOST_DENSE_ROUNDS:
         raise ValueError(
             f"rounds must be at most {MOST_DENSE_ROUNDS} where a matrix of them has to "
@@ -42,7 +45,13 @@ def check_dense(rounds: int) -> None:
 
 
 def check_products(name: str, value: int, rounds: int) -> None:
-    """Raises ValueError if a sum of `value` terms in each round takes too long."""
+    """Raises ValueError if a sum of `value` terms in each round takes too long.
+
+    Args:
+      name: The argument's name, for the message.
+      value: The number of terms in each round.
+      rounds: T.
+    """
     most = max(1, _MOST_PRODUCTS // rounds)
     if value > most:
         raise ValueError(
@@ -65,7 +74,7 @@ class Schedule(Checked, abc.ABC):
         return self
 
     def as_dict(self) -> dict[str, Any]:
-        """A JSON value of which `schedule_from_dict` makes this schedule."""
+        """A JSON value from which `schedule_from_dict` restores this schedule."""
         return {"name": self.name, **dataclasses.asdict(self)}  # type: ignore[call-overload]
 
 
@@ -90,7 +99,7 @@ def _rates(name: str, values: Any) -> tuple[float, ...]:
 
 
 def _ones_and_tail(rounds: int, fraction: float) -> tuple[np.ndarray, int]:
-    """Rates of 1, and how many of them, at least one, are in a fraction at the end."""
+    """Rates of 1, and the number of them, at least one, in a fraction at the end."""
     rates = np.ones(rounds)
     return rates, max(1, round(rounds * fraction))
 
@@ -141,7 +150,7 @@ class LinearCooldown(Schedule):
 
 @dataclasses.dataclass(frozen=True)
 class ExplicitRates(Schedule):
-    """The rates given one by one, all positive."""
+    """Explicit rates, one for each round, all positive."""
 
     values: tuple[float, ...] = required(None, check=_rates)
     name = "explicit"
@@ -150,7 +159,7 @@ class ExplicitRates(Schedule):
         """See base class.
 
         Raises:
-          ValueError: If `rounds` is not the number of rates given.
+          ValueError: If `rounds` is not the number of given rates.
         """
         if rounds != len(self.values):
             raise ValueError(
@@ -257,7 +266,7 @@ class Workload(Checked):
         return self.apply(np.eye(self.rounds))
 
     def as_dict(self) -> dict[str, Any]:
-        """A JSON value from which `from_dict` makes an equal workload."""
+        """A JSON value from which `from_dict` restores an equal workload."""
         return {
             "rounds": self.rounds,
             "momentum": self.momentum,
@@ -291,6 +300,12 @@ def prefix_sum(rounds: int) -> Workload:
 def momentum(
     rounds: int, beta: float = 0.9, schedule: Schedule | None = None
 ) -> Workload:
-    """M = S diag(eta) M_beta; a constant rate unless a schedule is given."""
+    """M = S diag(eta) M_beta.
+
+    Args:
+      rounds: T.
+      beta: The momentum, in [0, 1).
+      schedule: The rates eta; None for a constant rate.
+    """
     with checks.renaming({"momentum": "beta"}):
         return Workload(rounds, beta, ConstantRate() if schedule is None else schedule)
