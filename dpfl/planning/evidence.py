@@ -1,11 +1,15 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a history of cohorts contradicts of the sampling that is accounted for.
+"""Tests of a history of cohorts against the sampling that is accounted for.
 
-Bets against the sampling, whose wealth is expected to fall if it is honest: the chance
-that it ever grows to 1/a is then at most a (Ville's inequality), at all rounds
-together. docs/privacy/ledger.md has the laws and their proofs.
+    evidence = Evidence(plan)
+    evidence.refusal(0, clients)   # None, or a sentence
+    evidence.add(0, clients)
+
+They are bets against the sampling, whose wealth is expected to fall if it is honest:
+the probability that it ever grows to 1/a is then at most a (Ville's inequality), over
+all rounds together. docs/privacy/ledger.md has the laws and their proofs.
 """
 
 from __future__ import annotations
@@ -31,24 +35,25 @@ from dpfl.mechanisms.participation import (
     WithoutReplacement,
 )
 
-# The chance that any history of honest sampling is refused.
+# Probability that a history of honest sampling is refused.
 LEVEL = 1e-9
-# On one client's rounds, on sizes that vary too little, on clients that come back, on
-# slots that are as in the epoch before, and on clients that come back late.
+# Number of bets: on one client's rounds, on sizes that vary too little, on clients that
+# come back, on slots that are as in the epoch before, and on clients that come back
+# late.
 _BETS = 5
-# What is staked on sizes that vary too little; the rest is kept for odd rounds.
+# Stake on sizes that vary too little; the rest is kept for odd rounds.
 _STAKE = 0.9
 
 
 class Seen:
-    """The rounds that were seen, as far as laws depend on them."""
+    """State of the rounds seen so far, as far as laws depend on it."""
 
     def __init__(self, plan: Participation):
         self.plan = plan
         self.rounds = 0
-        # Whether these are all, from the first on.
+        # Whether all rounds from the first on were seen.
         self.is_whole = True
-        # Rounds of each group, its different clients, and epochs begun.
+        # Rounds of each group, its distinct clients, and epochs begun.
         self.turns: collections.Counter[Optional[int]] = collections.Counter()
         self.members: collections.Counter[Optional[int]] = collections.Counter()
         self.epochs: set[int] = set()
@@ -59,7 +64,10 @@ def _poisson_chance(plan: Participation, index: int) -> float:
 
 
 def _exclusive(plan: Participation, before: int) -> float:
-    """Of rounds of which each client has one at most, with probability n / N each."""
+    """Probability of a round, where a client is in at most one, each with n / N.
+
+    It is given that the client was in none of the `before` rounds.
+    """
     left = plan.population - before * plan.cohort_size
     return plan.cohort_size / max(left, plan.cohort_size)
 
@@ -99,26 +107,27 @@ def _group_join(seen: Seen, index: int, count: int) -> tuple[int, float]:
 def _separated_join(seen: Seen, index: int, count: int) -> tuple[int, float]:
     plan = seen.plan
     assert isinstance(plan, BMinSeparation)
-    # Rounds after those of the client before, in which it was not free.
+    # Rounds after earlier ones of the client, in which it was not free.
     blocked = (plan.separation - 1) * (count - 1) if seen.is_whole else 0
     return seen.rounds + 1 - blocked, plan.turn_probability
 
 
 class Law(NamedTuple):
-    """How a plan's clients join.
+    """The laws by which a plan's clients join.
 
     Attributes:
-      chance: Of a plan and a round's index: the most probable that a client joins the
-        round, given the rounds before; each does without regard to the others.
-      join: Of what is seen, an index and the rounds that a client has now been in: how
-        many times it could have joined, and the most probable that each was.
+      chance: Maps a plan and a round's index to the largest probability that a client
+        joins the round, given the rounds before; clients join independently.
+      join: Maps the state, an index and the number of rounds that a client has now been
+        in to the number of times that it could have joined, and the largest probability
+        of each.
     """
 
     chance: Callable[[Participation, int], float]
     join: Callable[[Seen, int, int], tuple[int, float]]
 
 
-# Plans that are not here claim nothing of how clients are chosen.
+# Plans without a law make no claim about the choice of clients.
 LAWS: dict[type, Law] = {
     PoissonSampling: Law(_poisson_chance, _poisson_join),
     WithoutReplacement: Law(_poisson_chance, _poisson_join),
@@ -132,7 +141,7 @@ LAWS: dict[type, Law] = {
 class Evidence:
     """The bets against a plan: rounds in, a refusal out.
 
-    Rounds that were not seen, and those that are done again, are not bet on.
+    Rounds that were not seen, and repeated ones, are not bet on.
     """
 
     def __init__(self, plan: Participation, level: float = LEVEL):
@@ -152,12 +161,13 @@ class Evidence:
         self._late = _Tilts(share) if plan.draws_afresh else None
         # Half of an epoch, if there were epochs.
         self._window = max(1, plan.population // plan.cohort_size // 2)
-        # The last round of each client, and of how many it is each of the latest.
+        # Last round of each client, and the number of clients whose last round it is,
+        # for recent rounds.
         self._last: dict[Hashable, int] = {}
         self._of_round: dict[int, int] = {}
 
     def copy(self) -> Evidence:
-        """Other bets on the same rounds."""
+        """An independent copy of the bets."""
         return copy.deepcopy(self)
 
     def refusal(self, index: int, names: Sequence[Hashable]) -> Optional[str]:
@@ -182,7 +192,7 @@ class Evidence:
             return self._sentence(found, plan.cohort_size, False)
         narrow, back, same, late = self._after(index, names)
         if narrow.log_wealth >= self._log_limit:
-            # For what is only advice a quarter of the evidence is enough.
+            # A quarter of the evidence is enough for mere advice.
             found = f"cohorts that hardly vary around {size} clients"
             is_usual = plan.draws_afresh and often < self._log_limit / 4
             return self._sentence(found, size, is_usual, max(count, self._most) == 1)
@@ -199,7 +209,7 @@ class Evidence:
         return None
 
     def _after(self, index: int, names: Sequence[Hashable]) -> _Bets:
-        """The bets on more than one client, once a round has been of these."""
+        """The bets on more than one client, after a round of these clients."""
         assert self._law is not None
         plan, chance = self._plan, self._law.chance(self._plan, index)
         narrow, same, late = self._narrow, self._same, self._late
@@ -214,7 +224,7 @@ class Evidence:
         return _Bets(narrow, self._back.after(*again, chance), same, late)
 
     def add(self, index: int, names: Optional[Sequence[Hashable]]) -> None:
-        """One more round; None for clients that are not known."""
+        """Adds a round; None for clients that are not known."""
         is_again, self._begun = index < self._begun, max(self._begun, index + 1)
         seen, plan = self._seen, self._plan
         if self._law is None or names is None or is_again:
@@ -248,9 +258,9 @@ class Evidence:
     def _again(
         self, index: int, names: Sequence[Hashable], begin: int
     ) -> tuple[int, int]:
-        """How many came of those who last came before `begin`, and how many they are.
+        """Counts clients last seen before `begin`: those that came, and all of them.
 
-        Where groups take turns they are those of the group.
+        Where groups take turns only the group's clients count.
         """
         plan, group = self._plan, self._plan.group_of(index)
         came = sum(self._last.get(client, begin) < begin for client in names)
@@ -290,25 +300,25 @@ class Evidence:
 
 
 def _tilts(chance: float) -> np.ndarray:
-    """Log odds ratios of what is bet on, up to joining nearly always."""
+    """Log odds ratios of the bets, up to joining nearly always."""
     most = max(1, math.ceil(math.log2(1000 / max(chance, 1e-12))))
     return math.log(2) * np.arange(1, most + 1)
 
 
 def _log_mean(logs: np.ndarray) -> float:
-    """The logarithm of a mean, of logarithms."""
+    """The logarithm of the mean of numbers given by logarithms."""
     top = float(np.max(logs))
     return top + math.log(float(np.mean(np.exp(logs - top))))
 
 
 def _log_wealth(tilts: np.ndarray, count: int, trials: int, chance: float) -> float:
-    """The wealth of bets, in equal parts, that `count` of `trials` is too many."""
+    """The log wealth of equal bets that `count` of `trials` is too many."""
     fair = trials * np.log1p(chance * np.expm1(tilts))
     return _log_mean(tilts * count - fair)
 
 
 class _Tilts:
-    """Bets that too many of those who may join do, at several odds."""
+    """Bets that too many of the clients that may join do, at several odds."""
 
     def __init__(self, tilts: np.ndarray, logs: Optional[np.ndarray] = None):
         self._tilts = tilts
@@ -327,7 +337,8 @@ class _Narrow:
     """Bets that sizes vary too little: around the last one, and around their mean."""
 
     def __init__(self, cohort_size: int):
-        # 4 is a bet on the very number, and 1 / s one on a variance of about that.
+        # The scale 4 is a bet on the very number, and 1 / s one on a variance of about
+        # s.
         halvings = math.ceil(math.log(cohort_size + 1, 4))
         self._scales = np.array([4.0, *4.0 ** -np.arange(halvings + 1.0)])
         self._logs = np.zeros(len(self._scales))
@@ -364,16 +375,23 @@ class _Bets(NamedTuple):
 def most_probable(sizes: np.ndarray, chance: float) -> np.ndarray:
     """A bound on the probability of each size, 1 / sqrt(2 e (k - p) (1 - p)).
 
-    Of any number of clients, each of which joins with probability `chance` at most, by
-    Herzog's (1947) bound on a binomial's.
+    It holds for any number of clients, each of which joins with probability `chance` at
+    most, by Herzog's (1947) bound on a binomial's.
     """
     spread = 2 * math.e * (sizes - chance) * (1 - chance)
     return np.maximum(spread, 1.0) ** -0.5
 
 
 def most_near(scales: np.ndarray, centres: np.ndarray, chance: float) -> np.ndarray:
-    """A bound on the mean of exp(-s (X - c)^2) of sizes X as in `most_probable`."""
-    # Blocks of sizes, each of one where that is far enough; the rest is below 1e-12.
+    """A bound on the mean of exp(-s (X - c)^2) of sizes X as in `most_probable`.
+
+    Args:
+      scales: The scales s; [m].
+      centres: The centres c; [m].
+      chance: The largest probability with which a client joins.
+    """
+    # Blocks of sizes, of a single size where that reaches far enough; the rest is below
+    # 1e-12.
     strides = np.ceil((np.sqrt(40 / scales) + 1) / 500)[:, None]
     first = np.floor(centres)[:, None] + strides * np.arange(-501, 502)
     nearest = np.clip(centres[:, None], first, first + strides - 1)
