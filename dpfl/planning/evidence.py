@@ -171,7 +171,12 @@ class Evidence:
         return copy.deepcopy(self)
 
     def refusal(self, index: int, names: Sequence[Hashable]) -> Optional[str]:
-        """What is found if a round contradicts the plan, with one that would fit."""
+        """A sentence on a round that contradicts the plan, with one that fits; or None.
+
+        Args:
+          index: The round's index, from 0 on.
+          names: The clients of the round.
+        """
         plan, size = self._plan, len(names)
         if self._law is None or index < self._begun:
             return None
@@ -275,7 +280,7 @@ class Evidence:
         return index % (self._plan.rounds_per_epoch or 1)
 
     def _repeats(self, index: int, names: Sequence[Hashable]) -> tuple[int, int]:
-        """How many are in a slot that had them when they last came, and of how many."""
+        """Counts clients whose last slot was this one: those that came, and all."""
         slot = self._slot(index)
         same = sum(self._place.get(client) == slot for client in names)
         return same, self._at[slot]
