@@ -65,8 +65,7 @@ def kept(
 
     Arguments are numbers, strings, arrays, lists and mappings of such, frozen values of
     dpfl's and dp_accounting's events and factorizations, and functions of these
-    packages.
-    Calls with any other argument are computed and not cached.
+    packages. Calls with any other argument are computed and not cached.
 
     Args:
       to_parts: Maps a result to JSON values by name, and arrays.
@@ -159,7 +158,7 @@ def _sources() -> tuple[tuple[str, int, int, int], ...]:
             about = path.stat()
             times = about.st_mtime_ns, about.st_ctime_ns
             found.append((str(path), about.st_size, *times))
-    except OSError:  # It has just been removed.
+    except OSError:  # A file has just been removed.
         return ()
     return tuple(found)
 

@@ -121,8 +121,7 @@ class Checked:
     """Base of the frozen dataclasses, and attrs classes, whose fields are checked.
 
     Each field holds the value that its check returned, a number as a Python number,
-    before
-    `__post_init__` sees it. Subclasses inherit this without doing anything.
+    before `__post_init__` sees it. Subclasses inherit this without doing anything.
 
     Attributes:
       checked_arguments: Checks by argument name. A public method with an argument of

@@ -20,9 +20,8 @@ def at_once() -> Iterator[None]:
     """Makes Ctrl-C exit at once with code 130, and one word on stderr.
 
     Without it Python raises KeyboardInterrupt in the middle of a library's import,
-    which
-    some libraries turn into an ImportError and others swallow. The block must not do
-    anything that needs cleaning up. A handler that somebody else installed is kept.
+    which some libraries turn into an ImportError and others swallow. The block must not
+    do anything that needs cleaning up. A handler that somebody else installed is kept.
     """
     is_main = threading.current_thread() is threading.main_thread()
     usual = signal.default_int_handler

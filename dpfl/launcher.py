@@ -201,10 +201,8 @@ def _enter_network_namespace() -> None:
     """Leaves the machine's network for one with only a loopback interface.
 
     A process that may not do so directly does it inside a user namespace, without a
-    table
-    of user ids: to the kernel the user stays the same, with the same files, and the
-    worker,
-    which never asks, would see itself as the user nobody.
+    table of user ids: to the kernel the user stays the same, with the same files, and
+    the worker, which never asks, would see itself as the user nobody.
     """
     before = os.readlink("/proc/self/ns/net")
     if _libc.unshare(_CLONE_NEWNET) != 0:

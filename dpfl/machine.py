@@ -76,8 +76,7 @@ def processors() -> int:
     """The number of processors that this process may use, at least 1.
 
     The smaller of its affinity and of its container's limit of processor time. A part
-    of a
-    processor counts as one: fewer groups of clients would leave some of the time
+    of a processor counts as one: fewer groups of clients would leave some of the time
     unused.
     """
     found = [len(os.sched_getaffinity(0))]

@@ -78,8 +78,7 @@ def load(group: str, *tables: dict[Any, Any]) -> None:
     """Imports the modules that installed packages name for a group of entry points.
 
     A module that fails, or exits the process, is skipped with a warning: a user of
-    another
-    mechanism may not be able to repair it.
+    another mechanism may not be able to repair it.
 
     Args:
       group: `MECHANISMS` or `TASKS`.

@@ -54,8 +54,7 @@ def rdp_at(
     """The Renyi differential privacy at orders from 1 to infinity, in nats; [m].
 
     At infinity it is 0 if the finite orders give 0, and infinite otherwise. It is
-    infinite
-    where `rdp_of_orders` gives NaN.
+    infinite where `rdp_of_orders` gives NaN.
 
     Args:
       orders: float64 [m], each at least 1, infinity included.
@@ -74,7 +73,7 @@ def _delta_of_pure(largest_loss: float, epsilon: float) -> float:
     """A delta at `epsilon` of a (largest_loss, 0)-private release."""
     if largest_loss <= epsilon:
         return 0.0
-    # By the Kullback-Leibler divergence, which is at most the largest loss.
+    # Bound by the Kullback-Leibler divergence, which is at most the largest loss.
     return math.sqrt(-math.expm1(-largest_loss))
 
 

@@ -47,10 +47,8 @@ class BallsInBinsDpEvent(hidden_turns.HiddenTurnsDpEvent):
     clients and of all data, once for the run, and takes part in rounds of that group
     alone; it may stay away from some. Its update is of L2 norm at most Delta2, and may
     depend on its data, its group, its earlier updates, coins of its own, and all
-    earlier
-    releases. C G + Z is released row by row, Z of independent N(0, stddev^2) and C
-    lower
-    triangular; row t of G is the sum of round t.
+    earlier releases. C G + Z is released row by row, Z of independent N(0, stddev^2)
+    and C lower triangular; row t of G is the sum of round t.
 
     Assumptions: nobody who sees the release sees who takes part when; the divisor of a
     mean is a constant; the noise is there whoever takes part.
@@ -95,10 +93,8 @@ class BallsInBinsDpEvent(hidden_turns.HiddenTurnsDpEvent):
         """See base class.
 
         The smaller of two bounds: the RDP of the group with the longest shift, and that
-        of a
-        matrix K that is nowhere smaller, with equal entries off the diagonal. The
-        latter is
-        that of one Gaussian release plus that of one epoch of random slots.
+        of a matrix K that is nowhere smaller, with equal entries off the diagonal. The
+        latter is that of one Gaussian release plus that of one epoch of random slots.
         """
         longest = float(np.max(self.gram))
         shared = float((self.gram - np.diag(np.diag(self.gram))).max())
@@ -133,12 +129,9 @@ class BallsInBinsDpEvent(hidden_turns.HiddenTurnsDpEvent):
         """Draws for P against Q, from P with its means a factor longer.
 
         Groups that have had a turn are drawn one after the other, in whole turns. With
-        the
-        factor l >= 1 a draw weighs R / mean_g exp(l W_g - l^2 K_gg / 2), the mean over
-        these r
-        groups. It is at least M^l exp(-l (l-1) K / 2) by Jensen's inequality, K the
-        largest
-        K_gg and M = 1 + (R - 1) b / r.
+        the factor l >= 1 a draw weighs R / mean_g exp(l W_g - l^2 K_gg / 2), the mean
+        over these r groups. It is at least M^l exp(-l (l-1) K / 2) by Jensen's
+        inequality, K the largest K_gg and M = 1 + (R - 1) b / r.
 
         Args:
           draws: The number of draws, rounded up to whole turns.
@@ -173,8 +166,7 @@ class BallsInBinsDpEvent(hidden_turns.HiddenTurnsDpEvent):
         """Draws for Q against P, from Q with a mean opposite to that of P.
 
         By the inequality of the means log R is at least the mean of W_g - K_gg / 2, so
-        that
-        draws that count have a mean of W_g of at most the mean of K_gg / 2 less
+        that draws that count have a mean of W_g of at most the mean of K_gg / 2 less
         epsilon.
 
         Args:

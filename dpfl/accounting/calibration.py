@@ -193,10 +193,8 @@ def calibrate_noise_multiplier(
     """The least noise multiplier whose event meets a budget.
 
     The result is a point of the grid (1 + rtol)^k, k an integer, so that equal
-    arguments
-    give equal results and a larger budget never needs more noise. Its event was
-    evaluated,
-    and has an epsilon of at most `target_epsilon`.
+    arguments give equal results and a larger budget never needs more noise. Its event
+    was evaluated, and has an epsilon of at most `target_epsilon`.
 
         calibrate_noise_multiplier(dp_accounting.GaussianDpEvent, 1.0, 1e-6)
 
@@ -297,10 +295,8 @@ def _least_index_by_rdp(
     """The least integer k with gap(k, orders) <= 0, found with few orders first.
 
     Epsilon is the minimum over the orders, so that a subset never needs less noise than
-    all
-    of them. A few sparse orders locate the result roughly, those around the best of
-    them
-    nearly exactly, and all of them decide.
+    all of them. A few sparse orders locate the result roughly, those around the best of
+    them nearly exactly, and all of them decide.
 
     Args:
       gap_and_order: Maps an index and orders to log(epsilon / target), not rising in

@@ -26,10 +26,8 @@ def loss_distribution(
     """The privacy loss distribution of an event, rounded up, for others to compose.
 
     It dominates the event in both directions, at any delta. Its epsilon is nearly that
-    of
-    the method 'tight' of `epsilon`. Repetitions within the event are composed already.
-    The
-    event of a mechanism's run is `mechanism.dp_event(plan, dimension)`.
+    of the method 'tight' of `epsilon`. Repetitions within the event are composed
+    already. The event of a mechanism's run is `mechanism.dp_event(plan, dimension)`.
 
     Args:
       event: A tree of plain, masked and Poisson-sampled Gaussians, integer noise, and

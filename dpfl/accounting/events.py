@@ -101,8 +101,7 @@ class RdpDpEvent(Checked, dp_accounting.DpEvent, metaclass=abc.ABCMeta):
         """The relations for which `rdp` holds, with the one that reports name first.
 
         They are those of this release alone: the `RunDpEvent` of a run gives those that
-        its
-        choice of clients leaves.
+        its choice of clients leaves.
         """
         return TRUSTED_RELATIONS
 
@@ -123,8 +122,7 @@ class RdpDpEvent(Checked, dp_accounting.DpEvent, metaclass=abc.ABCMeta):
         """The RDP that goes into the proof for client sampling; [m].
 
         With sampling, the log-moments (l-1) RDP(l) at whole orders l go into a binomial
-        sum. By
-        default it is `rdp`.
+        sum. By default it is `rdp`.
         """
         return self.rdp(orders)
 

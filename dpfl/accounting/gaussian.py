@@ -47,8 +47,7 @@ def gaussian_rdp(noise_multiplier: float, orders: events.Orders) -> np.ndarray:
     """The Gaussian mechanism's RDP, order / (2 noise_multiplier^2), float64 [m].
 
     It is infinite without noise, and where the square underflows. The noise multiplier
-    is
-    the noise's standard deviation over the L2 sensitivity.
+    is the noise's standard deviation over the L2 sensitivity.
     """
     alphas = checks.orders(orders)
     if noise_multiplier * noise_multiplier == 0:
@@ -155,15 +154,12 @@ class FixedSizeDpEvent(events.RdpDpEvent):
     """The release of a cohort of n out of N clients, drawn without replacement.
 
     Assumptions: each round's cohort is drawn afresh, uniformly from all cohorts of n,
-    and
-    nobody who sees the release sees who is in it; a client's update depends on its data
-    and
-    on earlier releases, and on no earlier round in which it took part.
+    and nobody who sees the release sees who is in it; a client's update depends on its
+    data and on earlier releases, and on no earlier round in which it took part.
 
     Adjacency: one client's contributions are replaced, by zeros or by any others within
     the clip. `rdp` is without amplification, for zeros alone; privacy loss
-    distributions
-    are amplified, for either (docs/privacy/fixed_size.md).
+    distributions are amplified, for either (docs/privacy/fixed_size.md).
 
     Attributes:
       round_event: The release of a cohort that the client is in: dp_accounting's
@@ -212,10 +208,9 @@ def gaussian_parts(
     """The number of times that each Gaussian release occurs in a tree of Gaussians.
 
     The probability is 1 for a plain Gaussian and the noise 0 for a non-private event.
-    An
-    event with a method `as_gaussian`, such as `MatrixFactorizationDpEvent`, counts as
-    the
-    (sampled) Gaussian which that returns, and one with a method `as_part` as its part.
+    An event with a method `as_gaussian`, such as `MatrixFactorizationDpEvent`, counts
+    as the (sampled) Gaussian which that returns, and one with a method `as_part` as its
+    part.
 
     Returns:
       The counts, times `count`; None if the tree holds any other event.
@@ -426,10 +421,8 @@ def _interval(inverse_square: float, sampled: dict[Part, int]) -> float:
     """The grid's step: 1e-4, or one that suits the size of the losses.
 
     Any interval is valid, since the rounding is pessimistic. With little noise a fixed
-    one
-    would need arrays that take long, and with much noise it would be larger than all of
-    the
-    losses together.
+    one would need arrays that take long, and with much noise it would be larger than
+    all of the losses together.
     """
     widest = _widest_loss(inverse_square, sampled)
     releases = 1 + sum(sampled.values())

@@ -110,8 +110,7 @@ class Draws(NamedTuple):
         """An upper bound on delta that fails with at most this probability.
 
         X >= 0 has P(mean of n < E X - t) <= exp(-n t^2 / (2 E X^2)). It is applied to
-        X^2
-        first, which is at most X's largest value squared, and then to X.
+        X^2 first, which is at most X's largest value squared, and then to X.
         """
         n = self.losses.size
         each = math.log(2 / failure) / n
@@ -130,8 +129,7 @@ class Draws(NamedTuple):
         """The least epsilon of at least 0 at which `delta` is met.
 
         The bound falls in epsilon for any draws, so that this fails no more often than
-        the
-        bound at the true epsilon does.
+        the bound at the true epsilon does.
 
         Args:
           delta: The delta to meet, greater than 0.
@@ -191,10 +189,8 @@ def tight_epsilon(
     """The epsilon of one run with secret rounds by draws, and the method.
 
     Equal arguments give equal results. For at most the share `FAILURE` times delta of
-    all
-    seeds the result would be below the true epsilon, for any event that was not chosen
-    by
-    means of the seed.
+    all seeds the result would be below the true epsilon, for any event that was not
+    chosen by means of the seed.
 
     Args:
       event: A tree of events; None is returned if it is not one `HiddenTurnsDpEvent`.

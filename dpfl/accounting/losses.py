@@ -79,10 +79,8 @@ class Losses:
         """The distribution with an allowance for rounding, and a total mass of 1.
 
         The excess over 1 is taken from the smallest losses. The hockey-stick is a
-        convex
-        function of e^epsilon that is 1 at 0, so that it is below the chord from there
-        to the
-        smallest remaining loss; from that loss on nothing changes.
+        convex function of e^epsilon that is 1 at 0, so that it is below the chord from
+        there to the smallest remaining loss; from that loss on nothing changes.
         """
         masses = self.masses * (1 + _ROUNDING)
         infinite = self.infinite * (1 + _ROUNDING)
@@ -174,9 +172,8 @@ def fixed_size_gaussian(q: float, z: float, step: float) -> tuple[Losses, Losses
     """The losses of replacing a client in a cohort of a fixed size; both directions.
 
     For epsilon >= 0 the hockey-stick is at most that of removing a client whose vector
-    is
-    twice as long; replacing back is replacing, so that below 0 it is the mirror image
-    (docs/privacy/fixed_size.md).
+    is twice as long; replacing back is replacing, so that below 0 it is the mirror
+    image (docs/privacy/fixed_size.md).
 
     Args:
       q: The share of clients that are in a cohort, in (0, 1].
@@ -212,9 +209,9 @@ def composed(parts: Iterable[tuple[Losses, int]], delta: float) -> Losses:
     """The losses of independent parts, each so many times, on one grid.
 
     Masses are tilted by exp(s place) before the FFT and back afterwards, with about
-    half of
-    the exponent s of Chernoff's bound at `delta`: the rounding of float64 is then small
-    beside masses near the epsilon of that delta, and as much is added to each.
+    half of the exponent s of Chernoff's bound at `delta`: the rounding of float64 is
+    then small beside masses near the epsilon of that delta, and as much is added to
+    each.
 
     Args:
       parts: Distributions on grids of the same step, and how often each occurs.

@@ -72,21 +72,16 @@ def banded_stream_event(
 
     Assumptions: A is lower triangular and invertible, C lower triangular with `bands`
     diagonals; a client may take part in rounds that are at least `separation` apart,
-    which
-    do not depend on any release. With `sampling_probability` below 1 it joins each of
-    them
-    independently with that probability, and nobody who sees the release sees whether it
-    did. Its update is a function of its data and of the rows before, and of no secret
-    of
-    its own, such as whether it joined. Clients that are dealt into `separation` groups,
-    of
-    which round t takes its clients from group t modulo `separation`, are the usual way
-    ('cyclic Poisson sampling').
+    which do not depend on any release. With `sampling_probability` below 1 it joins
+    each of them independently with that probability, and nobody who sees the release
+    sees whether it did. Its update is a function of its data and of the rows before,
+    and of no secret of its own, such as whether it joined. Clients that are dealt into
+    `separation` groups, of which round t takes its clients from group t modulo
+    `separation`, are the usual way ('cyclic Poisson sampling').
 
     Adjacency: one client is replaced by one that sends zeros. Adding and removing are
     covered if the other clients' groups do not depend on whether it is there, as where
-    each
-    client draws its group by itself; not where groups have a fixed size.
+    each client draws its group by itself; not where groups have a fixed size.
 
     Args:
       release: The event of one round, its noise multiplier being stddev / (Delta2 max_j

@@ -47,16 +47,11 @@ class MinSeparationDpEvent(hidden_turns.HiddenTurnsDpEvent):
 
     A client that is free joins a round with probability p, independently of the other
     clients and of all data, and is free again b rounds later. The first round in which
-    it
-    is free is drawn so that each round has the same probability, p / (1 + (b - 1) p).
-    It
-    may stay away from some of its rounds. Its update is of L2 norm at most Delta2, and
-    may
-    depend on its data, its rounds, its earlier updates, coins of its own, and all
-    earlier
-    releases. C G + Z is released row by row, Z of independent N(0, stddev^2) and C
-    lower
-    triangular; row t of G is the sum of round t.
+    it is free is drawn so that each round has the same probability, p / (1 + (b - 1)
+    p). It may stay away from some of its rounds. Its update is of L2 norm at most
+    Delta2, and may depend on its data, its rounds, its earlier updates, coins of its
+    own, and all earlier releases. C G + Z is released row by row, Z of independent N(0,
+    stddev^2) and C lower triangular; row t of G is the sum of round t.
 
     Assumptions: nobody who sees the release sees who takes part when; the divisor of a
     mean is a constant; the noise is there whoever takes part.
@@ -197,9 +192,8 @@ class MinSeparationDpEvent(hidden_turns.HiddenTurnsDpEvent):
         """See base class: from P with its means a factor l longer.
 
         Patterns are drawn with a weight e^{l (l-1) K_SS / 2}, of mean M. A draw then
-        weighs
-        R M / E_S exp(l (W_S - K_SS / 2)), and by Jensen's inequality that is at most M
-        R^(1-l).
+        weighs R M / E_S exp(l (W_S - K_SS / 2)), and by Jensen's inequality that is at
+        most M R^(1-l).
         """
         factor = 1 + shift / math.sqrt(self.rate * float(np.sum(self._own)))
         more = factor - 1

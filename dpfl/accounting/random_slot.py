@@ -103,14 +103,10 @@ class RandomSlotDpEvent(events.RdpDpEvent):
     """The first rounds of an epoch of which each client draws one in secret.
 
     Each client draws, independently of the other clients, of all data and of all
-    releases,
-    in which round of the epoch it takes part: each round has the probability 1/slots,
-    and
-    with the remaining probability it sits the epoch out. Rounds are released one after
-    the
-    other, and a client's update may depend on earlier ones. The next epoch is this
-    event
-    again, with a slot drawn afresh.
+    releases, in which round of the epoch it takes part: each round has the probability
+    1/slots, and with the remaining probability it sits the epoch out. Rounds are
+    released one after the other, and a client's update may depend on earlier ones. The
+    next epoch is this event again, with a slot drawn afresh.
 
     Assumptions: nobody who sees the release sees who takes part when; the divisor of a
     mean is a constant; the noise of a round is there whoever takes part (a server's

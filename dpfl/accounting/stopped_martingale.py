@@ -206,10 +206,8 @@ def _stand_in(
     """The tree with a (sampled) Gaussian for each release that is replaced.
 
     `gaussian_of` maps such a release, without its sampling, the number of times that it
-    is
-    composed, and the number of consecutive ones that share a clock, or 0 in a cohort of
-    a
-    fixed size, to the Gaussian.
+    is composed, and the number of consecutive ones that share a clock, or 0 in a cohort
+    of a fixed size, to the Gaussian.
     """
     if isinstance(event, events.RunDpEvent):
         return attr.evolve(event, event=_stand_in(event.event, gaussian_of, times))
@@ -254,8 +252,7 @@ def _between_clients(
 
     With F(a) = Phi(Phi^-1(a) + V^(1/2)) a test has at most the power F(level) + e of
     either vector against none, e the probability of the clock, or a tail; and so at
-    most
-    F(F(level)) + e + F(e) of one against the other (docs/privacy/fixed_size.md).
+    most F(F(level)) + e + F(e) of one against the other (docs/privacy/fixed_size.md).
 
     Args:
       stand: Maps a delta to the dominating Gaussian of one vector against none.
@@ -287,8 +284,7 @@ def _stand_ins(
     """The tree of Gaussians that dominates a tree, and its distance.
 
     Clocks take the part `_SHARE` of delta, and the distance is that of `StandIn`, of
-    all
-    releases together. None if no release of the tree is replaced.
+    all releases together. None if no release of the tree is replaced.
     """
     count = _replaced_releases(event)
     if not count:
@@ -339,10 +335,8 @@ def stopped_epsilon(
     """An epsilon of a tree that drops coordinates or adds integers, and the method.
 
     It is `gaussian.tight_epsilon` of the dominating Gaussians, at the part of `delta`
-    that
-    their clocks leave, with 'stopped-' before the method; None if no release is
-    replaced by
-    one, or the tree holds any other event.
+    that their clocks leave, with 'stopped-' before the method; None if no release is
+    replaced by one, or the tree holds any other event.
     """
     if (stands := _stand_ins(event, delta)) is None:
         return None
@@ -359,8 +353,7 @@ def stopped_losses(
     """`gaussian.tight_losses` of the Gaussians that dominate the releases of a tree.
 
     The shares of delta for clocks and tails are at infinity, and so are losses that are
-    so
-    large that tails would take more.
+    so large that tails would take more.
 
     Args:
       event: The tree of events.

@@ -87,8 +87,7 @@ def normalised(event: DpEvent) -> DpEvent:
     """The normal form of an event, with the same privacy.
 
     Numbers are Python's, sequences tuples, and releases of one sample are one release
-    where
-    a theorem allows it. An event that is not dp_accounting's stays as it is.
+    where a theorem allows it. An event that is not dp_accounting's stays as it is.
 
     Raises:
       TypeError: an event, or a number of one, is of a wrong type.
@@ -271,8 +270,7 @@ def relations_of(event: DpEvent) -> events.Relations:
     """The relations for which all parts of a tree of events are private, if any.
 
     The relation that reports name comes first. dp_accounting's events have the meaning
-    that
-    it gives them, which is any relation that it accounts for.
+    that it gives them, which is any relation that it accounts for.
     """
     return relations(normalised(event))
 

@@ -65,9 +65,9 @@ def rational_start(buffers: int, rounds: int) -> tuple[np.ndarray, np.ndarray]:
     """The theta and mu of the trapezoidal rule for 1 / sqrt(1 - x), shape (d,).
 
     In T rounds the relevant 1 - x are from about 1 / (2 T) to 2, so e^{2s} must cover
-    that
-    and more: cutting the integral off delta further out at both ends leaves an error of
-    e^-delta, the rule with the step h one of e^(-pi^2 / h), and delta balances them.
+    that and more: cutting the integral off delta further out at both ends leaves an
+    error of e^-delta, the rule with the step h one of e^(-pi^2 / h), and delta balances
+    them.
     """
     span = 0.5 * np.log(2.0 * max(rounds, 2))
     delta = (np.sqrt(span**2 + 8 * np.pi**2 * buffers) - span) / 4

@@ -211,8 +211,8 @@ def kept_rows(found: Factorization) -> int | None:
     """The number of rows of d floats that a stream over diagonals stores: h - 1.
 
     The diagonals of C are in a recurrence, those of C^-1 in a sum. None for other
-    streams,
-    and where there are so many diagonals that blocks of a dense matrix are cheaper.
+    streams, and where there are so many diagonals that blocks of a dense matrix are
+    cheaper.
     """
     factors = found.factors
     if isinstance(factors, factors_lib.InverseBandedFactors):

@@ -65,8 +65,7 @@ class Factors(abc.ABC):
         """Relative error of B C as A; 0 where B or C is computed from the other.
 
         C determines the necessary amount of noise, and B makes it: with another product
-        it
-        would be another amount.
+        it would be another amount.
         """
         return 0.0
 
@@ -400,9 +399,8 @@ class BufferedFactors(_ToeplitzEncoder):
     """Buffered linear Toeplitz: c_0 = 1, c_t = sum_i scale[i] decay[i]^(t-1).
 
     C and C^-1 have the same form, with d buffers each. With s_0 = 0 of d buffers, C^-1
-    z is
-    y_t = z_t - scale . s_t, s_{t+1} = decay * s_t + y_t; and equally
-    y_t = z_t + inverse_scale . r_t, r_{t+1} = inverse_decay * r_t + z_t.
+    z is y_t = z_t - scale . s_t, s_{t+1} = decay * s_t + y_t; and equally y_t = z_t +
+    inverse_scale . r_t, r_{t+1} = inverse_decay * r_t + z_t.
 
     Attributes:
       length: T, int64 scalar.

@@ -194,10 +194,8 @@ def prolong(v: np.ndarray, rounds: int) -> np.ndarray:
     """A start for T rounds, shape (T,), from the solution for t of them, shape (t,).
 
     The first and last quarter of v are boundary layers: their shape in steps, not in
-    shares
-    of the run, hardly depends on T. They are copied, and scaled to join the middle,
-    which
-    is stretched (interpolation in log v).
+    shares of the run, hardly depends on T. They are copied, and scaled to join the
+    middle, which is stretched (interpolation in log v).
     """
     log = np.log(v)
     edge = max(1, len(v) // 4)

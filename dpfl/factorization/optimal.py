@@ -69,8 +69,7 @@ def factorize(workload: Workload, *, rtol: float = 1e-6) -> Factorization:
     """The optimal factorization of a workload, with its dual bound.
 
     Every column of C has norm 1 (up to rounding): the sensitivity under one
-    participation
-    is 1.
+    participation is 1.
 
     Args:
       workload: A.

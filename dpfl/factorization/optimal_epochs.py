@@ -214,8 +214,7 @@ def factorize_epochs(
     """The optimal factorization for clients that return every b rounds.
 
     Its error is that under `FixedEpochs(ceil(T / b), b)`, for which its sensitivity is
-    1. C
-    is lower triangular, dense.
+    1. C is lower triangular, dense.
 
     Args:
       workload: A.

@@ -335,8 +335,7 @@ def toeplitz_min_separation(
     """The exact (k, b) sensitivity of a lower-triangular Toeplitz C, in O(T k).
 
     With coefficients that are not negative and do not rise, the worst client takes part
-    in
-    rounds 0, b, ..., (k - 1) b (Kalinin and Lampert 2024, Theorem 2).
+    in rounds 0, b, ..., (k - 1) b (Kalinin and Lampert 2024, Theorem 2).
 
     Args:
       coefficients: The first column of C, shape (T,).

@@ -102,8 +102,8 @@ def error_form(workload: Workload, objective: str) -> Objective:
     """The error to minimise: 'total', or 'last' (the last iterate's).
 
     For a constant rate the last iterate's error is the largest. Then the form is
-    computed
-    in O(T), as sum_k w_k b_k^2 with b = a e, and else with H in full, in O(T^2).
+    computed in O(T), as sum_k w_k b_k^2 with b = a e, and else with H in full, in
+    O(T^2).
     """
     is_total = objective == "total"
     rounds = workload.rounds

@@ -247,8 +247,7 @@ class Dome(mechanism.NoiseMechanism):
         """The bits of the model, U' in bfloat16, S m and the seed, at the most.
 
         S m is sent for mean removal alone. U' has as many directions as the sketch
-        keeps at the
-        time; they are counted as `max_rank`.
+        keeps at the time; they are counted as `max_rank`.
         """
         kept = self.resolved_max_rank * dimension * mechanism.FLOAT_BITS // 2
         offset = mechanism.FLOAT_BITS * self.sketch_size * self.mean_removal
@@ -259,8 +258,7 @@ class Dome(mechanism.NoiseMechanism):
         """The error by noise, k (z C)^2 / n^2 (the paper's Lemma 3.1).
 
         It is the whole error if the sketch holds the updates; the part that the sketch
-        misses
-        has to be measured.
+        misses has to be measured.
         """
         return self.sketch_size * self.stddev**2
 
@@ -270,8 +268,7 @@ class DomeDdg(RoundingFields, Dome):
     """DOME with integer noise: `Dome`, its k numbers sent as a distributed Gaussian's.
 
     A client rotates its clipped k-vector, rounds it to a grid and adds a share of
-    discrete
-    Gaussian noise; the server learns the sum modulo 2^bits. This is
+    discrete Gaussian noise; the server learns the sum modulo 2^bits. This is
     `DistributedDiscreteGaussian` in k dimensions, `release`, which also does the
     accounting.
 
@@ -324,8 +321,7 @@ class DomeDdg(RoundingFields, Dome):
         """Standard deviation of noise and rounding on a coordinate of the mean.
 
         The part of rounding depends a little on the vectors; it is that of vectors as
-        long as
-        the clip.
+        long as the clip.
         """
         error = self.release.mean_squared_error(self.sketch_size)
         return math.sqrt(error / self.sketch_size)

@@ -25,7 +25,7 @@ from dpfl.mechanisms.participation import (
     Participation,
 )
 
-# At most exp(10) multiplies the clip in a round.
+# Largest rate, with which a round multiplies the clip by at most exp(10).
 _MOST_LEARNING_RATE = 10.0
 
 

@@ -84,22 +84,17 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
     With `noise_source` "clients" each client that takes part adds a share, also if its
     update counts as zeros, so that the number of shares is the number of clients that
     report. `expected_dropout` is the part of the cohort that may drop out: each share
-    is
-    scaled so that the remaining ones, `noise_shares`, give the noise of
-    `noise_multiplier`;
-    with fewer the sum is not opened. This needs cohorts of a fixed size. Where cohorts
-    vary
-    a client would bring and take its share with it, and the variance alone would tell
-    whether it is there; so there the shares come from "helpers": `cohort_size` devices,
-    chosen without regard to the clients that join, that take part in the secure sum
-    with
-    noise alone. (A simulation has no such devices and draws their shares on the
-    server.)
+    is scaled so that the remaining ones, `noise_shares`, give the noise of
+    `noise_multiplier`; with fewer the sum is not opened. This needs cohorts of a fixed
+    size. Where cohorts vary a client would bring and take its share with it, and the
+    variance alone would tell whether it is there; so there the shares come from
+    "helpers": `cohort_size` devices, chosen without regard to the clients that join,
+    that take part in the secure sum with noise alone. (A simulation has no such devices
+    and draws their shares on the server.)
 
     Some of the parties that bring noise may collude: they know their own.
     `colluding_clients` shares are left out of `noise_shares`, and all shares are scaled
-    so
-    that the others are enough.
+    so that the others are enough.
 
     `noise_multiplier` is the standard deviation of the summed noise of `noise_shares`
     shares over the clip. Its epsilon is that of Gaussian noise, and a little more where
@@ -229,12 +224,10 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         """Raises ValueError if the grid is too coarse for the noise.
 
         This is where the RDP of order 2 is more than twice the Gaussian's: most of the
-        noise
-        would only compensate for the grid. Under the published bound, which includes
-        the
-        lengthening of a vector by rounding, it may be ten times as much; but no share
-        of noise
-        may be less than half a grid step, which that bound does not cover.
+        noise would only compensate for the grid. Under the published bound, which
+        includes the lengthening of a vector by rounding, it may be ten times as much;
+        but no share of noise may be less than half a grid step, which that bound does
+        not cover.
         """
         if not self.noise_multiplier or self._suits_noise(dimension):
             return
@@ -254,8 +247,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         """See base class.
 
         Under the published bound the grid widens with the noise, so that more noise
-        need not
-        suit it.
+        need not suit it.
         """
         return not (self.conditional_rounding or self._suits_noise(dimension))
 
@@ -283,8 +275,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         """Neighbouring relations; the participation's if helpers add the noise.
 
         If the clients add it, a removed client takes its share along, and only
-        'replaced by
-        zeros' holds.
+        'replaced by zeros' holds.
         """
         if self.noise_source == "clients":
             return events.ZEROS_ONLY
@@ -345,8 +336,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         """b bits for each coordinate, and those of an adaptive clip's count.
 
         Helpers that bring the noise are as many as the expected clients, and each sends
-        a
-        message of its own: the bits per client are doubled.
+        a message of its own: the bits per client are doubled.
         """
         count = CLIP_COUNT_BITS if self.adaptive_clipping else 0
         own = float(self.modulus_bits * self.rotated_dimension(dimension) + count)
@@ -376,11 +366,9 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         """The whole error of the mean of n equal updates.
 
         It is d (n sigma^2 + n g^2 E[f (1 - f)] + w) (clip/n)^2 by noise, rounding and
-        wraps, f
-        being the fractional part of a rotated coordinate, taken to be Gaussian, and
-        w = 4^b g^2 times the probability of a wrap; plus (compression_error + the part
-        lost to
-        the clip of coordinates) clip_norm^2.
+        wraps, f being the fractional part of a rotated coordinate, taken to be
+        Gaussian, and w = 4^b g^2 times the probability of a wrap; plus
+        (compression_error + the part lost to the clip of coordinates) clip_norm^2.
         """
         lost = self.compression_error(dimension)
         lost += self.grid(dimension).clipped_part(self._coordinate_stddev(dimension))
@@ -415,8 +403,8 @@ def _grid_for_sampling(mechanism: IntegerMechanism, dimension: int) -> Grid:
     """The grid of least error, or a coarser one that sampling amplifies better.
 
     Cohorts vary where helpers bring the noise. Little is proved about coordinates
-    longer
-    than a step where clients are sampled, unless the noise is practically Gaussian.
+    longer than a step where clients are sampled, unless the noise is practically
+    Gaussian.
     """
     fine = mechanism._rounding_grid(dimension, one_step=False)
     if (

@@ -160,8 +160,7 @@ def best_grid(
     """The grid of b-bit integers with the least error at equal privacy.
 
     For sums of n equal vectors spread evenly over m coordinates, a coordinate of the
-    sum
-    has the variance
+    sum has the variance
       S^2 = n^2/m + n sigma^2 + n g^2 E[f (1 - f)],
     f being the fractional part of a coordinate in steps; the last term, that of
     rounding, is at most g min{g/4, sqrt(2/(pi m))}. Of the error in a coordinate,
@@ -306,13 +305,10 @@ def _coordinate_clip(
     """The bound of a rotated coordinate, over the clip of the vector.
 
     It is the least that no coordinate of n vectors is expected to exceed, as for
-    L2-CSGM:
-    stddev sqrt(2 ln(m n)). Where that is more than one step it is one step, for which
-    more
-    is proved, if clipping to it causes a negligible part of the error. All but n and m
-    is
-    over the clip, `noise` being the expected squared error of the mean by noise, and
-    `stddev` the largest of a rotated coordinate.
+    L2-CSGM: stddev sqrt(2 ln(m n)). Where that is more than one step it is one step,
+    for which more is proved, if clipping to it causes a negligible part of the error.
+    All but n and m is over the clip, `noise` being the expected squared error of the
+    mean by noise, and `stddev` the largest of a rotated coordinate.
     """
     largest = _largest_coordinate(cohort_size, dimension, stddev)
     if granularity < largest and (

@@ -279,8 +279,7 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
         """See base class: repeated rows are at most one more stream.
 
         The release is that of a client's epoch, of its round in a stream of few
-        diagonals, or
-        of all of its rounds.
+        diagonals, or of all of its rounds.
         """
         if self.is_over_run and bands(self) > participation.separation:
             return self._dense_event(participation, dimension)
@@ -332,8 +331,8 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
         """The streams of whole epochs, and of a last partial one.
 
         Noise is in proportion to the sensitivity of an epoch's rows. Where only the
-        first r of
-        them are released the sensitivity is theirs, and the noise over it is more.
+        first r of them are released the sensitivity is theirs, and the noise over it is
+        more.
         """
         epochs, rest = divmod(participation.rounds, self.stream_rounds)
         parts = []
@@ -353,8 +352,7 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
         """The stream as one release, of all rounds of a client together.
 
         Rounds count up to the end of the current epoch, or cycle of groups: the
-        sensitivity is
-        then the same for all of its rounds.
+        sensitivity is then the same for all of its rounds.
         """
         separation = participation.separation
         length = participation.rounds_per_epoch or separation
@@ -373,8 +371,7 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
         """d (sigma / n)^2 ||A^-1 B||_F^2 / T, the error by noise of a round's mean.
 
         It is averaged over the rounds, and n is `noise_divisor`. The errors of rounds
-        cancel in
-        part; those of the iterates, which a factorization makes small, are
+        cancel in part; those of the iterates, which a factorization makes small, are
         `factorization.errors()`.
         """
         rows = sum_noise(self.factorization, self.stream_rounds)
@@ -417,10 +414,9 @@ def sentence(config: StreamedMatrix, dimension: int) -> str:
 class MatrixFactorization(StreamedMatrix):
     """Release of A G + B Z over an epoch, or a run (Denisov et al. 2022), A = B C.
 
-    Row t of G is the sum of round t's clipped updates, Z has independent rows of
-    N(0, sigma^2 I), and sigma = noise_multiplier clip_norm max_j ||C[:, j]||, of the
-    part
-    of C that a stream releases (`factorization.Factors.released_encoder`). The
+    Row t of G is the sum of round t's clipped updates, Z has independent rows of N(0,
+    sigma^2 I), and sigma = noise_multiplier clip_norm max_j ||C[:, j]||, of the part of
+    C that a stream releases (`factorization.Factors.released_encoder`). The
     aggregator's result in round t is ((A G + B Z)_t - (A G + B Z)_{t-1}) / n, so that
     plain SGD on the server runs through the rows of A G + B Z. The stream starts afresh
     each epoch, or never (`noise_stream`).

@@ -120,8 +120,7 @@ class Mechanism(Checked, abc.ABC):
     subclasses' too.
 
     In all methods `participation` is the choice of clients over the run, and
-    `dimension` is
-    d, the length of the flattened model update.
+    `dimension` is d, the length of the flattened model update.
 
     Attributes:
       cohort_size: The constant n by which the sum is divided; the expected number of
@@ -234,8 +233,7 @@ class Mechanism(Checked, abc.ABC):
         """Raises ValueError if a run's noise would take days of computing alone.
 
         It concerns the computation, not the accounting. By default noise takes less
-        time than
-        the training.
+        time than the training.
         """
 
     def run_vectors(self, dimension: int) -> float:
@@ -313,8 +311,7 @@ class Mechanism(Checked, abc.ABC):
         """The release of one round, which each client joins with a probability.
 
         It carries the relations for which the mechanism is private,
-        `release_relations`, also
-        where a subclass returns an event without relations.
+        `release_relations`, also where a subclass returns an event without relations.
         """
 
     @property
@@ -330,8 +327,7 @@ class Mechanism(Checked, abc.ABC):
         """The relations between neighbours that a run is private for, at least one.
 
         They are those of the choice of clients. A mechanism whose clients bring the
-        noise
-        overrides this.
+        noise overrides this.
         """
         return participation.relations
 

@@ -77,8 +77,7 @@ class Participation(Checked, abc.ABC):
         """Whether the number of clients in a round is random.
 
         A client that is removed is then not replaced by another, and would take along
-        any noise
-        that it brings.
+        any noise that it brings.
         """
         return False
 
@@ -87,8 +86,7 @@ class Participation(Checked, abc.ABC):
         """The relations between neighbours that this choice of clients allows.
 
         With exactly n clients in a round only 'replaced by zeros' is possible: a client
-        that is
-        removed makes room for another, whose update is then in the sum.
+        that is removed makes room for another, whose update is then in the sum.
         """
         return events.ZEROS_ONLY
 
@@ -377,10 +375,9 @@ class BallsInBins(CyclicPoisson):
     """Balls-in-bins sampling: `CyclicPoisson` with secret groups.
 
     The secret amplifies privacy over the whole run: see `accounting.balls_in_bins`.
-    With
-    floor(N / n) groups a client stays away from a round of its group only where n does
-    not divide N; with fewer of them it does so more often, which is charged as if it
-    did not.
+    With floor(N / n) groups a client stays away from a round of its group only where n
+    does not divide N; with fewer of them it does so more often, which is charged as if
+    it did not.
 
     Attributes:
       min_separation: b, the number of groups; None is the largest number, floor(N / n).
@@ -409,13 +406,10 @@ class BMinSeparation(Separated):
     """Each client joins by coins of its own, at least b rounds apart, and tells nobody.
 
     A client that is free joins a round with probability n / (N - (b - 1) n), and is
-    free
-    again b rounds later. The first round in which it is free is drawn so that n clients
-    are
-    expected in every round. The secret amplifies privacy over the whole run: see
-    `accounting.min_separation`. With b = 1 this is `PoissonSampling`; with N = b n no
-    free
-    client waits, as in `BallsInBins`.
+    free again b rounds later. The first round in which it is free is drawn so that n
+    clients are expected in every round. The secret amplifies privacy over the whole
+    run: see `accounting.min_separation`. With b = 1 this is `PoissonSampling`; with N =
+    b n no free client waits, as in `BallsInBins`.
 
     Attributes:
       min_separation: b; None is 1.
@@ -435,9 +429,8 @@ class RandomSlot(Independent, InEpochs):
     """Each client draws a round of every epoch by itself, and tells nobody which.
 
     Each round has the probability n / N, so that cohorts vary and n clients are
-    expected;
-    with the remaining probability the client sits the epoch out. The secret amplifies
-    privacy: see `accounting.random_slot`.
+    expected; with the remaining probability the client sits the epoch out. The secret
+    amplifies privacy: see `accounting.random_slot`.
     """
 
     name: ClassVar[str] = "random_slot"

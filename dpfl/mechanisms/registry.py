@@ -100,8 +100,7 @@ def entry(config: type[Mechanism]) -> Optional[Entry]:
     """The entry of a configuration's class, its classes imported; None if it has none.
 
     A subclass needs an entry of its own, as it may mean other noise than its base's
-    codec
-    adds.
+    codec adds.
     """
     found = _ENTRIES.get(config)
     return None if found is None else Entry(*map(plugins.resolve, found))

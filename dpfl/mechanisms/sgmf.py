@@ -23,11 +23,9 @@ class Sgmf(matrix_factorization.StreamedMatrix, csgm.L2Csgm):
     of the masked rotated updates of round t, rotated back, Z has independent rows of
     N(0, sigma^2 I), sigma = noise_multiplier keep_fraction clip_norm max_j ||C[:, j]||,
     of the part of C that a stream releases, and A G + B Z is divided by n
-    keep_fraction.
-    So equal `noise_multiplier` means equal noise on the iterates as with
+    keep_fraction. So equal `noise_multiplier` means equal noise on the iterates as with
     `MatrixFactorization`. Over a whole run C has at most as many diagonals as lie
-    between
-    the rounds of a client.
+    between the rounds of a client.
     """
 
     name: ClassVar[str] = "sgmf"

@@ -204,8 +204,7 @@ class CountSketched(mechanism.NoiseMechanism):
         """See base class.
 
         A sketch has at least one number in each row, and the same number in all of
-        them: a rate
-        of which that leaves less than 0.9 is refused.
+        them: a rate of which that leaves less than 0.9 is refused.
         """
         super().check(participation, dimension)
         self._check_rate(self.shape(dimension), dimension)
@@ -266,8 +265,8 @@ class SketchedDdg(CountSketched, integer.DistributedDiscreteGaussian):
     decodes the sum by the sketch's transpose. Privacy rests on the clip in sketch
     space alone: `noise_multiplier` is the noise over `sketch_clip * clip_norm`.
 
-    The server adds decoded coordinates below `threshold` to later rounds (error
-    feedback).
+    The server holds back decoded coordinates below `threshold` and adds them to later
+    rounds (error feedback).
     """
 
     threshold: Optional[float] = option(
@@ -394,8 +393,7 @@ class SparseRecovery(integer.DistributedDiscreteGaussian):
         """s (stddev^2 + lambda^2), the error of soft thresholding s coordinates.
 
         It is the order of the error, exact if S were orthogonal on sparse vectors and
-        the noise
-        on S^T y independent of which coordinates are large; not a bound.
+        the noise on S^T y independent of which coordinates are large; not a bound.
         """
         grid = self.grid(dimension)
         clip = self.clip_norm * self.typical_vector_clip(dimension)

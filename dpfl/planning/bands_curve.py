@@ -161,8 +161,7 @@ def usual_bands(run: StreamRun) -> list[int]:
     """1, 2, 3, 4, 6, 8, 12, ... and floor(N / n), ascending.
 
     At most one number is beyond T: a client that takes part once gains nothing from
-    more
-    groups.
+    more groups.
     """
     most = run.most_groups if run.sampled else min(run.most_groups, run.rounds)
     powers = [2**k for k in range(most.bit_length())]
@@ -320,8 +319,7 @@ def restarting(run: StreamRun) -> Point:
 
     Each client is in one round of every epoch of floor(N / n) rounds, and the optimal
     factorization of an epoch is used. The error of an epoch's last sum stays in all
-    sums
-    after it. `run.sampled` and `run.encoder` have no effect.
+    sums after it. `run.sampled` and `run.encoder` have no effect.
 
     Raises:
       ValueError: The workload is no prefix sum.

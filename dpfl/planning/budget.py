@@ -199,8 +199,7 @@ class _Budget:
         """A sentence on the bits that would do for the least noise of the budget.
 
         With too few bits all noise is large, and says little about the budget. "" if
-        there are
-        no bits, or they would do.
+        there are no bits, or they would do.
         """
         if mechanism.bits is None:
             return ""

@@ -26,10 +26,8 @@ class Cost:
 
     `accountant` is the method behind epsilon, or `UNREACHABLE` if no noise gives the
     requested error. The error is None if it depends on the updates. `relation` is a
-    name of
-    `accounting.events.NAMES`, and `order` the Renyi order that gave epsilon, None for
-    other
-    methods.
+    name of `accounting.events.NAMES`, and `order` the Renyi order that gave epsilon,
+    None for other methods.
     """
 
     mechanism: str
@@ -86,8 +84,8 @@ def with_error(
     """The mechanism with the noise that makes its mean squared error `target`.
 
     The error is a constant plus a multiple of the squared noise multiplier, or nearly
-    so
-    where a grid follows the noise: the guess from two points is bracketed and bisected.
+    so where a grid follows the noise: the guess from two points is bracketed and
+    bisected.
 
     Args:
       mechanism: The mechanism; its own noise multiplier is ignored.
@@ -177,8 +175,7 @@ def cost_at_error(
     """The cost of a mechanism at the noise that makes its error `target`.
 
     If there is no such noise, the row is that of the mechanism without noise, whose
-    epsilon
-    is infinite, and its `accountant` is "unreachable".
+    epsilon is infinite, and its `accountant` is "unreachable".
 
     Args:
       mechanism: The mechanism; its own noise multiplier is ignored.
@@ -206,9 +203,8 @@ class Point(Cost):
     """A cost with a number of bits; None if the mechanism sends float32.
 
     `rate` is the requested compression rate, or None, and `error_over_gaussian` the
-    error
-    over that of the Gaussian mechanism, uncompressed, at the same epsilon by the same
-    method.
+    error over that of the Gaussian mechanism, uncompressed, at the same epsilon by the
+    same method.
     """
 
     bits: Optional[int] = None
@@ -237,8 +233,7 @@ def points(
     """Yields each mechanism, its point, and the reason if it has none.
 
     The point is None where the mechanism cannot run with so few bits, and the reason is
-    ""
-    otherwise.
+    "" otherwise.
 
     Args:
       found: The mechanisms; their own noise multipliers are ignored.

@@ -149,8 +149,7 @@ class RunCost(Checked):
         """Epsilon of the first rounds, by `method`.
 
         It is no more than epsilon of all rounds that fit in the budget: a part of them
-        cannot
-        have a larger one.
+        cannot have a larger one.
         """
         whole = self._allowed if rounds <= self.rounds_allowed else self.planned
         return min(self.report_after(rounds).epsilon, whole.epsilon)
@@ -254,9 +253,8 @@ class Ledger:
 
         Call it before the release, so that a round too many is refused in time. With
         participants, the clients of the round by any names that stay the same, it
-        checks that
-        no client takes part more often than is accounted for, and that cohorts do not
-        contradict the plan beyond doubt (docs/privacy/ledger.md).
+        checks that no client takes part more often than is accounted for, and that
+        cohorts do not contradict the plan beyond doubt (docs/privacy/ledger.md).
 
         Returns:
           Epsilon of all releases, this round included.
@@ -284,12 +282,9 @@ class Ledger:
         """Resumes from the state after so many rounds of the run.
 
         Rounds that are not recorded here count as released, such as by an earlier
-        process.
-        Rounds recorded beyond are lost: their releases stay charged, and they are
-        charged again
-        when they are repeated. That is right if their noise is then other noise, as
-        without a
-        seed. docs/privacy/ledger.md has their privacy loss.
+        process. Rounds recorded beyond are lost: their releases stay charged, and they
+        are charged again when they are repeated. That is right if their noise is then
+        other noise, as without a seed. docs/privacy/ledger.md has their privacy loss.
 
         Args:
           rounds: The number of rounds in all.
@@ -382,8 +377,7 @@ class Ledger:
         """The charge for lost rounds, once the next round is of these clients.
 
         A round with the very clients of a lost one is no further draw: both releases
-        are of one
-        sample, which is one secret.
+        are of one sample, which is one secret.
         """
         drawn, whole = self.again
         if drawn and names is not None and self._lost[hash(frozenset(names))]:

@@ -85,14 +85,12 @@ class Noise(Iterator[np.ndarray]):
         """State of the run for a resumption, as numbers and lists for JSON or pickle.
 
         It has the seeds of the released rows, as far as later rows depend on them. With
-        them
-        that noise can be subtracted again. Later rows are not in it: a round that is
-        repeated
-        after a restore has other noise.
+        them that noise can be subtracted again. Later rows are not in it: a round that
+        is repeated after a restore has other noise.
 
         The digest detects a state of another mechanism, and numbers that a file
-        rounded: with a
-        past that was not released later rows would have too little noise.
+        rounded: with a past that was not released later rows would have too little
+        noise.
         """
         return _state(self._about, self.round, self._row_seeds)
 
@@ -126,14 +124,12 @@ def noise(
     It has the law that `dpfl.epsilon` of the same arguments accounts for, if a client's
     update is clipped to `clip_norm`, the sum is over the clients that `participation`
     chose, and nobody sees it without its noise. For A = B C it is sigma A^-1 B Z, so
-    that
-    an optimizer that applies the workload A (for the prefix sum plain SGD at a constant
-    rate) releases A G + sigma B Z.
+    that an optimizer that applies the workload A (for the prefix sum plain SGD at a
+    constant rate) releases A G + sigma B Z.
 
     Z is on a grid of 2**-18, with the same integers as dpfl's own rounds, but the sum
-    is
-    the caller's float32: an attack on the last bits of a release is not covered, as for
-    every stream of correlated noise (docs/noise.md).
+    is the caller's float32: an attack on the last bits of a release is not covered, as
+    for every stream of correlated noise (docs/noise.md).
 
     Args:
       mechanism: The mechanism with its noise multiplier; a `Gaussian` with a fixed

@@ -34,8 +34,7 @@ def epsilon_remark(
 
     It names the noise multiplier that would bring epsilon to `USUAL_EPSILON`, which is
     found by calibration: up to seconds for mechanisms with integer noise. It has no
-    full
-    stop, as it stands on a line of its own.
+    full stop, as it stands on a line of its own.
 
     Args:
       epsilon: The epsilon of the run, which may be infinite.
@@ -81,13 +80,10 @@ def bits_remark(
     """One sentence about an epsilon that a bit or two more would reduce.
 
     Noise on a coarse grid has a larger epsilon, and little is proved about sampled
-    clients
-    where coordinates are longer than a step: a bit too few may increase epsilon
-    tenfold.
-    The remark is for noise that was given, since a calibration finds the noise that the
-    bits need. It takes two more computations of epsilon. As for `epsilon_remark` there
-    is
-    no full stop.
+    clients where coordinates are longer than a step: a bit too few may increase epsilon
+    tenfold. The remark is for noise that was given, since a calibration finds the noise
+    that the bits need. It takes two more computations of epsilon. As for
+    `epsilon_remark` there is no full stop.
 
     Args:
       epsilon: The epsilon of the run, which may be infinite.

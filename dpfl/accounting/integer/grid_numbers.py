@@ -72,11 +72,9 @@ def grid(noise_multiplier: float, clients: int, linf_ratio: float = 1.0) -> Grid
     """The grid of a release.
 
     The step is the noise's standard deviation over 2**18, or, if that is finer, the
-    clip
-    over 2**18, down to the noise over 2**24; coarser where integers would not fit. Sums
-    have
-    32 bits if that leaves the noise at least 8 steps a client: then rounding moves no
-    coordinate of a sum by more than 1/16 of the noise.
+    clip over 2**18, down to the noise over 2**24; coarser where integers would not fit.
+    Sums have 32 bits if that leaves the noise at least 8 steps a client: then rounding
+    moves no coordinate of a sum by more than 1/16 of the noise.
 
     Args:
       noise_multiplier: sigma over a client's L2 bound C, both as in the sum.

@@ -80,23 +80,18 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
     server sees the sum over clients only, possibly modulo M (a post-processing), and
     functions of it. With `bound` "exact" `round` rounds every coordinate up or down
     independently, up with a probability that is its fractional part, and nothing else
-    is
-    assumed. With "published" that is repeated until the squared norm is at most
+    is assumed. With "published" that is repeated until the squared norm is at most
     `rounded_l2_squared(...) / granularity^2`.
 
     Number of shares. `noise_clients` is the number of clients whose noise is in the sum
-    and
-    unknown to the adversary, whatever one client does: survivors of drop-out, without
-    the
-    adversary's accomplices.
+    and unknown to the adversary, whatever one client does: survivors of drop-out,
+    without the adversary's accomplices.
 
     Adjacency: one client is replaced by one that sends zeros, and adds its noise either
     way, so that its share may be counted. With `noise_of_helpers`, and with clients
-    that
-    join by sampling, `noise_clients` must be a number of shares that is in the sum
-    whoever
-    joins (helpers or the server supply them), and then adding and removing one holds
-    too.
+    that join by sampling, `noise_clients` must be a number of shares that is in the sum
+    whoever joins (helpers or the server supply them), and then adding and removing one
+    holds too.
 
     Attributes:
       noise_clients: n >= 1, see above.
@@ -174,8 +169,7 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
         """Bound on the squared norm of the rounded vector, in squared grid steps.
 
         Delta^2 / g^2 under the published bound, and otherwise a bound for any outcome
-        of the
-        rounding.
+        of the rounding.
         """
         c, g, m = self.clip_norm, self.granularity, self.dimension
         beta = self.rounding_bias if self.bound == "published" else 0.0
@@ -203,8 +197,7 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
         """The squared norm for the published bounds, in squared grid steps.
 
         As `l2_squared_steps`, or less where the bound of a coordinate says so: integers
-        that
-        need no rounding, such as a count, are not lengthened by it.
+        that need no rounding, such as a count, are not lengthened by it.
         """
         return min(self.l2_squared_steps, float(self.dimension * self.max_shift**2))
 
@@ -238,8 +231,7 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
         """The bound that counts rounding as noise, without client sampling; [m], nats.
 
         It is infinite if the integers drawn are practically always zero, which hides
-        nothing
-        and cannot be computed with.
+        nothing and cannot be computed with.
 
         Args:
           orders: Renyi orders, shape [m].
@@ -293,8 +285,7 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
         """See base class: the distance of the noise from a Gaussian that replaces it.
 
         (2a-1)/(a-1) <= 3 times the distance at orders from 2 on, and as at 2 below,
-        where the
-        binomial sum gives a chord from order 1.
+        where the binomial sum gives a chord from order 1.
         """
         alphas = checks.orders(orders)
         if not self._stands_for_gaussian:
@@ -336,10 +327,8 @@ class DistributedDiscreteGaussianDpEvent(DistributedNoiseDpEvent):
     """Each client adds N_Z(0, (sigma/g)^2) to every coordinate; see the base class.
 
     Kairouz et al. 2021; Chen et al. 2022, Algorithm 6. A sum of discrete Gaussians is
-    not a
-    discrete Gaussian, and the accounting is for the sum's own law. Assumptions,
-    adjacency
-    and attributes are the base class's.
+    not a discrete Gaussian, and the accounting is for the sum's own law. Assumptions,
+    adjacency and attributes are the base class's.
     """
 
     @property

@@ -79,8 +79,7 @@ def discrete_gaussian_tau(noise_clients: int, local_stddev_steps: float) -> floa
     """tau = 10 sum_{k=1}^{n-1} exp(-2 pi^2 (sigma/g)^2 k/(k+1)).
 
     Above 10^6 shares each later term is replaced by the (smallest) term at 10^6, which
-    is
-    an upper bound.
+    is an upper bound.
     """
     n = checks.integer("noise_clients", noise_clients)
     stddev = checks.positive("local_stddev_steps", local_stddev_steps)

@@ -208,8 +208,7 @@ def _gaussian(noise: summed_noise.Noise, top: int) -> RatioMoments:
 
     E_f[r^j] = exp(j (j-1) / (2 s^2)) at whole j for N_Z(0, s^2) and for the Gaussian
     alike. The nodes are 1/2 + h (i + 1/2), h = s/12: the sum over them of the
-    Gaussian's
-    density times r^j is its integral up to a part of exp(-2842).
+    Gaussian's density times r^j is its integral up to a part of exp(-2842).
     """
     scale = math.sqrt(noise.variance)
     step = scale / 12
@@ -357,8 +356,7 @@ class Excess:
         """Adds the next two terms, in place, where the sum stays a bound.
 
         Moments that are not those of a ratio may lack a sign at odd l; the terms add at
-        most
-        |C(a,l)| (l/a) x^l sqrt(m_(l-1) m_(l+1)).
+        most |C(a,l)| (l/a) x^l sqrt(m_(l-1) m_(l+1)).
         """
         index, first, known = self._omitted(rows)
         if not index.size:

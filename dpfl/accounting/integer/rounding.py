@@ -55,8 +55,8 @@ _LATE_CLOSED_FORM_PART = 1e-2
 # Largest distance from Gaussian of the noise of a whole vector where clients are
 # sampled.
 _MOST_DISTANCE = 1e-4
-# There integer noise is a Gaussian, rounded by adding integers of this variance, in
-# squared steps, up to this distance per coordinate.
+# Variance, in squared steps, of the integers drawn around a Gaussian's values that
+# replace integer noise there, and the distance of that from the truth, per coordinate.
 _SMOOTHING = 2.0
 _SMOOTHING_DISTANCE = 3e-17
 _MOST_STEPS = 8.0

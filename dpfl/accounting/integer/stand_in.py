@@ -153,9 +153,8 @@ def _slope(
 def _supersolution(short: bool, time: float) -> tuple[np.ndarray, np.ndarray]:
     """a and b with log E exp(s int m^2) <= a x^2 + b x^4; [exponents] each.
 
-    They end polygons from 0 with at least the necessary slopes, for the exponents
-    s = _EXPONENTS/time. a is infinite where none is found, and b is 0 unless
-    coordinates
+    They end polygons from 0 with at least the necessary slopes, for the exponents s =
+    _EXPONENTS/time. a is infinite where none is found, and b is 0 unless coordinates
     are `short`, of up to a step.
     """
     needed = _slopes if short else _slope

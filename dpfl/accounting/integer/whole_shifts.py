@@ -59,12 +59,10 @@ def shift_rate(
     """A bound on D_alpha(v) / v^2 over whole shifts 1 <= v <= max_shift, in nats; [m].
 
     For discrete Gaussian noise it is exact up to 30000 shares, except for a remainder
-    of
-    shifts above 256, and for more the smaller of the closed form of Theorem 3 and of
-    the
-    bound by some 2000 shares. The closed form is also used where it has eleven digits.
-    For
-    one share it is alpha / (2 sigma^2) (Canonne et al. 2020, Proposition 5).
+    of shifts above 256, and for more the smaller of the closed form of Theorem 3 and of
+    the bound by some 2000 shares. The closed form is also used where it has eleven
+    digits. For one share it is alpha / (2 sigma^2) (Canonne et al. 2020, Proposition
+    5).
 
     For Skellam noise it is exact up to a total variance of 25000, then published
     (within 1e-4 there at whole orders). Shifts up to 32 are evaluated one by one.
@@ -238,7 +236,7 @@ def _skellam_mode(order: float, shift: int, variance: float) -> float:
         )
 
     low, high = float(shift), order * shift
-    for _ in range(40):  # it only places a window: no more digits are needed
+    for _ in range(40):  # The mode only places a window: no more digits are needed.
         middle = (low + high) / 2
         low, high = (middle, high) if slope(middle) > 0 else (low, middle)
     return (low + high) / 2
