@@ -1,11 +1,10 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Self-contained HTML: no script, nothing from elsewhere, light and dark, any width.
+"""Self-contained HTML: no script, nothing loaded, light and dark, any width.
 
-Whatever is shown is escaped, so that a name with markup in it is shown as it is. A
-template engine would be one more package for users, whose import takes 80 ms, to
-replace the few functions below.
+Every value is escaped, so that markup in a name is shown literally. A template engine
+would be another dependency, whose import takes 80 ms, for the few functions below.
 """
 
 from __future__ import annotations
@@ -51,17 +50,17 @@ td{font-variant-numeric:tabular-nums}
 .across td:first-child{white-space:normal;overflow-wrap:anywhere;min-width:11rem}
 details{margin:.5rem 0}summary{cursor:pointer;font-weight:600}
 """
-# Nothing is loaded and nothing runs, whatever the page holds.
+# Policy under which nothing is loaded and nothing runs, whatever the page contains.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def escaped(value: Any) -> str:
-    """A value as text that HTML shows as it is."""
+    """Escapes a value for HTML."""
     return html.escape(shown(value), quote=True)
 
 
 def shown(value: Any) -> str:
-    """A value for people: numbers with few digits, a dash for nothing."""
+    """Formats a value for people: few digits, a dash for None."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -69,7 +68,7 @@ def shown(value: Any) -> str:
     if isinstance(value, float):
         if math.isinf(value):
             return "∞" if value > 0 else "-∞"
-        # Of a large number nobody wants the parts, nor an exponent.
+        # Large numbers are shown without fraction and exponent.
         is_whole = math.isfinite(value) and (value == int(value) or abs(value) >= 1e5)
         return f"{value:,.0f}" if is_whole and abs(value) < 1e15 else f"{value:.4g}"
     if isinstance(value, Mapping):
@@ -80,7 +79,7 @@ def shown(value: Any) -> str:
 
 
 def page(title: str, body: Iterable[str]) -> str:
-    """A whole page of a title, as text, and of elements, as HTML."""
+    """A whole page with a title, as text, and a body of elements, as HTML."""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -102,7 +101,7 @@ def paragraph(text: str, *, is_soft: bool = False) -> str:
 
 
 def cards(values: Mapping[str, Any]) -> str:
-    """A few large numbers by what they are."""
+    """A few large numbers with their names."""
     parts = (
         f"<div><b>{escaped(value)}</b><span>{escaped(name)}</span></div>"
         for name, value in values.items()
@@ -111,7 +110,7 @@ def cards(values: Mapping[str, Any]) -> str:
 
 
 def charts(found: Iterable[str]) -> str:
-    """Charts beside each other where there is room."""
+    """Charts beside each other if there is room."""
     return f'<div class="charts">{"".join(found)}</div>'
 
 
@@ -125,7 +124,7 @@ def facts(values: Mapping[str, Any]) -> str:
 
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> str:
-    """A table, by column names with their heads, that scrolls where it does not fit."""
+    """A table, with heads by column, that scrolls if it does not fit."""
     heads = "".join(f"<th scope=col>{escaped(head)}</th>" for head in columns.values())
     lines = ""
     for row in rows:
@@ -136,5 +135,5 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> str:
 
 
 def folded(summary: str, content: str) -> str:
-    """Content that is shown when its summary is opened."""
+    """Content that is shown when its summary is clicked."""
     return f"<details><summary>{escaped(summary)}</summary>{content}</details>"

@@ -4,8 +4,8 @@
 """Line charts as SVG text, for pages that must open without network.
 
 matplotlib's SVG of the nine charts of a run's page takes a second and 109 kB, and has
-colors of its own; these take 6 ms and 39 kB. Colors are those of the page around them,
-in the light and in the dark: CSS variables --c0 to --c7, and --grid.
+colors of its own; these take 6 ms and 39 kB. Colors are the page's CSS variables --c0
+to --c7 and --grid, light or dark.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from collections.abc import Sequence
 WIDTH, HEIGHT = 360, 230
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 12, 12, 42
 COLORS = 8
-# More than are seen: a line of a long run must not make a page of megabytes.
+# Most points of a line, more than the eye sees: a long run must not make a page of
+# megabytes.
 MOST_POINTS = 300
 _MOST_MARKERS = 40
 _MOST_TICKS = 6
-# Steps of ticks, as parts of a power of ten.
+# Steps between ticks, as parts of a power of ten.
 _STEPS = (1, 2, 2.5, 5, 10, 20, 50)
 
 Point = tuple[float, float]
@@ -30,7 +31,7 @@ Point = tuple[float, float]
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """One line of a chart: its label, its finite points (x, y), and its look."""
+    """A line of a chart: its label, its finite points (x, y), and its style."""
 
     label: str
     points: Sequence[Point]
@@ -74,7 +75,7 @@ def ticks(low: float, high: float) -> list[float]:
 
 
 def _powers(low: float, high: float) -> list[float]:
-    """Powers of ten; with fewer than two of them, one, two and five of each."""
+    """Powers of ten; if there are fewer than two, also their double and fivefold."""
     exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for parts in ((1,), (1, 2, 5)):
         found = [part * 10.0**e for e in exponents for part in parts]
@@ -105,7 +106,7 @@ def thinned(points: Sequence[Point]) -> list[Point]:
 
 
 def _number(value: float) -> str:
-    """A tick's label."""
+    """The label of a tick."""
     if value and not 1e-4 <= abs(value) < 1e5:
         return f"{value:.3g}".replace("e+0", "e").replace("e-0", "e-").replace("+", "")
     return f"{value:.4g}"
@@ -136,7 +137,7 @@ def _frame(across: _Axis, up: _Axis, x_label: str, y_label: str) -> list[str]:
 
 
 def _drawn(line: Line, across: _Axis, up: _Axis) -> str:
-    """A line, with a dot at each point if there are few."""
+    """A line as SVG, with a dot at each point if there are few."""
     points = [(across.place(x), up.place(y)) for x, y in thinned(line.points)]
     color = f"var(--c{line.color % COLORS})"
     dash = ' stroke-dasharray="4 3"' if line.is_dashed else ""
@@ -150,7 +151,7 @@ def _drawn(line: Line, across: _Axis, up: _Axis) -> str:
 
 
 def _legend(lines: Sequence[Line]) -> str:
-    """The meaning of the colors, as HTML; nothing for one line."""
+    """The legend of the colors, as HTML; empty for a single line."""
     if len(lines) < 2:
         return ""
     entries = "".join(
@@ -170,7 +171,15 @@ def chart(
     *,
     is_logarithmic: bool = False,
 ) -> str:
-    """A `figure` with a legend; only an x above zero can be logarithmic."""
+    """A line chart with a legend, as an HTML `figure`.
+
+    Args:
+      lines: The lines.
+      title: Title above the chart.
+      x_label: Label of the x axis.
+      y_label: Label of the y axis.
+      is_logarithmic: Whether the x axis is logarithmic; then every x must be above 0.
+    """
     shown = [line for line in lines if line.points]
     if not shown:
         return ""

@@ -3,8 +3,8 @@
 
 """The options of every task, checked when they are made.
 
-No TensorFlow in here: a binary can turn the fields into flags, and refuse a bad
-value, before anything slow is imported.
+TensorFlow is not imported here: a binary can turn the fields into flags, and refuse a
+bad value, before anything slow is imported.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ EMNIST_MODELS = ("cnn", "2nn")
 SYNTHETIC_MODELS = ("cnn", "2nn", "lstm", "small_cnn")
 VERIFY_CHOICES = ("fast", "full")
 DOCS_SOURCES = ("library", "packages")
-# Beyond these, numbers are mistakes: the graph, the list of the clients or one client's
-# examples would fill a machine before anything is learned.
+# Limits beyond which numbers are mistakes: the graph, the list of the clients or one
+# client's examples would fill a machine before anything is learned.
 _MOST_EXAMPLES = 10**9
 _MOST_MADE_UP_EXAMPLES = 10**5
 _MOST_MADE_UP_CLIENTS = 10**7
 _MOST_PARAMETERS = 10**8
 # Each token, and each pass, is a part of the graph.
 _MOST_STEPS = _MOST_PASSES = 1000
-# Beyond, numpy's gamma variates are all zero or infinite.
+# Limits beyond which numpy's gamma variates are all zero or infinite.
 _LARGEST_CONCENTRATION = 1e6
-# Those of 2NN, and with which it has 1e8 parameters.
+# Units of 2NN, and the units with which it has 1e8 parameters.
 _HIDDEN_UNITS, _MOST_HIDDEN_UNITS = 200, 9584
-# What TensorFlow's seeds and numpy's can be.
+# Largest seed of both TensorFlow and numpy.
 _LARGEST_SEED = 2**63 - 1
 _LARGEST_SPLIT_SEED = 2**32 - 1
 
 
 @dataclasses.dataclass(frozen=True)
 class TaskConfig(Checked):
-    """What every task has: how a client's examples become batches.
+    """Options of every task: the conversion of a client's examples to batches.
 
     The local order of examples is a function of `shuffle_seed`, the client, the round
     and the pass alone. A pass is cut after shuffling; its last batch may be smaller.
@@ -70,11 +70,11 @@ class TaskConfig(Checked):
 
 @dataclasses.dataclass(frozen=True)
 class DealtConfig(TaskConfig):
-    """What the tasks share whose images belong to nobody, and are dealt to clients.
+    """Options of tasks whose images have no owners, and are dealt to clients.
 
-    The share `validation_fraction` is one of each label's images outside of the test
-    set, which is then not looked at; 0 has the test set evaluated on. The split is
-    independent of the run's seed.
+    The share `validation_fraction` of each label's images outside of the test set is
+    evaluated on in its place; 0 means the test set. The split is independent of the
+    run's seed.
     """
 
     model: str = option(
@@ -118,8 +118,8 @@ class FashionConfig(DealtConfig):
     """Options of `fashion`, whose test set is the published one.
 
     Attributes:
-      data_dir: The folder that has the four files, or has them in `fashion-mnist`; by
-        default where Debian's package `dataset-fashion-mnist` puts them.
+      data_dir: Folder of the four files, or of their folder `fashion-mnist`; by default
+        that of Debian's package `dataset-fashion-mnist`.
     """
 
     batch_size: int = option(20, "Examples of a local batch.")
@@ -144,14 +144,14 @@ def _check_lstm(config: Any) -> None:
 class DocsConfig(TaskConfig):
     """Options of `docs`.
 
-    Modules are held out whole. Settings are to be searched with a share of those
-    outside of the test set, the `validation_fraction`.
+    Modules are held out whole. Tune settings with a `validation_fraction` of the
+    modules outside of the test set.
 
     Attributes:
       docs_source: 'library', Python's standard library, or 'packages', the installed
         packages that dpfl's list for TensorFlow Federated pins, each sentence once.
-      data_dir: Folder where the sentences of packages are kept once they were read;
-        None for `~/.tff`. The library's are read each time.
+      data_dir: Folder of the cached sentences of packages; None for `~/.tff`. The
+        library's sentences are read each time.
     """
 
     max_examples_per_client: Optional[int] = option(
@@ -216,7 +216,7 @@ class DocsConfig(TaskConfig):
 
 @dataclasses.dataclass(frozen=True)
 class FilesConfig(TaskConfig):
-    """What the tasks that are read from files share: a folder, `~/.tff` if None."""
+    """Options of tasks that are read from files: a folder, `~/.tff` if None."""
 
     data_dir: Optional[str] = option(
         None, "Folder of the data files.", check=checks.path
@@ -228,8 +228,8 @@ class FilesConfig(TaskConfig):
 class MnistConfig(FilesConfig):
     """Options of `mnist`.
 
-    A share of each writer's digits is at least one of them. Settings are to be searched
-    with a `validation_fraction`, since nothing of the test set is read then.
+    A share of each writer's digits is at least one digit. Tune settings with a
+    `validation_fraction`, which leaves the test set unread.
     """
 
     batch_size: int = option(20, "Examples of a local batch.")
@@ -255,7 +255,7 @@ class MnistConfig(FilesConfig):
 
 @dataclasses.dataclass(frozen=True)
 class SqlConfig(FilesConfig):
-    """What the two tasks read from a SQLite file have in common.
+    """Options of the two tasks that are read from a SQLite file.
 
     Attributes:
       verify: 'fast' compares the file's length with its header and its client table
@@ -263,7 +263,7 @@ class SqlConfig(FilesConfig):
         every row and compares the SHA-256 with the published or the recorded one,
         which takes minutes on the big files.
       allow_partial_data: Accept a file with other counts or another SHA-256 than the
-        published ones (a damaged one is refused all the same).
+        published ones (a damaged file is refused all the same).
     """
 
     verify: str = option(

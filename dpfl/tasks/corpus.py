@@ -1,11 +1,11 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The sentences in the docstrings of many modules as arrays, and a file to hold them.
+"""Sentences of the docstrings of many modules as arrays, and their cache file.
 
-They are read from the source files with `ast`; nothing is imported. Millions
-of words are an integer each. To find them takes a minute, to load them again a fraction
-of a second.
+They are read from the source files with `ast`; nothing is imported. Each word is an
+integer. Reading millions of them takes a minute, loading them again a fraction of a
+second.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ import numpy as np
 
 from dpfl import files
 
-# Not the library itself: third-party packages, tests (often left out of packaged
-# Pythons), and build by-products.
+# Folders outside of the library itself: third-party packages, tests (often left out of
+# packaged Pythons), and build by-products.
 SKIPPED_FOLDERS = frozenset(
     ["site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"]
     + ["lib-dynload", "ensurepip"]
@@ -41,9 +41,9 @@ _MINIMUM_WORDS = 3
 
 
 def module_name(path: str) -> str | None:
-    """The dotted name of the module in a source file; None if it is none, or of tests.
+    """The dotted name of the module in a source file; None for other files and tests.
 
-    The path is that below a folder of modules, with slashes.
+    The path is relative to a folder of modules, with slashes.
     """
     stem, extension = os.path.splitext(path)
     parts = stem.split("/")
@@ -72,7 +72,7 @@ def module_files(folder: str) -> Iterator[tuple[str, str]]:
 def docstrings(path: str) -> list[str]:
     """All docstrings of a source file, in its order, indentation removed.
 
-    There are none if the file cannot be read or parsed by the running Python.
+    The list is empty if the running Python cannot read or parse the file.
     """
     try:
         with tokenize.open(path) as source, warnings.catch_warnings():
@@ -84,7 +84,7 @@ def docstrings(path: str) -> list[str]:
 
 
 def _documented(node: ast.AST) -> Iterator[_Documented]:
-    """Yields what can have a docstring, in source order; looks into statements only."""
+    """Yields nodes that can have a docstring, in source order; statements only."""
     if isinstance(node, _DOCUMENTED):
         yield node
     for field in _STATEMENTS:
@@ -93,9 +93,9 @@ def _documented(node: ast.AST) -> Iterator[_Documented]:
 
 
 def split(docstring: str) -> list[tuple[str, ...]]:
-    """The sentences of a docstring: lower-case words and punctuation, at least three.
+    """Splits a docstring into sentences of at least three words, lower-case.
 
-    Lines of doctest input are left out.
+    Punctuation marks are words; lines of doctest input are left out.
     """
     pieces = _SENTENCE_END.split(_DOCTEST.sub("", docstring).lower())
     found = [tuple(_WORD.findall(piece)) for piece in pieces]
@@ -108,10 +108,10 @@ class Corpus:
 
     Attributes:
       names: Dotted names of the modules, sorted; each has a sentence.
-      words: The different words, in the order in which they are first met.
-      tokens: int32[words], places in `words`, sentence after sentence.
-      lengths: int32[sentences], words of each, module after module.
-      sizes: int64[modules], sentences of each.
+      words: The distinct words, in the order of their first occurrence.
+      tokens: int32[words], indices into `words`, sentence after sentence.
+      lengths: int32[sentences], number of words of each, module after module.
+      sizes: int64[modules], number of sentences of each.
     """
 
     names: tuple[str, ...]
@@ -121,22 +121,25 @@ class Corpus:
     sizes: np.ndarray
 
     def sentences_of(self, modules: Sequence[int]) -> np.ndarray:
-        """The places of the sentences of some modules, in that order."""
+        """The indices of the sentences of some modules, in that order."""
         ends = np.cumsum(self.sizes)
         spans = [np.arange(ends[m] - self.sizes[m], ends[m]) for m in modules]
         return np.concatenate([np.zeros(0, np.int64), *spans])
 
     def word_counts(self, sentences: np.ndarray) -> np.ndarray:
-        """The number of times that each word stands in some sentences: int64[words]."""
+        """The number of occurrences of each word in some sentences, int64[words]."""
         chosen = np.zeros(len(self.lengths), bool)
         chosen[sentences] = True
         tokens = self.tokens[np.repeat(chosen, self.lengths)]
         return np.bincount(tokens, minlength=len(self.words))
 
     def first_words(self, sentences: np.ndarray, width: int, filler: int) -> np.ndarray:
-        """The first words of some sentences, int32[sentences, width], as their places.
+        """The first words of some sentences as indices, int32[sentences, width].
 
-        The filler stands after the last word of a shorter sentence.
+        Args:
+          sentences: Indices of the sentences.
+          width: Number of words.
+          filler: Index that fills the row of a shorter sentence.
         """
         starts = np.cumsum(self.lengths, dtype=np.int64) - self.lengths
         found = np.full((len(sentences), width), filler, np.int32)
@@ -147,12 +150,11 @@ class Corpus:
 
 
 def read(modules: Iterable[tuple[str, str]], once: bool = False) -> Corpus:
-    """The sentences of modules that have any, read from their docstrings.
+    """Reads the sentences of modules from their docstrings.
 
     Args:
       modules: Pairs (dotted name, path), sorted by name.
-      once: Whether a sentence counts in the first module alone that has it, and there
-        once.
+      once: Whether a repeated sentence counts only at its first occurrence.
     """
     places: dict[str, int] = {}
     tokens, lengths, sizes = array.array("i"), array.array("i"), array.array("q")
@@ -185,10 +187,15 @@ def read(modules: Iterable[tuple[str, str]], once: bool = False) -> Corpus:
 
 
 def save(path: pathlib.Path, corpus: Corpus, source: str) -> None:
-    """Writes a corpus to a file, with the digest of what it was made from.
+    """Writes a corpus to a file, with the digest of its source.
 
-    It is written whole or not at all; its folder must be there. Half a surrogate pair
-    is kept, since no word has two halves, of which JSON would make one character.
+    The file is written atomically; its folder must exist. Half a surrogate pair is
+    kept, since no word has two halves, which JSON would join to one character.
+
+    Args:
+      path: Path of the file.
+      corpus: The corpus.
+      source: Digest of the files that it was read from.
     """
     header = {"source": source, "names": corpus.names, "words": corpus.words}
     arrays = {name: getattr(corpus, name) for name in ("tokens", "lengths", "sizes")}
@@ -196,9 +203,9 @@ def save(path: pathlib.Path, corpus: Corpus, source: str) -> None:
 
 
 def load(path: pathlib.Path, source: str) -> Corpus | None:
-    """The corpus that `save` wrote, made from what has the digest `source`.
+    """Loads the corpus that `save` wrote for the digest `source`.
 
-    None if there is no such file, it is damaged, or was made from something else.
+    The result is None if the file is missing, damaged, or of another source.
     """
     try:
         header, arrays = files.read_arrays(path)
@@ -207,6 +214,6 @@ def load(path: pathlib.Path, source: str) -> Corpus | None:
         if header["source"] != source:
             return None
         return Corpus(tuple(header["names"]), tuple(header["words"]), **arrays)
-    # A damaged archive raises all kinds of errors.
+    # A damaged archive may raise any kind of error.
     except Exception:
         return None

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Federated data in TFF's SQLite format, read where TensorFlow trains on them."""
+"""Federated data in TFF's SQLite format, read in the graphs that train on them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from dpfl.tasks.configs import DocsConfig, FashionConfig, FilesConfig, SqlConfig
 # Evaluation examples come from at most this many clients when they are capped.
 _EVALUATION_CLIENTS = 1000
 
-# From a string vector of serialised examples to batches (x, y), in a graph.
+# Graph function from a string vector of serialised examples to batches (x, y).
 _Parser = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 
 
@@ -39,7 +39,13 @@ def sql_pieces(
 ) -> dict[str, Any]:
     """The arguments of `Task` for the examples in a checked file.
 
-    The file's first split is that of the clients, its second the test set.
+    The file's first split is the clients', the second the test set.
+
+    Args:
+      path: Path of the file.
+      file: The published file.
+      parse_batch: Graph function from serialised examples to a batch (x, y).
+      config: Options of the task.
     """
     import tensorflow_federated as tff
 
@@ -66,8 +72,14 @@ def client_datasets(
 ) -> Callable[..., tf.data.Dataset]:
     """A task's `dataset_from_index` that reads SQLite where it is traced.
 
-    A client's records are read whole, as strings, and put in their local order;
-    only the chosen ones are parsed, a batch at a time.
+    A client's records are all read as strings and put in their local order; only the
+    chosen ones are parsed, a batch at a time.
+
+    Args:
+      client_data: TFF's client data of the file.
+      client_ids: Identifiers of the clients.
+      parse_batch: Graph function from serialised examples to a batch (x, y).
+      config: Options of the task.
     """
     # int32 limits what a batch can be asked for, far above any client's examples.
     everything = 2**31 - 1
@@ -89,7 +101,7 @@ def client_datasets(
 
 
 def _sample_records(path: str, split: str, limit: int) -> list[bytes]:
-    """The `limit` first examples of clients, which are in a fixed random order."""
+    """Up to `limit` examples, the first ones of clients in a fixed random order."""
     connection = connect(path)
     clients = connection.execute(
         "SELECT DISTINCT client_id FROM client_metadata WHERE split_name = ?"
@@ -116,9 +128,14 @@ def evaluation_dataset(
 ) -> Callable[[], tf.data.Dataset]:
     """A task's `evaluation_dataset` from a split of a checked file.
 
-    The split's name is a literal of dpfl and not user input. The examples, `limit` at
-    most, are spread over a fixed random choice of up to 1000 clients; with None it is
-    the whole split in the file's order.
+    With a limit the examples are spread over a fixed random choice of up to 1000
+    clients.
+
+    Args:
+      path: Path of the file.
+      split: Name of the split, a literal of dpfl and no user input.
+      parse_batch: Graph function from serialised examples to a batch (x, y).
+      limit: Most examples; None for the whole split in the file's order.
     """
 
     def records() -> tf.data.Dataset:
@@ -137,7 +154,7 @@ def evaluation_dataset(
 
 
 _MAGIC = b"SQLite format 3\x00"
-# Below it reading all of a file for each client takes some 10 milliseconds.
+# Size up to which reading the whole file for each client takes about 10 milliseconds.
 _MOST_BYTES_WITHOUT_INDEX = 32 * 2**20
 _COLUMNS = {
     "examples": {"split_name", "client_id", "serialized_example_proto"},
@@ -154,12 +171,12 @@ class SqlFile:
     """A published SQLite file.
 
     Attributes:
-      name: Its name in the data folder.
-      url: Where its LZMA-compressed form can be had.
-      splits: From the split to train on, then that to test on, to the number of its
-        clients and examples.
+      name: Name of the file in the data folder.
+      url: Address of the LZMA-compressed file.
+      splits: Numbers of clients and examples of the training split, then of the test
+        split, by their names.
       packed_sha256: Hexadecimal digest of the compressed form; None if none is known.
-      sha256: That of the file itself.
+      sha256: Hexadecimal digest of the file itself; None if none is known.
     """
 
     name: str
@@ -174,8 +191,8 @@ class PackedText:
     """A published tar.bz2 file with one text file in it.
 
     Attributes:
-      name: Its path in the data folder, where Keras keeps it.
-      url: Where it can be had.
+      name: Path of the file in the data folder, as Keras names it.
+      url: Address of the file.
       member: Name of the text file inside.
       sha256: Hexadecimal digest of the packed file.
     """
@@ -187,10 +204,10 @@ class PackedText:
 
 
 def data_folder(config: Union[FilesConfig, FashionConfig, DocsConfig]) -> str:
-    """The folder that the options mean, as the path that workers read too.
+    """The absolute path of the folder that the options name, for workers too.
 
     Raises:
-      ValueError: If it is in the home of a user who has none.
+      ValueError: If it is in the home of a user without a home.
     """
     folder = files.expanded(config.data_dir or os.path.join("~", ".tff"))
     if folder is None:
@@ -200,14 +217,14 @@ def data_folder(config: Union[FilesConfig, FashionConfig, DocsConfig]) -> str:
 
 
 def damaged(path: str, found: str) -> DataFileError:
-    """The error that a file is not what it should be."""
+    """The error for a file that is damaged or incomplete."""
     return DataFileError(
         f"The data file {path} is damaged or only part of a download ({found}): delete"
         " it and fetch it again"
     )
 
 
-# What SQLite and TensorFlow say of bytes that are not what was written.
+# Messages of SQLite and TensorFlow about damaged bytes.
 _DAMAGE = re.compile(
     "database disk image is malformed|file is not a database|disk I/O error"
     "|Could not parse example|Can't parse serialized"
@@ -215,9 +232,9 @@ _DAMAGE = re.compile(
 
 
 def damage_met(path: str, said: str) -> Optional[DataFileError]:
-    """The error of a file that was being read, if another error says that it is so.
+    """The error for a file found damaged while it was read; None for other failures.
 
-    The fast check reads no examples, so that training may be the first to.
+    The fast check reads no examples, so that training may be the first to find damage.
     """
     found = _DAMAGE.search(said)
     if found is None:
@@ -298,7 +315,7 @@ def _check_every_row(path: str, connection: sqlite3.Connection, file: SqlFile) -
 
 
 def connect(path: str) -> sqlite3.Connection:
-    """A connection to a SQLite file that cannot change it."""
+    """Opens a read-only connection to a SQLite file."""
     url = urllib.request.pathname2url(os.path.abspath(path))
     return sqlite3.connect(f"file:{url}?mode=ro", uri=True)
 
@@ -307,7 +324,7 @@ def _check_sql_file(path: str, file: SqlFile, config: SqlConfig) -> None:
     """Refuses a file that is not the complete published one.
 
     Its length, schema and client table are checked, and with the full verification
-    every page and row as well. Every split must have clients, also in partial data.
+    every page and row as well. Every split must have clients, even in partial data.
     """
     _check_length(path)
     connection = connect(path)
@@ -325,7 +342,8 @@ def _check_sql_file(path: str, file: SqlFile, config: SqlConfig) -> None:
 def _check_index(path: str) -> None:
     """Refuses a large file without an index of the clients.
 
-    Without one SQLite reads the whole file for each client: 1.5 s at F-EMNIST's size.
+    Without an index SQLite reads the whole file for each client: 1.5 s at F-EMNIST's
+    size.
     """
     if os.path.getsize(path) <= _MOST_BYTES_WITHOUT_INDEX:
         return
@@ -350,10 +368,16 @@ def _check_index(path: str) -> None:
 def fetch(
     path: str, url: str, check: Callable[[str], Any], sha256: Optional[str]
 ) -> None:
-    """Downloads a file, as `downloads.fetch`, or says where else it could come from.
+    """Downloads a file by `downloads.fetch`; errors name other ways to get it.
+
+    Args:
+      path: As for `downloads.fetch`.
+      url: As for `downloads.fetch`.
+      check: As for `downloads.fetch`.
+      sha256: As for `downloads.fetch`.
 
     Raises:
-      DataFileError: If it cannot be had, or is not the published one.
+      DataFileError: If the download fails, or is not the published file.
     """
     try:
         downloads.fetch(path, url, check, sha256)
@@ -371,7 +395,7 @@ def fetch(
 
 
 def find_sql_file(file: SqlFile, config: SqlConfig) -> str:
-    """The path of a complete SQLite file, downloaded if asked for.
+    """The path of a complete SQLite file, which is downloaded if asked for.
 
     Raises:
       DataFileError: If it is missing or refused, or the download fails.
@@ -402,7 +426,7 @@ def _have(
     download: bool,
     sha256: Optional[str] = None,
 ) -> bool:
-    """Checks a file, or downloads it if asked for; whether it was there."""
+    """Checks a file, or downloads it if asked to; returns whether it existed."""
     if os.path.exists(path):
         files.check_regular("data_dir's file", path)
         check(path)
@@ -420,9 +444,9 @@ def _have(
 
 
 def read_packed_text(file: PackedText, config: SqlConfig) -> list[str]:
-    """The lines of a published text file, downloaded if asked for.
+    """The lines of a published text file, which is downloaded if asked for.
 
-    `config.allow_partial_data` accepts one with another digest.
+    `config.allow_partial_data` accepts a file with another digest.
 
     Raises:
       DataFileError: If it is missing or refused, or the download fails.
@@ -448,7 +472,7 @@ def read_packed_text(file: PackedText, config: SqlConfig) -> list[str]:
             inside = archive.extractfile(names[member])
             if inside is None:
                 raise damaged(path, f"its {member} is not a file")
-            # Others than newlines, such as U+2028, may be part of a line.
+            # Other separators than newlines, such as U+2028, may be part of a line.
             lines = inside.read().decode().split("\n")
             return lines if lines[-1] else lines[:-1]
     except (OSError, EOFError, tarfile.TarError, UnicodeDecodeError) as error:
@@ -456,9 +480,9 @@ def read_packed_text(file: PackedText, config: SqlConfig) -> list[str]:
 
 
 def fingerprint(path: str, file: SqlFile, *extra: str) -> str:
-    """The SHA-256 of a file's name, its content's and what else the data depend on.
+    """The SHA-256 of a file's name and content, and of more that the data depend on.
 
-    All of the file is read once.
+    The whole file is read once.
     """
     parts = [file.name, downloads.remembered_digest(path), *extra]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()

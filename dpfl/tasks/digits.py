@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Handwritten digits that come with scikit-learn, as a federated data set.
+"""The handwritten digits of scikit-learn, as a federated data set.
 
 1797 real 8x8 images (the test part of 'Optical Recognition of Handwritten Digits',
 UCI), scaled to 28x28 and split over clients by their labels.
@@ -21,16 +21,16 @@ from dpfl.tasks.configs import DigitsConfig
 NUM_CLASSES = 10
 IMAGE_SIZE = 28
 
-# Found by search at epsilon 8, delta 1e-3 and 100-fold compressed L2-CSGM.
+# Settings found by search at epsilon 8, delta 1e-3 and 100-fold compressed L2-CSGM.
 DEFAULTS = task_lib.TrainingDefaults(
     client_lr=0.1, server_lr=0.5, clip_norm=0.1, cohort_size=50, rounds=60
 )
 
 
 def interpolation_matrix(size: int, new_size: int) -> np.ndarray:
-    """Linear interpolation of a row of `size` pixels, pixel centres aligned.
+    """The linear interpolation of a row of `size` pixels, with aligned pixel centres.
 
-    A float64 matrix W of shape [new_size, size], of rows that sum to one, so that
+    The result is a float64 matrix W of shape [new_size, size], whose rows sum to one:
     `W @ image @ W.T` is the bilinear scaling of a square image.
     """
     centre = (np.arange(new_size) + 0.5) * size / new_size - 0.5
@@ -46,9 +46,14 @@ def interpolation_matrix(size: int, new_size: int) -> np.ndarray:
 def split_by_label(
     labels: np.ndarray, test_fraction: float, rng: np.random.RandomState
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of training examples and of held-out ones, both sorted.
+    """Splits examples into training and held-out positions, both sorted.
 
     The same share of every label is held out, rounded for each.
+
+    Args:
+      labels: int [examples].
+      test_fraction: Share of each label that is held out.
+      rng: Generator of the split.
     """
     held_out = []
     for label in np.unique(labels):
@@ -61,12 +66,18 @@ def split_by_label(
 def dirichlet_partition(
     labels: np.ndarray, num_clients: int, alpha: float, rng: np.random.RandomState
 ) -> list[np.ndarray]:
-    """The positions of each client's examples; sizes differ by at most one.
+    """Positions of each client's examples; sizes differ by at most one.
 
     Each client draws a label distribution from a symmetric Dirichlet of concentration
     `alpha` and then its examples one by one without replacement; a label that has run
     out is dropped and the rest renormalised (Hsu et al. 2019, 'Measuring the Effects
     of Non-Identical Data Distribution', section 3; Reddi et al. 2021, appendix C).
+
+    Args:
+      labels: int [examples].
+      num_clients: Number of clients.
+      alpha: Concentration of the Dirichlet distribution.
+      rng: Generator of the partition.
 
     Raises:
       ValueError: If there are fewer examples than clients.
@@ -85,7 +96,8 @@ def dirichlet_partition(
         taken = []
         for _ in range(size):
             available = np.array([bool(positions) for positions in left])
-            # The floor lets a client go on when the labels it wants have all run out.
+            # The floor lets a client draw on when all labels that it prefers have run
+            # out.
             weights = (distribution + 1e-12) * available
             label = rng.choice(len(left), p=weights / weights.sum())
             taken.append(left[label].pop())
@@ -110,7 +122,7 @@ def _scale(images: np.ndarray) -> np.ndarray:
 
 
 def load(config: DigitsConfig) -> task_lib.Task:
-    """The task `digits`, of `config.num_clients` clients of equal size.
+    """The task `digits`, with `config.num_clients` clients of equal size.
 
     x is float32 [batch, 28, 28, 1] in [0, 1] with ink at 1, y is int32 [batch].
 
@@ -147,7 +159,8 @@ def load(config: DigitsConfig) -> task_lib.Task:
         defaults=DEFAULTS,
         config=config,
         fingerprint=digest.hexdigest(),
-        # Held-out images are drawn before the others go to clients, and go to nobody.
+        # Held-out images are drawn before the others are dealt, and belong to no
+        # client.
         clients_hold_test_examples=False,
         **models.image_pieces(config.model, NUM_CLASSES),
     )

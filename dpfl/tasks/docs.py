@@ -1,11 +1,11 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Next-word prediction on docstrings: of Python's library, or of installed packages.
+"""Next-word prediction on docstrings of Python's library or of installed packages.
 
 A client is a module. The text is read from the source files with `ast`; nothing is
-imported. What comes out depends on the Python that runs, so compare results only
-between runs with the same `Task.fingerprint`.
+imported. The data depend on the running Python, so compare results only between runs
+with the same `Task.fingerprint`.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ def read_library(folder: str) -> corpora.Corpus:
 def read_packages(
     config: DocsConfig, folder: str | None = None
 ) -> tuple[corpora.Corpus, list[packages.Package]]:
-    """The sentences of the packages that dpfl pins, or what was kept, and these.
+    """The sentences of the packages that dpfl pins, cached, and these packages.
 
     Args:
-      config: Says where they are kept.
-      folder: That of the installed packages; None for where the running Python looks.
+      config: Options with the cache's folder.
+      folder: Folder of the installed packages; None for the running Python's path.
 
     Raises:
       ValueError: If a package is missing or has another version, or the folder cannot
@@ -63,8 +63,13 @@ def build_vocabulary(
 ) -> list[str]:
     """The `size` most frequent words of some sentences, ties in alphabetical order.
 
+    Args:
+      corpus: The corpus.
+      sentences: Indices of the sentences.
+      size: Number of words.
+
     Raises:
-      ValueError: If there are fewer different words.
+      ValueError: If there are fewer distinct words.
     """
     counts = corpus.word_counts(sentences)
     known = np.flatnonzero(counts)
@@ -85,13 +90,19 @@ def encode(
     vocabulary: Sequence[str],
     sequence_length: int,
 ) -> np.ndarray:
-    """Some sentences as rows of tokens, int32 [sentences, sequence_length + 1].
+    """Encodes sentences as rows of tokens, int32 [sentences, sequence_length + 1].
 
-    A row has begin, the words, end where there is room, and padding.
+    A row has begin, the words, end if there is room, and padding.
+
+    Args:
+      corpus: The corpus.
+      sentences: Indices of the sentences.
+      vocabulary: The known words.
+      sequence_length: Most words of a row.
     """
     tokens = text.Tokens(len(vocabulary))
     number = {word: i + 1 for i, word in enumerate(vocabulary)}
-    # The last one is what stands after a sentence.
+    # The last entry fills the row after a sentence.
     known = [number.get(word, tokens.unknown) for word in corpus.words]
     translated = np.array([*known, tokens.padding], np.int32)
     rows = np.empty((len(sentences), sequence_length + 1), np.int32)
@@ -106,10 +117,10 @@ def encode(
 def held_out(
     names: Sequence[str], config: DocsConfig
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The modules to train on and those to evaluate on, of all, which are sorted.
+    """Splits all modules, which are sorted, into training and evaluation modules.
 
     Raises:
-      ValueError: If there is none to train or none to evaluate on.
+      ValueError: If either part is empty.
     """
     rng = np.random.RandomState(config.partition_seed)
     training = tuple(names)
@@ -125,7 +136,7 @@ def held_out(
 
 
 def _evaluated(rows: np.ndarray, config: DocsConfig) -> np.ndarray:
-    """As many rows as are to be evaluated on, in their order."""
+    """The rows to evaluate on, as many as the options ask for, in their order."""
     most = config.max_test_examples
     if most is None or most >= len(rows):
         return rows
@@ -138,7 +149,7 @@ def _pairs(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _read(config: DocsConfig, folder: str | None) -> tuple[corpora.Corpus, str]:
-    """The sentences, and in words where they are from."""
+    """The sentences, and words on their source."""
     if config.docs_source == "packages":
         corpus, found = read_packages(config, folder)
         return corpus, " ".join(["docs of packages 1", *map(str, found)])
@@ -146,7 +157,7 @@ def _read(config: DocsConfig, folder: str | None) -> tuple[corpora.Corpus, str]:
 
 
 def _check_modules(count: int, config: DocsConfig, folder: str | None) -> None:
-    """Raises ValueError if there is too little to read."""
+    """Raises ValueError if there are too few modules to read."""
     if count >= MINIMUM_MODULES:
         return
     if config.docs_source == "packages":
@@ -161,20 +172,20 @@ def _check_modules(count: int, config: DocsConfig, folder: str | None) -> None:
 
 
 def load(config: DocsConfig, folder: str | None = None) -> task_lib.Task:
-    """The task `docs`.
+    """Loads the task `docs`.
 
     It has a client for each training module of at least `config.min_sentences`
-    sentences; the evaluation set is all sentences of the modules held out. x and y are
+    sentences; the evaluation set is all sentences of the held-out modules. x and y are
     int32 [batch, sequence_length].
 
     Args:
-      config: Its options.
-      folder: Path of the standard library to read, or of the installed packages; None
-        for the running Python's.
+      config: Options of the task.
+      folder: Path of the standard library, or of the installed packages; None for the
+        running Python's.
 
     Raises:
-      ValueError: If the library comes without enough source files, packages are missing
-        or of other versions than pinned, there are fewer different words than
+      ValueError: If the library has too few source files, packages are missing or of
+        other versions than pinned, there are fewer distinct words than
         `config.vocab_size`, or no module is left for training or testing.
     """
     corpus, source = _read(config, folder)

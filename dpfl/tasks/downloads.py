@@ -1,11 +1,11 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Downloads that end, and that are known by their digest.
+"""Downloads with timeouts, identified by their digests.
 
-A connection that says nothing for a minute is given up, and so is one that is slower
-than any network. Beside an unpacked file stands its SHA-256, as `sha256sum -c` reads
-it, so that what happens to the file later can be noticed.
+A connection that is silent for a minute, or slower than any network, is given up. The
+SHA-256 of an unpacked file is stored beside it, as `sha256sum -c` reads it, so that
+later damage is noticed.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _SILENCE = 60.0
 _LEAST_RATE = 1024.0
 _CHUNK = 2**20
 _ENDING = ".sha256"
-# Beyond the bytes of a digest and a path.
+# Upper bound on the bytes of a digest and a path.
 _MOST_RECORD = 1 << 16
-# Of a file that takes some seconds to read.
+# Bytes of a file that takes a few seconds to read.
 _LONG = 2**31
-# Of the clock that files are dated with, in nanoseconds, and more.
+# Upper bound on the file system's timestamp resolution, in ns.
 _TICK_NS = 2 * 10**9
-# What a download that does not come to its end raises.
+# Exceptions of a failed download.
 ERRORS = (OSError, EOFError, http.client.HTTPException, lzma.LZMAError)
 
 
 class OtherFileError(ValueError):
-    """What came is not what was published."""
+    """A download is not the published file."""
 
 
 def _say(sentence: str) -> None:
@@ -50,20 +50,20 @@ def _say(sentence: str) -> None:
 def fetch(
     path: str, url: str, check: Callable[[str], Any], sha256: Optional[str] = None
 ) -> None:
-    """Downloads to a temporary name, checks, and only then gives the file its name.
+    """Downloads to a temporary name, checks, and then renames the file.
 
     Args:
-      path: Where it goes; its folder is made.
-      url: Where it is; one that ends in .lzma is unpacked, and the digest of what was
-        unpacked is written beside it.
-      check: Called with the temporary name; what it raises ends the download.
-      sha256: Hexadecimal digest of what the address gives; None if it is not known.
+      path: Path of the file; its folder is made.
+      url: Address of the file; one that ends in .lzma is unpacked, and the digest of
+        the unpacked file is written beside it.
+      check: Called with the temporary name; an exception ends the download.
+      sha256: Hexadecimal digest of the file at the address; None if it is not known.
 
     Raises:
-      OtherFileError: If the digest is another than asked for, or than the one that
-        stands beside the path already, which is not replaced.
-      OSError, EOFError, http.client.HTTPException or lzma.LZMAError: If it does not
-        come to its end; they are `ERRORS`.
+      OtherFileError: If the digest differs from the one asked for, or from the one
+        already stored beside the path, which is not replaced.
+      OSError, EOFError, http.client.HTTPException or lzma.LZMAError: If the download
+        fails; they are `ERRORS`.
     """
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     is_packed = url.endswith(".lzma")
@@ -98,11 +98,11 @@ def digest(path: str) -> str:
 
 
 def remembered_digest(path: str, say: Callable[[str], None] = _say) -> str:
-    """The SHA-256 of a file, read only if it is not the one read before.
+    """The SHA-256 of a file, cached until the file changes.
 
-    What was found is remembered in the user's cache by the file's path, device, inode,
-    size and times of content and inode, which change with any of its bytes.
-    Before a file is read for which that takes long `say` is called with a sentence.
+    It is stored in the user's cache by the file's path, device, inode, size and times
+    of content and inode, which change with any of its bytes. `say` is called with a
+    sentence before a large file is read.
     """
     name, known = os.path.realpath(path), _facts(path)
     key = hashlib.sha256(b"digest of " + os.fsencode(name)).hexdigest()
@@ -113,7 +113,7 @@ def remembered_digest(path: str, say: Callable[[str], None] = _say) -> str:
     if os.path.getsize(path) > _LONG:
         say(f"reading all of {path} once, to know it again")
     found = digest(path)
-    # A clock's last tick may still come to a file that was just written.
+    # A file that was just written may still change within the clock's last tick.
     is_settled = time.time_ns() - max(known[-2:]) > _TICK_NS
     if is_settled and _facts(path) == known:
         cache_folder.write(key, {"facts": known, "sha256": found}, {})
@@ -121,14 +121,14 @@ def remembered_digest(path: str, say: Callable[[str], None] = _say) -> str:
 
 
 def _facts(path: str) -> list[int]:
-    """Numbers of a file of which another content has others, the last two its times."""
+    """Facts of a file that change with its content; the last two are its times."""
     about = os.stat(path)
     identity = [about.st_dev, about.st_ino, about.st_size]
     return [*identity, about.st_mtime_ns, about.st_ctime_ns]
 
 
 def recorded_digest(path: str) -> Optional[str]:
-    """The digest that stands beside a file, None if there is none."""
+    """The digest stored beside a file; None if there is none."""
     try:
         text = files.read_text(path + _ENDING, _MOST_RECORD)
     except (OSError, ValueError):
@@ -137,7 +137,7 @@ def recorded_digest(path: str) -> Optional[str]:
 
 
 def _unpack(source: Any, file: IO[bytes]) -> str:
-    """Unpacks a response to its end; the digest of what came."""
+    """Unpacks a response to its end; returns the digest of the packed bytes."""
     unpacker = lzma.LZMADecompressor()
     received = _read(source, lambda chunk: file.write(unpacker.decompress(chunk)))
     if not unpacker.eof:
@@ -146,10 +146,11 @@ def _unpack(source: Any, file: IO[bytes]) -> str:
 
 
 def _read(source: Any, sink: Callable[[bytes], Any]) -> str:
-    """Reads a response, refuses one that is short or hardly moves; its digest."""
+    """Reads a response, and returns its digest; refuses a short or stalled one."""
     expected = source.headers.get("content-length")
     begun, copied, received = time.monotonic(), 0, hashlib.sha256()
-    # read1 gives what is there: a response of a byte a minute cannot hold it up.
+    # read1 returns the available bytes, so that a response of a byte a minute cannot
+    # block.
     for chunk in iter(lambda: source.read1(_CHUNK), b""):
         copied += len(chunk)
         received.update(chunk)

@@ -21,7 +21,7 @@ FILE = data_files.SqlFile(
     name="emnist_all.sqlite",
     url="https://storage.googleapis.com/tff-datasets-public/emnist_all.sqlite.lzma",
     splits={"all_train": (3400, 671_585), "all_test": (3400, 77_483)},
-    # As others found them in July 2026; the publisher names none.
+    # Digests as others found them in July 2026; the publisher names none.
     packed_sha256="c3aaf91b4cf4e69d53d81627ad119eccdc878ff906f68e66063ff10f67faad48",
     sha256="239b48fb3b3d69e70406d18a0605c821d4db3c803443c64788736bcb9f79ac56",
 )
@@ -33,11 +33,11 @@ DEFAULTS = task_lib.TrainingDefaults(
 
 
 def parse_batch(records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Images and labels of serialised examples, a string vector.
+    """Parses serialised examples, a string vector, to images and labels.
 
     They are float32 [batch, 28, 28, 1] in [0, 1] with the background at 1, and int32
-    [batch]. A label that is none of the classes would end the run of everybody, and say
-    so: its image is of NaN, so that the client counts as one that diverged.
+    [batch]. An invalid label would end the whole run with an error, so its image
+    becomes NaN instead and the client counts as one that diverged.
     """
     features = tf.io.parse_example(
         records,
@@ -55,8 +55,8 @@ def parse_batch(records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 def load(config: EmnistConfig, file: data_files.SqlFile = FILE) -> task_lib.Task:
     """The task `emnist`, of a client per writer.
 
-    x is float32 [batch, 28, 28, 1], y is int32 [batch]. Another file than the published
-    one is for tests.
+    x is float32 [batch, 28, 28, 1], y is int32 [batch]. Tests pass another file than
+    the published one.
 
     Raises:
       DataFileError: If the file is missing, damaged or not the one expected.

@@ -3,15 +3,16 @@
 
 """MNIST, a client per writer, and Fashion-MNIST, dealt to clients by its labels.
 
-MNIST's 70,000 digits are drawn from NIST's forms (Special Database 19). Who wrote which
-was found by Yadav and Bottou (2019, 'Cold Case: The Lost MNIST Digits');
-`mnist_writers.npz` has their answer, in MNIST's order. MNIST's own training and test
-set have no writer in common, so here all digits of a writer are put together, and a
-share is held out of each writer's, as in F-EMNIST. No accuracy compares with that on
+MNIST's 70,000 digits are drawn from NIST's forms (Special Database 19). Their writers
+were found by Yadav and Bottou (2019, 'Cold Case: The Lost MNIST Digits');
+`mnist_writers.npz` has them, in MNIST's order. MNIST's own training and test set have
+no writer in common, so here all digits of a writer are joined, and a share of each
+writer's is held out, as in F-EMNIST. Accuracies are not comparable with those on
 MNIST's test set.
 
 Fashion-MNIST (Xiao et al. 2017) has 70,000 pictures of clothes in MNIST's format, which
-belong to nobody. Its training set is dealt, and its test set is its own.
+have no owners. Its training set is dealt to clients, and its test set is the published
+one.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from dpfl.tasks.configs import FashionConfig, MnistConfig
 
 ARCHIVE = "mnist.npz"
 URL = f"https://storage.googleapis.com/tensorflow/tf-keras-datasets/{ARCHIVE}"
-# Of the download, as Keras has it.
+# Digest of the download, from Keras.
 _ARCHIVE_SHA256 = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
 _UNREADABLE = (OSError, ValueError, KeyError, EOFError)
 _IDX_MAGIC = {1: 2049, 3: 2051}
@@ -49,12 +50,12 @@ _PARTS = {
 
 
 class Split(NamedTuple):
-    """Whose an example is, as positions among all.
+    """Assignment of example indices to clients.
 
     Attributes:
       client_ids: Identifiers of the clients, sorted.
-      parts: What each of them trains on.
-      held_out: What is evaluated on, sorted.
+      parts: Indices of each client's training examples.
+      held_out: Indices of the evaluation examples, sorted.
     """
 
     client_ids: tuple[str, ...]
@@ -64,20 +65,20 @@ class Split(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class ImageSet:
-    """A published set of images in MNIST's format, and how a task has it.
+    """A published set of images in MNIST's format, and its use as a task.
 
     Attributes:
-      name: The task's.
-      title: The set's.
-      description: The task's.
-      training: How many of the images are its training set, which comes first.
+      name: Name of the task.
+      title: Name of the set.
+      description: Description of the task.
+      training: Number of images in the training set, which comes first.
       labels_sha256: Hexadecimal digest of all labels in that order, a byte each.
-      pixels_sha256: That of all pixels.
-      folder: Name of the folder in `data_dir` that may have the files.
-      has_archive: Whether Keras's archive will do, which can be downloaded.
-      split: Function of the labels, `training` and the task's options.
-      defaults: The task's.
-      clients_hold_test_examples: The task's.
+      pixels_sha256: Hexadecimal digest of all pixels.
+      folder: Name of a folder in `data_dir` that may have the files.
+      has_archive: Whether Keras's archive may be used, which can be downloaded.
+      split: Function of the labels, `training` and the task's options to a `Split`.
+      defaults: Training defaults of the task.
+      clients_hold_test_examples: As for `Task`.
     """
 
     name: str
@@ -102,7 +103,7 @@ def published_writers() -> np.ndarray:
 
 
 def _idx(path: str, axes: int) -> np.ndarray:
-    """The bytes of an idx file, unpacked if it is packed."""
+    """The content of an idx file, decompressed if needed."""
     content = files.read_bytes(path)
     try:
         if content[:2] == b"\x1f\x8b":
@@ -127,7 +128,7 @@ def _idx_path(folder: str, stem: str, axes: int) -> str:
 
 
 def _archive(path: str) -> list[np.ndarray]:
-    """Images and labels of both sets, from Keras's archive."""
+    """Reads the images and labels of both sets from Keras's archive."""
     try:
         files.check_regular("data_dir's file", path)
         with np.load(path) as parts:
@@ -139,7 +140,7 @@ def _archive(path: str) -> list[np.ndarray]:
 def read_images(
     config: MnistConfig | FashionConfig, of: ImageSet
 ) -> tuple[np.ndarray, np.ndarray]:
-    """All images and labels in the set's order: uint8 [examples, 28, 28] and int32.
+    """Reads all images and labels in order: uint8 [examples, 28, 28] and int32.
 
     Raises:
       DataFileError: If they are missing, damaged, or in another order.
@@ -169,7 +170,7 @@ def read_images(
 
 
 def _find_archive(path: str, config: Any, of: ImageSet) -> None:
-    """Has Keras's archive at a path if that will do; DataFileError if it is not."""
+    """Ensures that Keras's archive exists, downloading it if allowed."""
     if of.has_archive and os.path.exists(path):
         return
     if of.has_archive and config.download:
@@ -192,12 +193,15 @@ def _digest(array: np.ndarray) -> str:
 def by_writer(
     writers: np.ndarray, labels: np.ndarray, training: int, config: MnistConfig
 ) -> Split:
-    """A client a writer, of whose digits a share is held out.
+    """Makes each writer a client, and holds out a share of each writer's digits.
 
-    A validation set may take the place of the test set.
+    A validation set may replace the test set.
 
     Args:
       writers: int [examples], numbers of the writers.
+      labels: Ignored.
+      training: Ignored.
+      config: Options of the task.
 
     Raises:
       ValueError: If a writer has no digit left to train on.
@@ -220,15 +224,20 @@ def by_writer(
 
 
 def _cut(positions: np.ndarray, fraction: float) -> tuple[np.ndarray, np.ndarray]:
-    """A share of some positions, at least one of them, and the others."""
+    """Splits positions into a share of them, at least one, and the rest."""
     count = max(1, int(round(fraction * len(positions))))
     return positions[:count], positions[count:]
 
 
 def by_label(labels: np.ndarray, training: int, config: FashionConfig) -> Split:
-    """The training set dealt as `digits.dirichlet_partition` does.
+    """Deals the training set to clients by `digits.dirichlet_partition`.
 
-    A share of each label's may be held out in place of the test set.
+    A share of each label may be held out in place of the test set.
+
+    Args:
+      labels: int [examples].
+      training: Number of training examples, which come first.
+      config: Options of the task.
 
     Raises:
       ValueError: If there are more clients than images, or no image is left to train
@@ -246,7 +255,7 @@ def by_label(labels: np.ndarray, training: int, config: FashionConfig) -> Split:
 
 
 def _to_float(pixels: tf.Tensor) -> tf.Tensor:
-    """The images as float32 [batch, 28, 28, 1] in [0, 1]."""
+    """Converts pixels to float32 [batch, 28, 28, 1] in [0, 1]."""
     return tf.cast(pixels, tf.float32)[..., tf.newaxis] / 255.0
 
 
@@ -279,7 +288,7 @@ FASHION = ImageSet(
     defaults=task_lib.TrainingDefaults(
         client_lr=0.1, server_lr=1.0, clip_norm=0.3, cohort_size=100, rounds=100
     ),
-    # The test set goes to nobody.
+    # The test set belongs to no client.
     clients_hold_test_examples=False,
 )
 _SETS: dict[type[configs.TaskConfig], ImageSet] = {
@@ -291,10 +300,10 @@ _SETS: dict[type[configs.TaskConfig], ImageSet] = {
 def load(
     config: MnistConfig | FashionConfig, of: ImageSet | None = None
 ) -> task_lib.Task:
-    """The task `mnist`, of a client per writer, or `fashion`, of `config.num_clients`.
+    """The task `mnist`, a client per writer, or `fashion`, with dealt clients.
 
-    x is float32 [batch, 28, 28, 1] in [0, 1] with ink at 1, y is int32 [batch]. Other
-    sets than the published are for tests.
+    x is float32 [batch, 28, 28, 1] in [0, 1] with ink at 1, y is int32 [batch]. Tests
+    pass other sets than the published ones.
 
     Raises:
       DataFileError: If the images are missing, damaged, or not those of the set.

@@ -19,7 +19,7 @@ import tensorflow as tf
 _IMAGE_SHAPE = (28, 28, 1)
 
 
-# Seeds of the layers of a model, which differ.
+# Distinct seeds of the layers of a model.
 _Seeds = Iterator[int]
 
 
@@ -48,11 +48,16 @@ def _of_images(*layers: tf.keras.layers.Layer) -> tf.keras.Model:
 
 
 def small_cnn(num_classes: int, seed: int, filters: int = 24) -> tf.keras.Model:
-    """A network without random layers, of one convolution; one of `IMAGE_MODELS`.
+    """A network of one convolution without dropout; one of `IMAGE_MODELS`.
 
     5x5x24 with stride 3, then dense: 15,994 parameters with 10 classes, just under
     the power of two that a Hadamard rotation pads to. Few parameters mean little
     noise: a private mean of n updates carries noise of variance d (z C / n)^2 in all.
+
+    Args:
+      num_classes: Number of logits.
+      seed: Seed of the initial weights.
+      filters: Filters of the convolution.
     """
     seeds = _seeds(seed)
     return _of_images(
@@ -86,7 +91,12 @@ def two_layer(num_classes: int, seed: int, units: int = 200) -> tf.keras.Model:
     """Two dense layers of 200 units (McMahan et al. 2017, '2NN').
 
     209,662 parameters with 62 classes, 199,210 with 10. With 2767 units and 62 classes
-    they are 10,002,767.
+    it has 10,002,767.
+
+    Args:
+      num_classes: Number of logits.
+      seed: Seed of the initial weights.
+      units: Units of each dense layer.
     """
     seeds = _seeds(seed)
     return _of_images(
@@ -97,12 +107,12 @@ def two_layer(num_classes: int, seed: int, units: int = 200) -> tf.keras.Model:
     )
 
 
-# From the number of logits and the seed of the initial weights to an uncompiled model
-# from float32 [batch, 28, 28, 1] to [batch, num_classes].
+# Function from the number of logits and the seed of the initial weights to an
+# uncompiled model from float32 [batch, 28, 28, 1] to [batch, num_classes].
 IMAGE_MODELS: dict[str, Callable[..., tf.keras.Model]] = {
     "small_cnn": small_cnn,
-    # 3,340 parameters with 10 classes: what a small model is to a large one whose
-    # updates are compressed fivefold.
+    # A model of 3,340 parameters with 10 classes, to compare a small model with a large
+    # one whose updates are compressed fivefold.
     "tiny_cnn": functools.partial(small_cnn, filters=5),
     "cnn": cnn,
     "2nn": two_layer,
@@ -125,6 +135,7 @@ def lstm(
     time and change no gradient. Unrolled, a step takes half the time on a CPU.
 
     Args:
+      vocab_size: Number of tokens, the special ones included.
       vocab_size: Number of tokens, the special ones included.
 
     Returns:
@@ -169,7 +180,7 @@ def image_pieces(model: str, num_classes: int, **sizes: int) -> dict[str, Any]:
     Args:
       model: A key of `IMAGE_MODELS`.
       num_classes: Number of logits.
-      **sizes: Those of the model that are not its own.
+      **sizes: Sizes of the model that differ from its defaults.
     """
     return dict(
         element_spec=(
@@ -187,7 +198,7 @@ def _weights(
     masked_tokens: Sequence[int],
     sample_weight: Optional[tf.Tensor],
 ) -> tf.Tensor:
-    """The weights given, 1 if none are, and 0 where a label is masked."""
+    """The given weights, or 1 without any, and 0 for masked labels."""
     weights = tf.ones_like(y_true, tf.float32)
     for token in masked_tokens:
         weights *= tf.cast(tf.not_equal(y_true, token), tf.float32)
@@ -212,7 +223,13 @@ class MaskedCrossentropy(tf.keras.losses.Loss):
         y_pred: tf.Tensor,
         sample_weight: Optional[tf.Tensor] = None,
     ) -> tf.Tensor:
-        """The loss, a scalar; replaces Keras's reduction over all positions."""
+        """The loss, a scalar; replaces Keras's reduction over all positions.
+
+        Args:
+          y_true: int [batch, positions], labels.
+          y_pred: float [batch, positions, tokens], logits.
+          sample_weight: Weights of the positions; None for 1.
+        """
         weights = _weights(y_true, self._masked_tokens, sample_weight)
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(y_true, y_pred)
         return tf.math.divide_no_nan(
@@ -220,12 +237,12 @@ class MaskedCrossentropy(tf.keras.losses.Loss):
         )
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments to make it again from."""
+        """The constructor's arguments."""
         return {"masked_tokens": self._masked_tokens, "name": self.name}
 
 
 class _MaskedMean(tf.keras.metrics.Mean):
-    """Mean over the tokens that are not masked, of what `_values` gives."""
+    """Mean of `_values` over the tokens that are not masked."""
 
     def __init__(self, masked_tokens: Sequence[int], name: str):
         super().__init__(name=name)
@@ -248,7 +265,7 @@ class _MaskedMean(tf.keras.metrics.Mean):
 
 
 class MaskedAccuracy(_MaskedMean):
-    """Share of the tokens that are not masked whose logit is the largest."""
+    """Accuracy over the tokens that are not masked."""
 
     def _values(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         hits = tf.equal(tf.argmax(y_pred, -1), tf.cast(y_true, tf.int64))

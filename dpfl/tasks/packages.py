@@ -3,8 +3,8 @@
 
 """The installed packages that `dpfl/requirements-tff.txt` pins, and their modules.
 
-The list is part of dpfl, and training needs every package of it. Packages that tests
-and checks need beside them are not in it.
+The list is part of dpfl, and training needs every package of it. Additional packages of
+tests and checks are not in it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from packaging.utils import canonicalize_name
 from dpfl.tasks import corpus
 
 PINS = pathlib.Path(__file__).parents[1] / "requirements-tff.txt"
-# Changes with what is read from a file.
+# Version of the reader, changed with what it reads from a file.
 _READER = "docstrings 1"
 _NAMED = 4
 
 
 @dataclasses.dataclass(frozen=True)
 class Package:
-    """An installed package, with its modules' sources by their dotted names."""
+    """An installed package, with its modules' sources by dotted name."""
 
     name: str
     version: str
@@ -44,7 +44,7 @@ class Package:
 def pinned(path: pathlib.Path = PINS) -> dict[str, str]:
     """The versions, by name, that a list pins for the running Python.
 
-    The list is as pip takes it, each line a pin with its digests.
+    The list is in pip's format, each line a pin with its digests.
     """
     found = {}
     text = path.read_text(encoding="utf-8").replace("\\\n", " ")
@@ -58,7 +58,7 @@ def pinned(path: pathlib.Path = PINS) -> dict[str, str]:
 
 
 def _distributions(folder: str | None) -> dict[str, metadata.Distribution]:
-    """All that is installed, by name; of two that which an import would find."""
+    """All installed packages by name; of duplicates the one that an import finds."""
     found: dict[str, metadata.Distribution] = {}
     path = sys.path if folder is None else [folder]
     for distribution in metadata.distributions(path=path):
@@ -69,14 +69,14 @@ def _distributions(folder: str | None) -> dict[str, metadata.Distribution]:
 
 
 def installed(pins: Mapping[str, str], folder: str | None = None) -> list[Package]:
-    """The packages of a list, which must all be there.
+    """The packages of a list, all of which must be installed.
 
     Args:
-      pins: From name to version.
-      folder: That of the packages; None for where the running Python looks.
+      pins: Versions by name.
+      folder: Folder of the packages; None for the running Python's path.
 
     Raises:
-      ValueError: If one is missing or has another version.
+      ValueError: If a package is missing or has another version.
     """
     there = _distributions(folder)
     found = {name: there.get(canonicalize_name(name)) for name in pins}
@@ -132,14 +132,13 @@ def _source(packages: Sequence[Package], modules: Sequence[tuple[str, str]]) -> 
 
 
 def read(packages: Sequence[Package], folder: pathlib.Path) -> corpus.Corpus:
-    """The sentences of packages, each in the first module alone that has it.
+    """Reads the sentences of packages, each at its first occurrence only.
 
-    Generated modules, and copies of modules in other packages, would be clients that
-    share most of their text, with each other and with what is held out. The sentences
-    are kept in a folder; other files in the same place, or other packages, have them
-    read again.
+    Otherwise generated modules, and copies of modules in other packages, would be
+    clients that share most of their text with each other and with the held-out modules.
+    The sentences are cached in a folder, and read again if files or packages change.
     """
-    # The same name in two packages, of which an import finds one.
+    # Two packages may have the same name, of which an import finds one.
     modules = sorted({n: p for one in packages for n, p in one.files.items()}.items())
     place = hashlib.sha256("\n".join(path for _, path in modules).encode()).hexdigest()
     path = folder / f"docstrings-{place[:16]}.npz"

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The table of tasks: a name, its options, and where it is loaded.
+"""The table of tasks: their names, options and modules.
 
 TensorFlow is imported only when a task is loaded.
 """
@@ -23,7 +23,7 @@ if typing.TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Measure(Checked):
-    """What the runs of a task are judged by, on its evaluation set.
+    """The measure by which the runs of a task are judged, on its evaluation set.
 
     Attributes:
       metric: Name of one of the task's metrics.
@@ -37,12 +37,12 @@ class Measure(Checked):
 
     @property
     def column(self) -> str:
-        """Its column in a run's metrics.csv."""
+        """The measure's column in a run's metrics.csv."""
         return f"eval_{self.metric}"
 
     @property
     def final_column(self) -> str:
-        """Its key in a run's summary.json and its column in tables of runs."""
+        """The measure's key in a run's summary.json and column in tables of runs."""
         return f"final_{self.metric}"
 
 
@@ -63,9 +63,10 @@ class TaskEntry(Checked):
     Attributes:
       config_class: Dataclass of the task's options.
       module: Module with the function `load(config)`.
-      dimension: d, trainable parameters of the model that the default options build.
-      measure: What its runs are judged by.
-      flag_file: Name of its files in the folders of flag files; None if it has none.
+      dimension: d, the trainable parameters of the default model.
+      measure: The measure by which the task's runs are judged.
+      flag_file: Name of the task's files in the folders of flag files; None if it has
+        none.
     """
 
     config_class: type[configs.TaskConfig] = required(None, check=_config_class)
@@ -77,7 +78,7 @@ class TaskEntry(Checked):
 
 @dataclasses.dataclass(frozen=True)
 class TaskOption:
-    """An option of a task, as a binary needs it to make a flag.
+    """An option of a task, with the facts that a binary needs to define a flag.
 
     Attributes:
       value_type: int, float, str or bool.
@@ -95,12 +96,12 @@ TASKS: dict[str, TaskEntry] = {}
 
 
 def register(name: str, entry: TaskEntry) -> None:
-    """Adds a task to the table, from which `dpfl-train` has its flags.
+    """Adds a task to the table, from which `dpfl-train` takes its flags.
 
     Raises:
       TypeError: If the entry or one of its values has a wrong type.
-      ValueError: If another task has its name, or `dpfl-train` cannot have flags for
-        it; see `dpfl.plugins.check`.
+      ValueError: If another task has its name, or `dpfl-train` cannot define its flags;
+        see `dpfl.plugins.check`.
     """
     plugins.check_name(name)
     if not isinstance(entry, TaskEntry):
@@ -129,8 +130,8 @@ for _name, _module, _class, _dimension in (
     ("stackoverflow", "stackoverflow", configs.StackOverflowConfig, 4_050_748),
     ("synthetic", "synthetic", configs.SyntheticConfig, 1_018_174),
 ):
-    # A few words of docs are so frequent that accuracy jumps between them while the
-    # loss falls.
+    # Measured by loss: a few words of docs are so frequent that accuracy jumps between
+    # them while the loss falls.
     _measure = LOSS if _name == "docs" else ACCURACY
     _file = None if _name == "synthetic" else f"{_name}.flags"
     _of_dpfl = f"dpfl.tasks.{_module}"
@@ -143,7 +144,7 @@ def task_names() -> tuple[str, ...]:
 
 
 def task_entry(name: str) -> TaskEntry:
-    """A task's row of the table, without loading the task.
+    """A task's row of the table; the task is not loaded.
 
     Raises:
       ValueError: If there is no such task.
@@ -170,9 +171,9 @@ def task_options(name: str) -> tuple[TaskOption, ...]:
 
 
 def make_config(name: str, **options: Any) -> configs.TaskConfig:
-    """The config of a task with some options, the others at their defaults.
+    """The config of a task from some options, with defaults for the others.
 
-    They are checked, and nothing is loaded.
+    The options are checked; nothing is loaded.
 
     Raises:
       TypeError: If an option has a wrong type.
@@ -187,7 +188,7 @@ def make_config(name: str, **options: Any) -> configs.TaskConfig:
 
 
 def load_config(name: str, config: configs.TaskConfig) -> Task:
-    """Loads a task from a config that `make_config` returned."""
+    """Loads a task from a config of `make_config`."""
     return importlib.import_module(task_entry(name).module).load(config)
 
 

@@ -70,14 +70,15 @@ def batch_parser(
     """The graph function from serialised examples to batches of tokens.
 
     It takes a string vector to (x, y), each int32 [batch, sequence_length], y one token
-    ahead; the tokens are TFF's, as `text.Tokens` numbers them. The vocabulary has no
-    word twice.
+    ahead; the tokens are TFF's, as `text.Tokens` numbers them. The words of the
+    vocabulary must be distinct.
     """
     tokens = text.Tokens(len(vocabulary))
     width = sequence_length + 1
-    # A lookup table is a resource, to be initialised wherever it is traced; a search
-    # among sorted 62-bit hashes is plain graph. Two of the known words must not share
-    # a hash, which is checked; an unknown word hits one with chance 1e4 / 4e18.
+    # No lookup table is used: a table is a resource, to be initialised wherever it is
+    # traced; a search among sorted 62-bit hashes is plain graph. Two of the known words
+    # must not share a hash, which is checked; an unknown word hits one with chance 1e4
+    # / 4e18.
     hashes = _hash(tf.constant(list(vocabulary))).numpy()
     order = np.argsort(hashes)
     if len(np.unique(hashes)) < len(vocabulary):
@@ -116,9 +117,13 @@ def load(
 ) -> task_lib.Task:
     """The task `stackoverflow`, of a client per user.
 
-    Clients are those of the split 'train', and it is evaluated on the split 'test'; x
-    and y are int32 [batch, sequence_length]. Other files than the published ones are
-    for tests.
+    Clients are those of the split 'train', and the evaluation set is the split 'test';
+    x and y are int32 [batch, sequence_length].
+
+    Args:
+      config: Options of the task.
+      file: The file of examples; tests pass another one than the published.
+      word_counts: The file of word counts; tests pass another one than the published.
 
     Raises:
       DataFileError: If a file is missing, damaged or not the one expected.

@@ -3,8 +3,8 @@
 
 """Made-up examples in the shapes of the other tasks: for benchmarks only.
 
-Every example is noise from a counter-based generator, keyed by the client, so any
-number of clients costs nothing to hold. No accuracy on it means anything.
+Every example is noise from a counter-based generator, keyed by the client, so that any
+number of clients takes no memory. Accuracies on it are meaningless.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _DATA_SEED = 0
 # Clients are numbered from 0 on; the evaluation set is drawn as client -1.
 _EVALUATION_INDEX = -1
 
-# How to draw examples of a kind, from their number and a seed; and what else of a
-# `Task` goes with them.
+# Function that draws examples of a kind from their number and a seed, with the other
+# arguments of `Task`.
 _Family = tuple[Callable[[int, tf.Tensor], tuple[tf.Tensor, tf.Tensor]], dict[str, Any]]
 
 
@@ -96,7 +96,7 @@ def load(config: SyntheticConfig) -> task_lib.Task:
         evaluation_dataset=evaluation_dataset,
         config=config,
         fingerprint=hashlib.sha256(f"synthetic 1 {shape}".encode()).hexdigest(),
-        # They are drawn as those of a client that there is not.
+        # The evaluation examples are those of a client that does not exist.
         clients_hold_test_examples=False,
         benchmark_only=True,
         **pieces,

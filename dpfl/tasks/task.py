@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a task is: client data, model, loss, metrics and an evaluation set."""
+"""Tasks: client data, model, loss, metrics and an evaluation set."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dpfl.tasks.shared_array import SharedArray
 
 @dataclasses.dataclass(frozen=True)
 class TrainingDefaults:
-    """Settings that a task is known to train with, under the names of their flags."""
+    """Settings that train a task well, under the names of their flags."""
 
     client_lr: float
     server_lr: float
@@ -36,29 +36,29 @@ class TrainingDefaults:
 class Task:
     """A federated learning problem, ready to train on.
 
-    A client is known by its place in `client_ids`, so that an integer is all that
-    has to reach a worker: `dataset_from_index` builds the client's batches where it
-    is traced. The order of a client's examples is a function of
-    `config.shuffle_seed`, the client, the round and the pass, and of nothing else.
+    A client is identified by its index in `client_ids`, so that only an integer is sent
+    to a worker: `dataset_from_index` builds the client's batches in the graph. The
+    order of a client's examples is a function of `config.shuffle_seed`, the client, the
+    round and the pass, and of nothing else.
 
     Attributes:
       client_ids: Identifiers of the clients, in sorted order.
       element_spec: The pair (x, y) of `tf.TensorSpec` of one batch; the first
         dimension is the batch.
-      dataset_from_index: Function of (index, round_index), two int64 scalars or
-        Python integers, to the client's batches; can be traced into any graph. An
-        `IndexedClients` where the examples are at hand as tensors.
+      dataset_from_index: Function of (index, round_index), two int64 scalars or Python
+        integers, to the client's batches; can be traced into any graph. It is an
+        `IndexedClients` if the examples are tensors.
       evaluation_dataset: Function of no argument to the batches of the central test
         set.
       model_builder: Function of an integer seed to an uncompiled Keras model that
         maps x to logits; equal seeds give equal weights.
-      loss: Function of no argument to the Keras loss, a mean over what counts.
+      loss: Function of no argument to the Keras loss, a mean over examples or tokens.
       metrics: Function of no argument to the Keras metrics, of distinct names; 'loss'
         and 'accuracy' are always among them.
-      fingerprint: Hexadecimal SHA-256 of the data and its split, by which a run can
-        tell that it is resumed on the same data.
-      clients_hold_test_examples: Whether an example of the test set may belong to a
-        client, so that what is measured on it is an exact value of that client's data.
+      fingerprint: Hexadecimal SHA-256 of the data and its split, which identifies the
+        data when a run resumes.
+      clients_hold_test_examples: Whether examples of the test set may belong to a
+        client, so that metrics on it are exact values of that client's data.
       benchmark_only: Whether the examples are made up, so that no accuracy means
         anything.
       data_file: Path of the file that examples are read from during training; None if
@@ -91,7 +91,7 @@ class Task:
         return {client_id: i for i, client_id in enumerate(self.client_ids)}
 
     def client_index(self, client_id: str) -> int:
-        """The place of a client in `client_ids`, which `dataset_from_index` takes.
+        """The index of a client in `client_ids`, for `dataset_from_index`.
 
         Raises:
           ValueError: If there is no such client.
@@ -104,7 +104,7 @@ class Task:
         return self._positions[client_id]
 
     def client_dataset(self, client_id: str, round_index: int = 0) -> tf.data.Dataset:
-        """The batches (x, y) that a client trains on in a round, as in `element_spec`.
+        """The batches (x, y) that a client trains on in a round.
 
         Only the order of the examples depends on the round.
 
@@ -114,24 +114,24 @@ class Task:
         return self.dataset_from_index(self.client_index(client_id), round_index)
 
     def build_keras_model(self, seed: int = 0) -> tf.keras.Model:
-        """A fresh uncompiled Keras model from x to logits, its weights made by `seed`.
+        """Builds an uncompiled Keras model from x to logits, with weights from `seed`.
 
-        Build it where it is used: TFF traces models in graphs of the old kind, which
-        makes Keras refuse every model built before ('invalid state').
+        Build it where it is used: TFF traces models in graphs of TensorFlow 1, after
+        which Keras refuses every model built before ('invalid state').
         """
         return self.model_builder(seed)
 
     def functional_model(self, seed: int = 0) -> Any:
         """The model of `build_keras_model(seed)` as TFF's `FunctionalModel`.
 
-        It has `loss` and `metrics` attached, and can be used inside a graph only.
+        It includes `loss` and `metrics`, and can be used inside a graph only.
         """
         import tensorflow_federated as tff
 
-        # Nothing in it for AutoGraph, which would read it as often as it is called.
+        # Excluded from AutoGraph, which would parse it at every call.
         @tf.autograph.experimental.do_not_convert
         def metrics_constructor() -> collections.OrderedDict[str, Any]:
-            # TFF aggregates metrics of no other container.
+            # TFF accepts metrics in no other container.
             return collections.OrderedDict((m.name, m) for m in self.metrics())
 
         return tff.learning.models.functional_model_from_keras(
@@ -151,7 +151,7 @@ class Task:
     def sample_digest(self) -> str:
         """The SHA-256 of the first batches of some clients in round 0, in hex.
 
-        It tells other data under a fingerprint that does not cover them.
+        It detects changed data that the fingerprint does not cover.
         """
         found = hashlib.sha256()
         last = self.population - 1
@@ -164,9 +164,9 @@ class Task:
 
     @functools.cached_property
     def draws_in_training(self) -> bool:
-        """Whether the model draws numbers in training, as dropout does.
+        """Whether the model draws random numbers in training, as dropout does.
 
-        No two trainings of a client are equal then.
+        Then no two trainings of a client are equal.
         """
         model = self.build_keras_model(0)
         signature = self.element_spec[:1]
@@ -180,9 +180,9 @@ class Task:
         return any(_DRAWING.match(node.op) for node in (*graph.node, *inner))
 
 
-# Clients between those that are looked at, and batches of each.
+# Clients and batches of each that `sample_digest` reads.
 _SAMPLED = 8
-# Operations of TensorFlow that draw other numbers whenever they run.
+# TensorFlow operations that draw fresh random numbers whenever they run.
 _DRAWING = re.compile(
     "Random|Truncated|Parameterized|Multinomial|Stateful(?!PartitionedCall)"
 )
@@ -195,9 +195,9 @@ def client_names(count: int) -> tuple[str, ...]:
 
 
 def fold_seed(seed: int, *values: Any) -> tf.Tensor:
-    """One seed, int64[2], of integers for TensorFlow's stateless functions.
+    """Combines integers to one seed, int64[2], for TensorFlow's stateless functions.
 
-    It depends on every argument and its place.
+    It depends on every argument and its position.
 
     Args:
       seed: Non-negative Python integer.
@@ -214,10 +214,16 @@ def fold_seed(seed: int, *values: Any) -> tf.Tensor:
 def local_order(
     count: tf.Tensor, config: TaskConfig, index: Any, round_index: Any
 ) -> tf.Tensor:
-    """The order in which a client goes through its `count` examples in a round.
+    """The order of a client's examples in a round, int64 positions in [0, count).
 
-    An int64 vector of positions in [0, count): `client_epochs` passes, each a fresh
-    shuffle cut at `max_examples_per_client`.
+    It consists of `client_epochs` passes, each a fresh shuffle cut at
+    `max_examples_per_client`.
+
+    Args:
+      count: int64 scalar, the number of examples.
+      config: Batching, shuffling and capping.
+      index: Index of the client.
+      round_index: Index of the round.
     """
 
     def one_pass(epoch: int) -> tf.Tensor:
@@ -231,13 +237,13 @@ def local_order(
 
 
 class Examples(NamedTuple):
-    """A client's examples of a round, where they are at hand as tensors.
+    """A client's examples of a round, as tensors.
 
     Attributes:
       x: Inputs, of this client or of all: [examples, ...].
       y: Labels in the same order: [examples, ...].
-      rows: int64[m], the places in both that the client trains on, in order.
-      to_input: From rows of `x` to what the model takes; None if they are that.
+      rows: int64[m], indices into both of the client's examples, in order.
+      to_input: Function from rows of `x` to the model's inputs; None for the identity.
     """
 
     x: tf.Tensor
@@ -246,22 +252,22 @@ class Examples(NamedTuple):
     to_input: Optional[Callable[[tf.Tensor], tf.Tensor]] = None
 
     def take(self, begin: Any, end: Any) -> tuple[tf.Tensor, tf.Tensor]:
-        """The (x, y) of rows[begin:end], as many as there are; None is no bound."""
+        """The (x, y) of rows[begin:end], as far as they exist; None means no bound."""
         rows = self.rows[begin:end]
         x, y = tf.gather(self.x, rows), tf.gather(self.y, rows)
         return (self.to_input(x) if self.to_input else x), y
 
 
 class IndexedClients:
-    """A `Task.dataset_from_index` of clients whose examples are at hand as tensors.
+    """A `Task.dataset_from_index` of clients whose examples are tensors.
 
-    What trains on them may take the same batches from `examples`, and so do without an
-    iterator of tf.data, which costs more than a small client's steps.
+    Training may take the same batches from `examples`, without an iterator of tf.data,
+    which costs more than a small client's steps.
 
     Attributes:
       examples: Function of (index, round_index) to a client's `Examples`; can be
         traced into any graph.
-      batch_size: Examples of a batch; the last one has what is left.
+      batch_size: Examples of a batch; the last batch has the rest.
     """
 
     def __init__(self, examples: Callable[[Any, Any], Examples], batch_size: int):
@@ -283,14 +289,14 @@ def in_memory_datasets(
 ) -> IndexedClients:
     """A task's `dataset_from_index` from arrays sorted by client.
 
-    The graphs it is traced into read `x` and `y` where they lie, see `shared_array`.
+    Graphs read `x` and `y` in place, see `shared_array`.
 
     Args:
       x: Inputs of all clients, client after client: array of shape [examples, ...].
       y: Labels in the same order: array of shape [examples, ...].
       sizes: Number of examples of each client; their sum is `len(x)`.
       config: Batching, shuffling and capping.
-      to_input: From rows of `x` to what the model takes; None if they are that.
+      to_input: Function from rows of `x` to the model's inputs; None for the identity.
 
     Raises:
       ValueError: If the sizes do not add up to the number of examples.
@@ -316,10 +322,10 @@ def check_split(name: str, fraction: float, training: int, testing: int) -> None
     """Raises ValueError if the share of an option leaves one of two parts empty.
 
     Args:
-      name: The option that says the share that is held out.
-      fraction: The share.
-      training: How many examples, or clients, are to be trained on.
-      testing: How many are held out.
+      name: Name of the option.
+      fraction: The share that is held out.
+      training: Number of examples, or clients, to train on.
+      testing: Number of examples, or clients, held out.
     """
     for number, purpose in ((training, "train"), (testing, "test")):
         if not number:

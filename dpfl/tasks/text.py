@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tokens of the next-word tasks: numbering, padding, and what is scored."""
+"""Tokens of the next-word tasks: numbering, padding and scoring."""
 
 from __future__ import annotations
 
