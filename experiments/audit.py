@@ -55,7 +55,7 @@ COLUMNS = (
 )
 """The columns of a finding's row, in the order of a file."""
 
-# Trials of a case, rounds of it through TFF, and draws.
+# Defaults: trials of a case, its rounds through TFF, and draws.
 _QUICK_NUMBERS = (1_000, 10, 2_000_000)
 _NUMBERS = (20_000, 20, 1_000_000_000)
 _LEAST_TRIALS = 4
@@ -63,7 +63,7 @@ _NOT_SOUND_EXIT_CODE = 1
 
 
 def _check_flags() -> None:
-    """Raises ValueError for what is wrong, before TensorFlow is imported."""
+    """Raises ValueError for invalid flags, before TensorFlow is imported."""
     checks.choice("--worker_isolation", _ISOLATION.value, isolation.ISOLATIONS)
     private = [name for name, kind in MECHANISMS.items() if kind.is_private]
     for name in _MECHANISMS.value or []:
@@ -76,7 +76,7 @@ def _check_flags() -> None:
 
 @contextlib.contextmanager
 def _worker() -> Iterator[None]:
-    """TFF's worker, with secure sums that are simulated, as the default."""
+    """TFF's worker as the default context, with simulated secure sums."""
     import tensorflow_federated as tff
 
     from dpfl.training import local_worker as worker_lib

@@ -80,12 +80,12 @@ _OUTPUT = flags.DEFINE_string(
     "File for the rows, as JSON, or as CSV if its name ends in .csv; each group's are "
     "in it when they are measured.",
 )
-# Of the CSV file, which docs/results keeps.
+# Columns of the CSV file, which docs/results keeps.
 _COLUMNS = (
     *("run", "row", "seconds", "processor_seconds", "ratio", "of", "mebibytes"),
     *("least", "most", "low", "high", "repeats", "processes"),
 )
-# Columns of numbers: what they are of a row, and their unit.
+# Columns of numbers: their keys in a row, and their units.
 _MEASURED = {
     "seconds": ("seconds_median", 1),
     "processor_seconds": ("cpu_seconds_median", 1),
@@ -97,9 +97,9 @@ _MEASURED = {
     "processor_low": ("cpu_low", 1),
     "processor_high": ("cpu_high", 1),
 }
-# Of the table for people.
+# Columns of the printed table.
 _SHOWN = (*_COLUMNS[1:5], "processor_ratio", *_COLUMNS[5:7], "description")
-# Of both, beside peers.
+# Columns of both tables, beside peers.
 _PEER_COLUMNS = (
     *("run", "row", "seconds", "ratio", "low", "high", "processor_seconds"),
     *("processor_ratio", "processor_low", "processor_high", "of", "processes"),
@@ -108,7 +108,7 @@ Measures = dict[str, Callable[[], list[Row]]]
 
 
 def chosen_rows() -> list[str]:
-    """The names that --rows asks for; ValueError if it names what there is not."""
+    """The names that --rows asks for; raises ValueError for an unknown one."""
     every = [*ROUND_ROWS, *GROUPS]
     if _PEERS.value is not None:
         every = list(turns.CASES)
@@ -125,7 +125,7 @@ def chosen_rows() -> list[str]:
 
 
 def as_measured(row: Row) -> Row:
-    """A row with the four digits that a measurement may have, and memory in MiB."""
+    """A row with four significant digits, and memory in MiB."""
     as_they_are = ("run", "repeats", "processes", "description")
     found = {name: row.get(name) for name in as_they_are}
     found.update(row=row["name"], of=row.get("baseline"))
@@ -138,12 +138,12 @@ def as_measured(row: Row) -> Row:
 
 
 def apart(measure: Callable[[], list[Row]], processes: int = 1) -> list[Row]:
-    """What is measured in processes that are forked for it, one after the other.
+    """Measures in forked processes, one after the other.
 
-    It begins with what was imported, and with nothing of what was measured before.
+    A process inherits the imports, and no effects of earlier measurements.
 
     Raises:
-      BrokenProcessPool: If the process is killed, which for lack of memory it may be.
+      BrokenProcessPool: If the process is killed, for instance for lack of memory.
     """
     context = multiprocessing.get_context("fork")
     of_this = (os.getpid(),)
@@ -157,7 +157,7 @@ def apart(measure: Callable[[], list[Row]], processes: int = 1) -> list[Row]:
 
 
 def of_groups() -> Measures:
-    """What measures the rows of each group, in a process of its own."""
+    """The functions that measure the rows of each group, in processes of their own."""
     names = chosen_rows()
     repeats = _REPEATS.value or 7
     if _QUICK.value:
@@ -175,7 +175,7 @@ def of_groups() -> Measures:
 
 
 def of_peers() -> Measures:
-    """What measures dpfl beside its peers, by case."""
+    """The functions that measure dpfl beside its peers, by case."""
     names = chosen_rows()
     cli.refuse("--peers", "repeats")
     processes = _PROCESSES.value or turns.PROCESSES
@@ -204,7 +204,7 @@ def main(argv: Sequence[str]) -> None:
         measures, columns, shown_columns = of_groups(), _COLUMNS, _SHOWN
     else:
         measures = of_peers()
-    # The seconds are those of computing.
+    # Only computing time is measured.
     os.environ[cache_folder.VARIABLE] = cache_folder.OFF
     cli.work_begins()
     rows: list[Row] = []

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the binaries share: starting, and saying in one line what was wrong.
+"""Helpers of the binaries: their start, and one-line errors.
 
 def main(argv):
     config = Config(...)      # ValueError here: 'error: ...', exit code 2
@@ -32,12 +32,12 @@ FAULT_EXIT_CODE = 1
 USAGE_EXIT_CODE = 2
 BROKEN_PIPE_EXIT_CODE = 141
 _HELP = {"help", "helpshort", "h", "?"}
-# The names in front of "must": one, or several.
+# Pattern of the names in front of "must": one, or several.
 _HEAD = re.compile(r"(?:\w+(?:, | and ))*\w+(?= must )")
-# A name of more than one word, where it stands neither in a path nor in a value.
+# Pattern of a name of several words, outside of paths and values.
 _LONG_NAME = re.compile(r"(?<![\w./=('\"-])[a-z0-9]+(?:_[a-z0-9]+)+(?![\w./=('\"])")
 
-# The most of a word that a message repeats.
+# Most characters of a word that a message repeats.
 _LONGEST_WORD = 500
 
 _working = False
@@ -46,21 +46,21 @@ _headings: dict[str, str] = {}
 
 
 def work_begins() -> None:
-    """Says that the arguments were good: from here on an exception is a fault."""
+    """Marks the arguments as good: from here on an exception is a fault."""
     global _working
     _working = True
 
 
 def fail(message: str, code: int = USAGE_EXIT_CODE) -> NoReturn:
-    """Prints 'error: ' and the message as one line on stderr; exits, with code 2.
+    """Prints 'error: ' and the message as one line on stderr, and exits with a code.
 
-    Of a word without end, such as a path may be, its beginning is told.
+    A very long word, such as a path, is truncated.
     """
     words = (
         word if len(word) <= _LONGEST_WORD else f"{word[:_LONGEST_WORD]}..."
         for word in message.split()
     )
-    # A disk that is full, perhaps, takes none.
+    # The disk may be full.
     with contextlib.suppress(OSError):
         print(f"error: {' '.join(words)}", file=sys.stderr)
     sys.exit(code)
@@ -80,7 +80,7 @@ def headed(heading: str) -> Iterator[None]:
 
 
 def _help(module: str, is_short: bool) -> str:
-    """What a binary does, and its flags; of a short help those that the text names."""
+    """The text of a binary and its flags; short help has only the flags it names."""
     about = (sys.modules[module].__doc__ or "").strip()
     own = flags.FLAGS.get_flags_for_module(help_module(module))
     named = [flag for flag in own if re.search(rf"--{flag.name}\b", about)]
@@ -110,7 +110,13 @@ def _of_flag(flag: flags.Flag) -> str:
 def check_flag(name: str, check: Callable[..., Any], **bounds: Any) -> None:
     """Validates a flag by check(name, value, **bounds); None is allowed.
 
-    Its ValueError or TypeError is the message; `dpfl.checks` has several checks.
+    The check's ValueError or TypeError is the message; `dpfl.checks` has several
+    checks.
+
+    Args:
+      name: Name of the flag.
+      check: Function that raises ValueError or TypeError for a bad value.
+      **bounds: More arguments of the check.
     """
 
     def is_good(value: Any) -> bool:
@@ -119,7 +125,8 @@ def check_flag(name: str, check: Callable[..., Any], **bounds: Any) -> None:
         try:
             check(f"--{name}", value, **bounds)
         except (TypeError, ValueError) as error:
-            # absl would put the flag and its value before a ValidationError's text.
+            # The exception is kept: absl would prepend the flag and its value to a
+            # ValidationError.
             raise flags.IllegalFlagValueError(str(error)) from error
         return True
 
@@ -127,14 +134,14 @@ def check_flag(name: str, check: Callable[..., Any], **bounds: Any) -> None:
 
 
 def check_outputs(endings: Mapping[str, Collection[str]]) -> None:
-    """Refuses, before anything is computed, files that could not be written.
+    """Refuses files that could not be written, before anything is computed.
 
     Args:
-      endings: By flag with a file's path, the endings that it may have, any if there
-        are none. A flag that was not given is left out.
+      endings: The allowed endings of a file's path by flag; empty for any. Flags that
+        were not given are skipped.
 
     Raises:
-      ValueError: See `files.output_path`; or if two flags name the same file.
+      ValueError: As for `files.output_path`; or if two flags name the same file.
     """
     users: dict[str, str] = {}
     for name, allowed in endings.items():
@@ -151,7 +158,7 @@ def check_outputs(endings: Mapping[str, Collection[str]]) -> None:
 
 @contextlib.contextmanager
 def left_if_used(folder: Path) -> Iterator[None]:
-    """Takes a folder away again if a refusal leaves nothing in it."""
+    """Removes a folder again if a refusal leaves it empty."""
     made = [p for p in (folder, *folder.parents) if not os.path.exists(p)]
     try:
         yield
@@ -171,7 +178,7 @@ def no_arguments(argv: Sequence[str]) -> None:
 
 
 def command(argv: Sequence[str], names: Collection[str]) -> str:
-    """The one positional argument, refused by ValueError unless it is one of names."""
+    """The one positional argument; raises ValueError unless it is one of `names`."""
     if len(argv) != 2 or argv[1] not in names:
         found = " ".join(argv[1:]) or "nothing"
         raise ValueError(
@@ -181,7 +188,7 @@ def command(argv: Sequence[str], names: Collection[str]) -> str:
 
 
 def integers(name: str, wanted: str) -> list[int]:
-    """The numbers of a flag that is a list; ValueError says what is wanted of them."""
+    """Parses a flag that is a list of integers; ValueError names what is `wanted`."""
     texts = flags.FLAGS[name].value
     try:
         return [int(text) for text in texts]
@@ -192,9 +199,9 @@ def integers(name: str, wanted: str) -> list[int]:
 
 @contextlib.contextmanager
 def bar(items: Sequence[Any]) -> Iterator[Any]:
-    """Gives a block the items as a `tqdm.tqdm`: a bar on stderr after a second.
+    """Wraps items in a progress bar, on stderr after a second, for a block.
 
-    --progress, which the binary defines, says whether there is one.
+    The flag --progress, which the binary defines, turns it on or off.
     """
     import tqdm
 
@@ -205,7 +212,7 @@ def bar(items: Sequence[Any]) -> Iterator[Any]:
 
 
 def refuse(where: str, *names: str) -> None:
-    """Raises ValueError for the first of the flags that was given in vain."""
+    """Raises ValueError for the first of the flags that was given without effect."""
     for name in names:
         if flags.FLAGS[name].present:
             raise ValueError(f"--{name} has no meaning for {where}")
@@ -219,13 +226,13 @@ def require(where: str, *names: str) -> None:
 
 
 def is_by_hand(name: str) -> bool:
-    """Whether a flag is on the command line, and not in a flag file alone."""
+    """Whether a flag is on the command line, and not only in a flag file."""
     pattern = re.compile(rf"--?(no)?{name}(=.*)?", re.DOTALL)
     return any(pattern.fullmatch(word) for word in sys.argv[1:])
 
 
 def forget_from_files(names: Collection[str]) -> list[str]:
-    """Gives flags that only a flag file has set their defaults; returns which."""
+    """Resets flags that only flag files have set to their defaults; returns them."""
     found = [n for n in names if flags.FLAGS[n].present and not is_by_hand(n)]
     for name in found:
         flags.FLAGS[name].unparse()
@@ -236,12 +243,12 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
     """Runs a binary: absl's `app.run` with errors of the command line in one line.
 
     The exit code is 2 for a flag that is unknown or refused, and for a ValueError,
-    TypeError or OSError that `main` raises before it calls `work_begins`; 1 if what it
-    prints cannot be written, or memory runs out; 130 after Ctrl-C; 141 if nobody reads
-    what it prints. With --verbosity=1 the traceback of a refusal is logged too.
+    TypeError or OSError that `main` raises before it calls `work_begins`; 1 if its
+    output cannot be written, or memory runs out; 130 after Ctrl-C; 141 if nobody reads
+    its output. With --verbosity=1 the traceback of a refusal is logged too.
 
     Args:
-      main: Called with the program's name and the positional arguments.
+      main: The binary's function, called with its name and the positional arguments.
     """
 
     def parse(argv: Sequence[str]) -> Sequence[str]:
@@ -257,10 +264,10 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
         except (flags.Error, OSError, ValueError) as error:
             fail(_of_parsing(error))
         except SystemExit:
-            # absl's own flags of help have shown it.
+            # absl's own help flags have shown the help.
             sys.exit(0)
         except RecursionError:
-            # absl compares what it does not know with all flags, letter by letter.
+            # absl compares unknown flags with all flags, letter by letter.
             every = flags.FLAGS.read_flags_from_files(list(argv[1:]))
             name = max((word.partition("=")[0] for word in every), key=len)
             fail(f"--{name.lstrip('-')} is no flag of this command")
@@ -290,10 +297,10 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
 
 
 def _of_argument(error: Exception, names: Collection[str]) -> str:
-    """What an exception of the library says, with dashes before the names of flags.
+    """The message of a library's exception, with dashes before the names of flags.
 
-    A name of one word, such as "rounds", is taken for the flag where the sentence is
-    about it; elsewhere it may be the word.
+    A name of one word, such as "rounds", is taken for the flag only as the subject of
+    the sentence; elsewhere it may be the plain word.
     """
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename} cannot be used: {error.strerror}"
@@ -310,7 +317,7 @@ def _of_argument(error: Exception, names: Collection[str]) -> str:
 
 
 def _of_parsing(error: Exception) -> str:
-    """What absl, or a check of a flag, has against a command line."""
+    """The message of absl, or of a flag's check, about a command line."""
     text = str(error)
     cause = error.__context__
     if isinstance(error, UnicodeDecodeError):
@@ -326,7 +333,7 @@ def _of_parsing(error: Exception) -> str:
     missing = "Missing value for flag "
     if text.startswith(missing):
         return f"{text[len(missing) :]} must have a value, found none"
-    # As absl says it: what was given, and why its parser did not take it.
+    # absl's form: the value given, and why its parser refused it.
     match = re.match(r"flag --(\w+)=", text)
     ending = f": {cause}"
     if match is None or cause is None or not text.endswith(ending):
@@ -340,7 +347,7 @@ def _of_parsing(error: Exception) -> str:
 
 
 def _wanted(parser: flags.ArgumentParser) -> str:
-    """What a flag's value must be."""
+    """Words on the values that a flag accepts."""
     if isinstance(parser, flags.EnumParser):
         return f"one of {', '.join(parser.enum_values)}"
     if isinstance(parser, flags.BooleanParser):
@@ -349,15 +356,16 @@ def _wanted(parser: flags.ArgumentParser) -> str:
 
 
 def _open_streams() -> None:
-    """Opens what the shell has closed, and prints any character in any encoding.
+    """Reopens streams that the shell has closed, and allows characters of any encoding.
 
-    A file would get the number of a closed stream, and in it whatever a library prints.
+    Otherwise a file would get the number of a closed stream, and with it whatever a
+    library prints.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            # It gets the lowest number that is free.
+            # It gets the lowest free number.
             os.open(os.devnull, os.O_RDWR)
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")
@@ -367,11 +375,11 @@ def _open_streams() -> None:
 
 
 class _PrintError(Exception):
-    """What was printed cannot be written."""
+    """The output cannot be written."""
 
 
 class _Stdout:
-    """Standard output whose errors cannot be taken for those of other files."""
+    """Standard output whose errors are distinguished from those of other files."""
 
     def __init__(self, stream: Any):
         self._stream = stream
@@ -389,7 +397,7 @@ class _Stdout:
             self._call(self._stream.flush)
 
     def discard(self) -> None:
-        """Has Python flush to nowhere at its exit what could not be written."""
+        """Makes Python's flush at exit discard output that could not be written."""
         if self._stream is not None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 
@@ -404,7 +412,7 @@ class _Stdout:
 
 @contextlib.contextmanager
 def _exit_codes() -> Iterator[None]:
-    """Ends the process as documented if it is interrupted, or cannot print."""
+    """Makes Ctrl-C and failed output end the process with the documented exit codes."""
     stdout: Any = _Stdout(sys.stdout)
     with contextlib.redirect_stdout(stdout):
         try:

@@ -77,7 +77,14 @@ def curves(runs: Sequence[RunFolder], metric: str) -> Curves:
 def page(
     rows: tables.Rows, settings: Sequence[str], notes: Sequence[str], drawn: Curves
 ) -> str:
-    """The comparison as a page of HTML; some columns of rows are settings."""
+    """The comparison as an HTML page.
+
+    Args:
+      rows: Rows of the table.
+      settings: Columns of the rows that are settings.
+      notes: Sentences below the table.
+      drawn: Points of the charts, by axis and run.
+    """
     measure, heads = f"test {_METRIC.value}", _columns(rows)
     keys = [name for name in dict.fromkeys(["run", *settings]) if name in heads]
     chosen = {name: heads.pop(name) for name in keys}
@@ -113,7 +120,7 @@ def page(
 
 
 def _columns(rows: tables.Rows) -> dict[str, str]:
-    """Heads by column, of all columns of any row."""
+    """Heads of the columns of any row."""
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: _HEADS.get(name, name.replace("_", " ")) for name in names}
 

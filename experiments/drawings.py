@@ -23,13 +23,13 @@ from .tables import Row, Rows
 def _picture(
     path: str, width: float, height: float, rows: int = 1, columns: int = 1
 ) -> Iterator[Any]:
-    """The axes, in two dimensions, of a picture that is saved at the end."""
+    """The axes, as a grid, of a picture that is saved at the end of the block."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    # A dollar in the name of a run begins no formula.
+    # A dollar in the name of a run starts no formula.
     with matplotlib.rc_context({"text.parse_math": False}):
         figure, axes = pyplot.subplots(
             rows, columns, figsize=(width, height), squeeze=False, layout="constrained"
@@ -41,7 +41,7 @@ def _picture(
 
 
 def _label(name: str) -> str:
-    """The name of a run in a legend, which leaves out one that begins with "_"."""
+    """The name of a run for a legend, which would skip names that begin with "_"."""
     shown = name.encode(errors="backslashreplace").decode()
     return f" {shown}" if shown.startswith("_") else shown
 
@@ -53,9 +53,9 @@ def _legend_below(axes: Any, **options: Any) -> None:
 
 
 def _lines(rows: Rows, *names: str) -> dict[str, list[Mapping[str, Any]]]:
-    """The rows of each line by what stands for it in the legend.
+    """The rows of each line, by the line's name in the legend.
 
-    That is the mechanism, and the columns named, where a row has them, as r=7.
+    The name is the mechanism, with the given columns that a row has, such as r=7.
     """
     found: dict[str, list[Row]] = {}
     for row in rows:
@@ -65,7 +65,13 @@ def _lines(rows: Rows, *names: str) -> dict[str, list[Mapping[str, Any]]]:
 
 
 def draw_costs(rows: Rows, panels: Mapping[str, str], path: str) -> None:
-    """Draws what mechanisms cost, panels with titles, against the compression rate."""
+    """Draws the costs of mechanisms against the compression rate.
+
+    Args:
+      rows: Rows of mechanisms and rates.
+      panels: Titles of the panels by their columns.
+      path: Path of the picture.
+    """
     with _picture(path, 4 * len(panels), 3.4, 1, len(panels)) as axes:
         for axis, (panel, title) in zip(axes[0], panels.items()):
             for name, own in _lines(rows).items():
@@ -79,8 +85,8 @@ def draw_costs(rows: Rows, panels: Mapping[str, str], path: str) -> None:
 
 
 def draw_bits(rows: Rows, path: str) -> None:
-    """Draws the error of points of `comparison` against the bits of a parameter."""
-    # Those without a number of bits have one point a rate: a curve over rates.
+    """Draws the error against the bits per parameter, for points of `comparison`."""
+    # Mechanisms without a number of bits have one point a rate: a curve over rates.
     shown = [
         {**row, "line": row["rate"] if row["bits"] is not None else None}
         for row in rows
@@ -100,7 +106,7 @@ def draw_bits(rows: Rows, path: str) -> None:
 
 
 def draw_bands(rows: Rows, path: str) -> None:
-    """Draws the error of iterates, rows of `privacy_curves`, against the bands."""
+    """Draws the error of iterates against the bands, for rows of `privacy_curves`."""
     with _picture(path, 6, 4.2) as [[axis]]:
         for name, own in _lines(rows, "compression_rate").items():
             points = [(row["separation"], row["root_mean_error"]) for row in own]
@@ -119,9 +125,13 @@ def draw_runs(
     label: str,
     path: str,
 ) -> None:
-    """Draws what runs reached, a panel an axis and a line a run.
+    """Draws the measure of runs, with a panel for each axis and a line for each run.
 
-    Points are by axis and by run; of an axis its label, and whether it is logarithmic.
+    Args:
+      curves: Points of each run, by axis and run.
+      axes: Label of each axis, and whether it is logarithmic.
+      label: Label of the measure.
+      path: Path of the picture.
     """
     with _picture(path, 4 * len(axes), 3.6, 1, len(axes)) as panels:
         for axis, (name, (words, is_logarithmic)) in zip(panels[0], axes.items()):
@@ -137,7 +147,13 @@ def draw_runs(
 
 
 def draw_steps(found: Sequence[mf.Factorization], plan: mf.Plan, path: str) -> None:
-    """Draws the root squared error of each step, one line a method."""
+    """Draws the root squared error of each step, a line for each method.
+
+    Args:
+      found: A factorization for each method.
+      plan: Participation of a client.
+      path: Path of the picture.
+    """
     with _picture(path, 7, 4.5) as [[axis]]:
         for one in found:
             axis.plot(np.sqrt(one.step_errors(plan)), label=one.method, linewidth=1)
@@ -147,7 +163,7 @@ def draw_steps(found: Sequence[mf.Factorization], plan: mf.Plan, path: str) -> N
 
 
 def draw_heat_maps(found: Sequence[mf.Factorization], path: str) -> None:
-    """Draws log10 |entry| of B and C, one column a method."""
+    """Draws log10 |entry| of B and C, a column for each method."""
     with _picture(path, 2.4 * len(found), 5, 2, len(found)) as axes:
         for column, one in zip(axes.T, found):
             for axis, name, matrix in zip(column, "BC", one.materialize()):
@@ -162,7 +178,7 @@ def draw_heat_maps(found: Sequence[mf.Factorization], path: str) -> None:
 
 
 def draw_gaps(curves: Mapping[str, Sequence[tuple[float, float]]], path: str) -> None:
-    """Draws the relative duality gap over wall-clock time, one line a curve."""
+    """Draws the relative duality gap over wall-clock time, a line for each curve."""
     with _picture(path, 7, 4.5) as [[axis]]:
         for label, history in curves.items():
             axis.plot(*zip(*history), marker=".", label=label, linewidth=1)

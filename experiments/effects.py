@@ -1,14 +1,14 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Effects with confidence intervals: what one choice changes, over seeds and budgets.
+"""Effects of one choice over seeds and budgets, with confidence intervals.
 
 Runs of one cell have the same settings and different seeds. Runs of one seed start from
-the same parameters, and choose the same clients where they choose them in the same way.
-So an effect is computed in each seed, as the mean difference of cells from the cells
-that they are compared with, and its interval is Student's over the seeds (a paired t).
-Nothing is assumed of how cells vary, or of how budgets go together. Two cells that
-share no seed are independent samples, and have Welch's interval.
+the same parameters, and select the same clients if they use the same rule. So an effect
+is computed in each seed, as the mean difference of cells from the cells that they are
+compared with, and its interval is Student's over the seeds (a paired t). Nothing is
+assumed about the variance of cells, or the correlation of budgets. Two cells that share
+no seed are independent samples, and have Welch's interval.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from typing import Any, TypeVar
 import numpy as np
 from scipy import special
 
-# Names of cells, and the values of their runs by seed.
+# A cell's name, and the values of its runs by seed.
 Cell = TypeVar("Cell", bound=Hashable)
 Runs = Mapping[Any, float]
 
 
 @dataclasses.dataclass(frozen=True)
 class Effect:
-    """A difference and its interval, in the units of what was measured.
+    """A difference and its confidence interval, in the units of the measure.
 
     Attributes:
       size: The mean of the differences of the cells' means.
       low: Lower end of the interval.
       high: Upper end of the interval.
-      seeds: How many it is over; of independent samples the fewest.
+      seeds: Number of seeds; for independent samples the smaller number.
     """
 
     size: float
@@ -43,15 +43,15 @@ class Effect:
     seeds: int = 0
 
     def times(self, scale: float) -> Effect:
-        """The effect in other units: each number by a scale above 0."""
+        """The effect in other units, scaled by a positive factor."""
         low, high = scale * self.low, scale * self.high
         return Effect(scale * self.size, low, high, self.seeds)
 
     def is_above(self, limit: float) -> str:
-        """Whether the true effect is shown to be above a limit, said beforehand.
+        """Whether the true effect is shown to be above a limit, set beforehand.
 
         Returns:
-          Yes, if the interval is; no, if it is below; or not decided.
+          "yes" if the interval is above, "no" if it is below, else "not decided".
         """
         if self.low > limit:
             return "yes"
@@ -59,7 +59,7 @@ class Effect:
 
 
 def by_seed(runs: Iterable[tuple[Cell, Hashable, float]]) -> dict[Cell, Runs]:
-    """The values of cells, from the cell, the seed and the value of each run.
+    """Groups the values of runs, given as (cell, seed, value), by cell and seed.
 
     Raises:
       ValueError: If two runs of a cell have the same seed.
@@ -77,17 +77,16 @@ def effect(
     pairs: Sequence[tuple[Cell, Cell]],
     level: float = 0.95,
 ) -> Effect:
-    """The mean over pairs of the first cell's mean less the second's.
+    """The mean over pairs of the first cell's mean minus the second's.
 
-    The seeds that all of the cells have count, and no others. Of a single run, or of
-    runs that do not differ at all, nothing is known of how runs vary, and the interval
-    is infinite.
+    Only seeds that all of the cells have count. A single run, or runs that do not
+    differ at all, say nothing about the variance, so that the interval is infinite.
 
     Args:
       cells: Values by cell and seed.
-      pairs: Names of cells that are compared. One that is in several pairs, such as a
-        baseline for several choices, counts with its whole weight.
-      level: The probability that the interval holds the true effect.
+      pairs: Names of the compared cells. A cell in several pairs, such as a common
+        baseline, counts with its whole weight.
+      level: The probability that the interval contains the true effect.
 
     Raises:
       ValueError: If there are no pairs, if a value is not finite, or if more than two
@@ -121,7 +120,7 @@ def _samples(runs: Sequence[Runs], weights: Sequence[float]) -> list[np.ndarray]
     common = [seed for seed in runs[0] if all(seed in own for own in runs)]
     if common:
         matrix = np.array([[own[seed] for own in runs] for seed in common])
-        # So that what is the same in each seed stays the same.
+        # Rounded, so that values equal in each seed remain equal.
         return [np.round(matrix @ np.array(weights), 12)]
     if len(runs) > 2:
         raise ValueError(f"{len(runs)} cells must have seeds in common, found none")

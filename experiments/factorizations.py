@@ -30,13 +30,13 @@ from dpfl.factorization.workloads import Workload
 
 @dataclasses.dataclass(frozen=True)
 class Timed:
-    """A factorization A = B C, and the wall-clock time to it."""
+    """A factorization A = B C, and the wall-clock time to compute it."""
 
     factorization: Factorization
     seconds: float
 
     def row(self, plan: Plan) -> dict[str, Any]:
-        """What there is to say about it, for the rounds that a client takes part in.
+        """The factorization's row of the table, for the rounds of a client.
 
         Errors are per coordinate at noise multiplier 1 and clip norm 1. The gap bounds
         the loss under one participation and is None for any other plan.
@@ -56,7 +56,7 @@ class Timed:
 
 
 def timed(make: Callable[[], Factorization]) -> Timed:
-    """What `make` computes, and the seconds it took."""
+    """The result of `make`, with the seconds it took."""
     begin = time.perf_counter()
     return Timed(make(), time.perf_counter() - begin)
 
@@ -64,7 +64,7 @@ def timed(make: Callable[[], Factorization]) -> Timed:
 def band_and_rank(rounds: int) -> tuple[int, int]:
     """Band and rank of the structured decoder: log2(rounds) in all, rounded up.
 
-    That is what Denisov et al. 2022, Table 2 has; the band has the larger half.
+    This is the choice of Denisov et al. 2022, Table 2; the band has the larger half.
     """
     depth = max(1, math.ceil(math.log2(rounds)))
     return min((depth + 1) // 2, rounds), depth // 2
@@ -81,18 +81,20 @@ def contenders(
     separation: Optional[int] = None,
     get: Callable[..., Factorization] = compute,
 ) -> list[Timed]:
-    """Every method's factorization of a workload.
+    """The factorization of a workload by each method.
 
     The optimal prefix sum is left out for a workload that is one. The last is the
     structured approximation of the optimal one; its seconds are the approximation's.
 
     Args:
+      workload: The workload A.
       rtol: Relative duality gap of the optimal factorizations.
-      bands: Band of the structured decoder; `band_and_rank` if None, as for the rank.
+      bands: Band of the structured decoder; None for `band_and_rank`'s.
+      rank: Rank of the structured decoder; None for `band_and_rank`'s.
       buffers: Buffers of the buffered Toeplitz encoder.
-      participations: Most rounds of a client, for which Toeplitz encoders are fitted.
+      participations: Most rounds of a client, to which Toeplitz encoders are fitted.
       separation: Least distance of these rounds; needed with more than one.
-      get: Computes a factorization, or finds it where it was kept.
+      get: Computes a factorization, or returns it from a cache.
     """
     several: Mapping[str, Any] = {}
     if participations > 1:
@@ -123,7 +125,7 @@ def contenders(
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """One way to solve one workload."""
+    """The cost of one way to solve one workload."""
 
     # Wall-clock time to B and C, the median over the repeats.
     seconds: float
@@ -132,8 +134,8 @@ class Cost:
     # ||B||_F^2 max_j ||C[:, j]||^2, and the relative duality gap reached.
     loss: float
     gap: float
-    # Largest resident memory of a process that does nothing else; 0 except on Linux,
-    # since others do not tell.
+    # Peak resident memory of a process that does nothing else; 0 except on Linux, which
+    # alone reports it.
     peak_bytes: int
     # (seconds, relative gap) after each iteration of the last repeat.
     history: tuple[tuple[float, float], ...]
@@ -145,7 +147,7 @@ def _measure(workload: Workload, rtol: float, accelerated: bool) -> Cost:
         workload, rtol=rtol, max_iterations=5000, accelerated=accelerated
     )
     progress, encoder = solution.history, optimal.lower_encoder(solution.gram)
-    # Of T^2 numbers, as in `factorize`.
+    # Number of T^2 arrays, as in `factorize`.
     del solution
     factors = optimal.dense_factors(workload, encoder)
     seconds = time.perf_counter() - begin
@@ -170,8 +172,13 @@ def measure(
 ) -> Cost:
     """Measures one way to solve one workload, each repeat in a fresh process.
 
-    The plain fixed point is the way that is not accelerated. The time is the repeats'
-    median, the memory their largest.
+    The time is the median over the repeats, the memory their maximum.
+
+    Args:
+      workload: The workload.
+      rtol: Relative duality gap of the solution.
+      accelerated: Whether the fixed point iteration is accelerated.
+      repeats: Number of repeats.
 
     Raises:
       ConvergenceError: If the relative duality gap rtol is not reached.
@@ -195,29 +202,43 @@ Curve = list[tuple[float, float]]
 def fixed_point_curve(
     workload: Workload, *, accelerated: bool, rtol: float = 1e-8
 ) -> tuple[Curve, float]:
-    """The curve of a fixed point, plain or accelerated, and the dual bound on the loss.
+    """The loss of the fixed point iteration over time, and the dual bound.
 
-    It stops at a relative duality gap of rtol.
+    Args:
+      workload: The workload.
+      accelerated: Whether the iteration is accelerated.
+      rtol: Relative duality gap at which it stops.
+
+    Returns:
+      (seconds, loss) after each iteration, and the dual bound on the loss.
     """
     found = optimal.solve_workload(
         workload, rtol=rtol, max_iterations=20_000, accelerated=accelerated
     )
-    # The coarser problems of the accelerated start come first, and count.
+    # The coarser problems of the accelerated start come first, and count too.
     earlier = found.seconds - found.history[-1].seconds
     return [(earlier + p.seconds, p.loss) for p in found.history], found.bound
 
 
 class _StopError(Exception):
-    """The solver has had its seconds, or is where it should be."""
+    """The solver reached its target or its time limit."""
 
 
 def lbfgs_curve(workload: Workload, max_seconds: float, target: float) -> Curve:
-    """Solves a workload by a general-purpose method, L-BFGS.
+    """Solves a workload by L-BFGS, a general-purpose method.
 
     It minimises ||A C^-1||_F^2 over lower-triangular C with columns of norm 1, which is
     the problem of the optimal factorization with X = C^T C: the variables are the
-    entries of a lower-triangular P, and C is P with its columns scaled. It starts at
-    C = I, and stops at the target of the loss or after so many seconds.
+    entries of a lower-triangular P, and C is P with its columns scaled. It starts at C
+    = I.
+
+    Args:
+      workload: The workload.
+      max_seconds: Seconds after which it stops.
+      target: Loss at which it stops.
+
+    Returns:
+      (seconds, least loss so far) after each evaluation.
     """
     matrix = workload.matrix()
     rounds = workload.rounds
@@ -234,7 +255,8 @@ def lbfgs_curve(workload: Workload, max_seconds: float, target: float) -> Curve:
         b = matrix @ inverse
         loss = float(np.sum(b * b))
         slope = -2 * (b.T @ b) @ inverse.T
-        # Through the scaling: what is along a column's own direction has no effect.
+        # Chain rule of the scaling: a change along a column's own direction has no
+        # effect.
         slope = (slope - c * np.sum(slope * c, axis=0)) / norms
         seconds = time.perf_counter() - begin
         curve.append((seconds, min(loss, curve[-1][1]) if curve else loss))

@@ -114,7 +114,7 @@ _SCHEDULES: Mapping[str, Callable[[], mf.Schedule]] = {
     "cooldown": lambda: mf.LinearCooldown(_COOLDOWN_FINAL.value, _TAIL.value),
 }
 
-# The flags that say nothing about a command.
+# Flags that do not belong to a command.
 _MEANINGLESS: Mapping[str, Sequence[str]] = {
     "compute": ("plot", "heat_maps", "repeats", "plain"),
     "compare": ("matrix_method", "objective", "repeats", "plain"),
@@ -133,7 +133,7 @@ _PARAMETERS: Mapping[str, flags.FlagHolder] = {
     **{"rtol": _RTOL, "bands": _BANDS, "band": _BANDS, "rank": _RANK},
     **{"buffers": _BUFFERS, "objective": _OBJECTIVE, "separation": _SEPARATION},
 }
-# Those, and what the workload and the participations have.
+# These flags, and those of the workload and the participations.
 _FLAG_OF: Mapping[str, str] = {
     **{name: flag.name for name, flag in _PARAMETERS.items()},
     "participations": _EPOCHS.name,
@@ -201,7 +201,7 @@ def _plan() -> mf.Plan:
 
 
 def _params(method: str) -> dict[str, Any]:
-    """The flags that were given; ValueError if one is missing, or not the method's."""
+    """The given parameters; ValueError if one is missing or not the method's."""
     given = {name: flag.value for name, flag in _PARAMETERS.items()}
     if _BANDS.value == fields.AUTO:
         given["bands"] = _chosen_bands(method)
@@ -224,7 +224,7 @@ def _params(method: str) -> dict[str, Any]:
 
 
 def _chosen_bands(method: str) -> int:
-    """The number of bands of least error at --epsilon; stderr says so."""
+    """The number of bands of least error at --epsilon, which stderr reports."""
     cli.require("--matrix_bands=auto", "epsilon", "population", "cohort_size")
     found, said = bands_curve.chosen(
         _workloads()[0],
@@ -239,7 +239,7 @@ def _chosen_bands(method: str) -> int:
 
 
 def _check_meaning(command: str) -> None:
-    """Raises ValueError for a flag that the command or another one has no use for."""
+    """Raises ValueError for a flag without meaning for the command."""
     cli.refuse(command, *_MEANINGLESS[command])
     if _EPOCHS.value == 1:
         cli.refuse("--epochs=1", "separation")
@@ -276,7 +276,7 @@ _ERROR_COLUMNS = {
 
 
 def compute() -> None:
-    """Computes one factorization, prints its figures and saves it."""
+    """Computes one factorization, prints its numbers and saves it."""
     workloads, plan = _workloads(), _plan()
     if len(workloads) != 1:
         raise ValueError(
@@ -372,7 +372,7 @@ def main(argv: Sequence[str]) -> None:
     cli.check_outputs({"output": (), "plot": (".png",), "heat_maps": (".png",)})
     if _CACHE.value is not None:
         files.output_folder("--matrix_cache", _CACHE.value)
-    # The seconds are those of computing.
+    # Only computing time is measured.
     os.environ[cache_folder.VARIABLE] = cache_folder.OFF
     try:
         with checks.renaming(_FLAG_OF):

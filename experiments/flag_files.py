@@ -1,10 +1,10 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where the flag files are, in the source tree and in an installed package.
+"""Paths of the flag files, in the source tree and in an installed package.
 
 In the tree they are the package `configs` beside `experiments`; installed, both are in
-`dpfl`. A file is called by its path in there, such as `chen2022/emnist.flags`.
+`dpfl`. A file's name is its path in there, such as `chen2022/emnist.flags`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NAMED = re.compile(r"--?flagfile=(.+)", re.DOTALL)
 
 
 def path(name: str) -> Path:
-    """The path of a flag file, by its path in their folder: "tasks/digits.flags".
+    """The path of a flag file, by its name such as "tasks/digits.flags".
 
     Raises:
       ValueError: If there is no such file.
@@ -38,25 +38,25 @@ def path(name: str) -> Path:
 
 
 def names() -> list[str]:
-    """The names that `path` finds."""
+    """The names of all flag files."""
     folder = Path(str(importlib.resources.files(_CONFIGS)))
     found = sorted(folder.glob("*/*.flags"))
     return [file.relative_to(folder).as_posix() for file in found]
 
 
 def lines(name: str) -> list[str]:
-    """The flags in a flag file that comes with dpfl."""
+    """The flags in a flag file of dpfl."""
     return lines_in(path(name))
 
 
 def lines_in(file: Path) -> list[str]:
-    """The flags in a flag file, one a line, without what is said of them."""
+    """The flags in a flag file, one a line, without comments."""
     text = files.read_text(file, _MOST_BYTES, "--flagfile")
     return [line for line in map(str.strip, text.splitlines()) if line.startswith("-")]
 
 
 def pair(word: str) -> tuple[str, str]:
-    """Name and value of a flag: "true", or "false" of --noNAME, without one."""
+    """Splits a flag into name and value: "true", or "false" of --noNAME, by default."""
     name, equals, value = word.lstrip("-").partition("=")
     if equals:
         return name, value
@@ -64,13 +64,13 @@ def pair(word: str) -> tuple[str, str]:
 
 
 def values(name: str, *without: str) -> dict[str, str]:
-    """The values in a flag file by flag, without some; see `path` and `pair`."""
+    """The values in a flag file by flag, except some flags; see `path` and `pair`."""
     pairs = map(pair, lines(name))
     return {flag: value for flag, value in pairs if flag not in without}
 
 
 def resolved(argument: str) -> str:
-    """A word of a command line, with the path of a flag file that comes with dpfl.
+    """A word of a command line, with the path of dpfl's flag file if it names one.
 
     `--flagfile=configs/tasks/digits.flags` and `--flagfile=tasks/digits.flags` work
     from every folder; a file of that name in the working folder goes first.
@@ -105,7 +105,7 @@ def _check(file: str, seen: set[str]) -> None:
 
 
 def words(argv: Sequence[str]) -> list[str]:
-    """A command line whose flag files are one word each, and resolved."""
+    """A command line with its flag files resolved, each as one word."""
     found: list[str] = []
     rest = iter(argv)
     for word in rest:

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""One flag for every field of every mechanism's configuration.
+"""Flags for the fields of every mechanism's configuration.
 
 A mechanism added to the registry gets its flags from here: a field that several
 mechanisms have is one flag. A flag that is not given leaves the field at its default.
@@ -24,47 +24,47 @@ from dpfl.mechanisms.participation import WITH_EPOCHS
 
 from . import cli
 
-# By the type of a field, what defines its flag.
+# The function that defines a flag, by the type of its field.
 DEFINE: dict[type, Callable[..., Any]] = {
     bool: flags.DEFINE_bool,
     int: flags.DEFINE_integer,
     float: flags.DEFINE_float,
     str: flags.DEFINE_string,
 }
-# A field for which every command has a flag of its own.
+# Fields for which every command has its own flag.
 _ROUNDS = "rounds"
 _NUMBERS: dict[type, Any] = {int: flags.IntegerParser, float: flags.FloatParser}
 
 
 class ValueOrWord(flags.ArgumentParser):
-    """A value as `parse` reads it, or one word that stands for another."""
+    """A parser of a value by `parse`, or of one word that represents another value."""
 
     def __init__(self, parse: Callable[[Any], Any], word: str, kind: str, wanted: str):
         self._parse, self._word, self._kind = parse, word, kind
         self.syntactic_help = wanted
 
     def parse(self, argument: Any) -> Any:
-        """The value, or the word."""
+        """Parses the value, or the word."""
         return argument if argument == self._word else self._parse(argument)
 
     def flag_type(self) -> str:
-        """The name of the type, for the help."""
+        """The name of the type in the help."""
         return f"{self._kind} or {self._word}"
 
 
 def number_or_auto(kind: type) -> ValueOrWord:
-    """The parser of a number, or of the word for one that is left to be chosen."""
+    """The parser of a number, or of the word for an automatic choice."""
     parser = _NUMBERS[kind]()
     wanted = f"{parser.syntactic_help} or {fields.AUTO}"
     return ValueOrWord(parser.parse, fields.AUTO, parser.flag_type(), wanted)
 
 
-# The fields that `define` made a flag for.
+# The fields with a flag from `define`.
 _defined: set[str] = set()
 
 
 def define(defaults: Mapping[str, Any], module_name: str) -> None:
-    """Defines the flags, in the help of a module, with defaults by field or None."""
+    """Defines the flags under a module's help, with defaults by field or None."""
     kinds: dict[str, type] = {}
     users: dict[str, list[tuple[str, str, Any]]] = {}
     open_fields: set[str] = set()
@@ -89,7 +89,7 @@ def define(defaults: Mapping[str, Any], module_name: str) -> None:
 
 
 def _rate_help(field: str) -> str:
-    """What the two ways to say a rate say: each mechanism takes either."""
+    """The help of the two ways to give a rate, either of which a mechanism takes."""
     if field not in mechanism_build.RATE_FIELDS:
         return ""
     rate = mechanism_lib.DEFAULT_COMPRESSION_RATE
@@ -104,9 +104,9 @@ def _rate_help(field: str) -> str:
 
 
 def given() -> dict[str, Any]:
-    """The fields that the command line sets or `define` has a default of.
+    """The fields set by the command line, or by a default of `define`.
 
-    The rounds of the run are among them if a stream of noise lasts so long.
+    The rounds of the run are included if a stream of noise covers the run.
     """
     values = {field: flags.FLAGS[field].value for field in sorted(_defined)}
     if values["noise_stream"] == matrix_factorization.RUN:
@@ -115,7 +115,7 @@ def given() -> dict[str, Any]:
 
 
 def build(name: str, values: Mapping[str, Any]) -> Mechanism:
-    """The configuration of a mechanism; see `dpfl.mechanisms.build.build`.
+    """Builds the configuration of a mechanism; see `dpfl.mechanisms.build.build`.
 
     Raises:
       ValueError: A flag is missing, or the configuration refuses a value.
@@ -127,9 +127,9 @@ def build(name: str, values: Mapping[str, Any]) -> Mechanism:
 
 
 def check_meaning(where: str, own: Collection[str]) -> None:
-    """Raises ValueError if a mechanism's flag was given that is none of its own.
+    """Raises ValueError if a flag was given that belongs to other mechanisms only.
 
-    `--rounds_per_epoch` is everybody's where the participation takes it.
+    `--rounds_per_epoch` belongs to every mechanism if the participation takes it.
     """
     has_epochs = flags.FLAGS.participation in WITH_EPOCHS
     cli.refuse(

@@ -194,7 +194,7 @@ def _remark(
     participation: Participation,
     cost: Cost,
 ) -> None:
-    """Says on stderr what a function of `remarks` says of an epsilon, if it does."""
+    """Prints on stderr the remark on an epsilon, if `sentence` returns one."""
     of_cost = (cost.dimension, cost.delta, _ACCOUNTANT.value)
     remark = sentence(cost.epsilon, mechanism, participation, *of_cost)
     if remark:
@@ -207,7 +207,7 @@ def _calibrated(mechanism: Mechanism, participation: Participation) -> Mechanism
 
 
 def _rates() -> list[float]:
-    """The compression rates that are asked for; ValueError if one is no rate."""
+    """The requested compression rates; raises ValueError for an invalid one."""
     found = []
     for text in flags.FLAGS.compression_rates:
         try:
@@ -222,7 +222,7 @@ def _rates() -> list[float]:
 
 
 def _names(values: Mapping[str, Any]) -> list[str]:
-    """The mechanisms to compare; says on stderr what the others want of the values."""
+    """The mechanisms to compare; stderr reports the values that others need."""
     asked = flags.FLAGS.mechanisms
     if asked is not None:
         unknown = [name for name in asked if name not in _PRIVATE]
@@ -246,10 +246,10 @@ def _names(values: Mapping[str, Any]) -> list[str]:
 def _fitting(
     candidates: Sequence[Mechanism], participation: Participation, by_error: bool
 ) -> list[Mechanism]:
-    """Those that can run in this setting, with all their numbers.
+    """The candidates that can run in this setting, with all their numbers.
 
-    The others are said on stderr, or refused if --mechanisms has named them. Those to
-    be compared at equal error need a whole one.
+    The others are reported on stderr, or refused if --mechanisms names them. A
+    comparison at equal error needs mechanisms with a known error.
     """
     found, refused = [], []
     for mechanism in candidates:
@@ -271,7 +271,7 @@ def _fitting(
 
 
 def _complete(mechanism: Mechanism, participation: Participation) -> Mechanism:
-    """The mechanism with the numbers that were left open; stderr says which."""
+    """The mechanism with automatic numbers chosen, which stderr reports."""
     size = _DIMENSION.value
     chosen = planning.chosen(
         mechanism,
@@ -298,7 +298,7 @@ def _one_mechanism(values: Mapping[str, Any]) -> tuple[Mechanism, Participation]
 
 
 def _epsilon() -> list[Cost]:
-    """The cost of one mechanism: the subcommand epsilon."""
+    """The subcommand epsilon: the cost of one mechanism."""
     cli.refuse("epsilon", "epsilon", *_COMPARE_ONLY)
     cli.require("epsilon", "noise_multiplier")
     mechanism, participation = _one_mechanism(mechanism_flags.given())
@@ -308,15 +308,15 @@ def _epsilon() -> list[Cost]:
 
 
 def _noiseless() -> dict[str, Any]:
-    """The values of fields where the noise is yet to be found.
+    """The values of fields before the noise is found.
 
-    Any noise would do but that some might not go with the noise of a clip's count.
+    Any placeholder would do, except that some do not fit the noise of a clip's count.
     """
     return {**mechanism_flags.given(), "noise_multiplier": 0.0}
 
 
 def _calibrate() -> list[Cost]:
-    """The cost at the noise for a budget: the subcommand calibrate."""
+    """The subcommand calibrate: the cost at the noise for a budget."""
     cli.refuse("calibrate", "noise_multiplier", *_COMPARE_ONLY)
     cli.require("calibrate", "epsilon")
     mechanism, participation = _one_mechanism(_noiseless())
@@ -335,7 +335,7 @@ def _target_error(participation: Participation) -> float:
 
 
 def _compare() -> list[Cost]:
-    """The costs of several mechanisms: the subcommand compare."""
+    """The subcommand compare: the costs of several mechanisms."""
     cli.refuse("compare", "noise_multiplier", "widths", "bands")
     cli.refuse("compare, which has --mechanisms", "mechanism")
     cli.refuse("compare, which has --compression_rates", *build.RATE_FIELDS)
@@ -366,13 +366,13 @@ def _compare() -> list[Cost]:
 def _candidates(
     values: Mapping[str, Any], by_error: bool = False
 ) -> tuple[Participation, list[Mechanism]]:
-    """Who takes part, and the mechanisms asked for that can run in this setting."""
+    """The participation, and the requested mechanisms that can run with it."""
     rates, names = _rates(), _names(values)
     own = {"cohort_size", "clip_norm"}.union(*map(build.accepted_fields, names))
     mechanism_flags.check_meaning("the mechanisms compared", own)
     participation = _participation(flags.FLAGS.cohort_size)
     if participation.varies_cohorts and "noise_source" in own:
-        # Clients would take their noise along when they go.
+        # Clients that leave would take their noise along.
         values = {"noise_source": "helpers", **values}
     found = comparison.candidates(names, rates, values)
     return participation, _fitting(found, participation, by_error)
@@ -389,7 +389,7 @@ def _cost_at_error(
 
 
 def _bits() -> list[Cost]:
-    """The points of the curve of error against bits: the subcommand bits."""
+    """The subcommand bits: points of the curve of error against bits."""
     cli.refuse("bits", "noise_multiplier", "mechanism", "bits", "equal", "bands")
     cli.refuse("bits", "mean_squared_error", *build.RATE_FIELDS)
     cli.require("bits", "epsilon")
@@ -399,7 +399,7 @@ def _bits() -> list[Cost]:
 
 
 def _bands() -> list[privacy_curves.BandsRow]:
-    """The points of the curve of error against bands: the subcommand bands."""
+    """The subcommand bands: points of the curve of error against bands."""
     cli.refuse("bands", "noise_multiplier", "mechanism", "widths", "equal")
     cli.refuse("bands", "mean_squared_error", "min_separation", *build.RATE_FIELDS)
     cli.require("bands", "epsilon")
@@ -408,7 +408,7 @@ def _bands() -> list[privacy_curves.BandsRow]:
     return privacy_curves.of_bands(_rates(), values)
 
 
-# By subcommand: what it finds, and the columns of its table.
+# Function and table columns of each subcommand.
 SUBCOMMANDS: Mapping[str, tuple[Callable[[], Sequence[Any]], Mapping[str, str]]] = {
     "epsilon": (_epsilon, COLUMNS),
     "calibrate": (_calibrate, COLUMNS),
@@ -419,7 +419,7 @@ SUBCOMMANDS: Mapping[str, tuple[Callable[[], Sequence[Any]], Mapping[str, str]]]
 
 
 def main(argv: Sequence[str]) -> None:
-    """Runs the subcommand that the only positional argument names."""
+    """Runs the subcommand named by the only positional argument."""
     find, columns = SUBCOMMANDS[cli.command(argv, SUBCOMMANDS)]
     cli.check_outputs({"output": (), "plot": (".png",)})
     with checks.renaming({"method": "accountant"}):

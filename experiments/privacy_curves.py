@@ -44,12 +44,12 @@ BANDS_COLUMNS = {
     "over_independent": "over independent",
     "least": "least",
 }
-# By the mechanism of a stream: the one of which a release is a round of it.
+# The mechanism whose release is a round, by that of the stream.
 RELEASES = {
     mechanisms.MatrixFactorization.name: mechanisms.Gaussian.name,
     mechanisms.Sgmf.name: mechanisms.L2Csgm.name,
 }
-# Fields that bands has a use for; those of the matrix say which A and C a stream has.
+# Fields that `bands` uses; those of the matrix define A and C of a stream.
 BANDS_FIELDS = {
     *("cohort_size", "clip_norm"),
     *("matrix_method", "matrix_momentum", "matrix_schedule"),
@@ -59,7 +59,7 @@ BANDS_FIELDS = {
 
 
 def widths() -> list[int]:
-    """The numbers of bits that --widths names."""
+    """The numbers of bits given by --widths."""
     found = cli.integers("widths", "whole numbers with commas between them")
     for width in found:
         checks.integer("--widths", width, 1, integer.MOST_BITS)
@@ -71,9 +71,15 @@ def of_bits(
     participation: Participation,
     bits: Sequence[int],
 ) -> list[comparison.Cost]:
-    """The points of the curve, which are drawn if --plot says so.
+    """Computes the points of the curve, and draws them if --plot is given.
 
-    Each mechanism is shown with every number of bits; stderr says where one cannot run.
+    Each mechanism is shown with every number of bits; stderr reports combinations that
+    cannot run.
+
+    Args:
+      candidates: The mechanisms.
+      participation: The participation of clients.
+      bits: The numbers of bits.
     """
     options: Any = flags.FLAGS
     wanted = [
@@ -101,18 +107,18 @@ class BandsRow(bands_curve.Point):
 
     mechanism: str
     compression_rate: float
-    # The error over that of independent noise without compression, with Poisson
+    # The error relative to independent noise without compression, with Poisson
     # sampling; None without sampling.
     over_independent: Optional[float]
-    # Whether it is the curve's least.
+    # Whether it is the least point of its curve.
     least: bool
 
 
 def of_bands(rates: Sequence[float], values: Mapping[str, Any]) -> list[BandsRow]:
-    """The points of all curves, which are drawn if --plot says so.
+    """Computes the points of all curves, and draws them if --plot is given.
 
-    Rates are those of the sparsified mechanism, and not among the values of fields.
-    Which number of bands has the least error is said on stderr.
+    Rates are those of the sparsified mechanism, and not among the values of fields. The
+    number of bands of least error is reported on stderr.
     """
     options: Any = flags.FLAGS
     counts = None if options.bands is None else _counts()
@@ -124,7 +130,7 @@ def of_bands(rates: Sequence[float], values: Mapping[str, Any]) -> list[BandsRow
     names = _names(options.mechanisms)
     if participation in bands_curve.HIDDEN:
         names = _of_whole_sums(names, options.mechanisms, rates, participation)
-    # Without compression the sparsified mechanism is the other one.
+    # Without compression the sparsified mechanism equals the other one.
     own = [rate for rate in rates if rate != 1 or len(names) == 1]
     runs = {
         (name, rate): _run(
@@ -159,7 +165,7 @@ def _rows(
     rate: float,
     reference: Optional[float],
 ) -> list[BandsRow]:
-    """The rows of one curve; which is the least is said on stderr."""
+    """The rows of one curve; stderr reports the least."""
     best = bands_curve.best(points)
     said = f"{name} at {rate:g}-fold compression: bands {best.bands} are best"
     if reference is not None:
@@ -200,7 +206,7 @@ def _counts() -> list[int]:
 def _of_whole_sums(
     names: Sequence[str], asked: Any, rates: Sequence[float], participation: str
 ) -> list[str]:
-    """The mechanisms of which hidden turns are accounted for, if no other is asked."""
+    """Mechanisms to which accounting of hidden turns applies, if none was named."""
     whole = [mechanisms.MatrixFactorization.name]
     if asked is not None and names != whole:
         raise ValueError(
@@ -216,9 +222,9 @@ def _of_whole_sums(
 
 
 def _participation(name: str) -> str:
-    """How clients of a stream are chosen, from what the flag says."""
+    """The participation of a stream's clients, by the flag."""
     if name == mechanisms.PoissonSampling.name:
-        # With one band groups that take turns are that.
+        # With one band, cyclic groups are one group.
         return mechanisms.CyclicPoisson.name
     if name not in bands_curve.PARTICIPATIONS:
         known = ", ".join(bands_curve.PARTICIPATIONS)
@@ -231,7 +237,7 @@ def _participation(name: str) -> str:
 def _run(
     name: str, values: Mapping[str, Any], participation: str
 ) -> bands_curve.StreamRun:
-    """The run of streams whose release of a round is a mechanism's."""
+    """The run of streams in which a round's release is a mechanism's."""
     options: Any = flags.FLAGS
     mechanism: Any = build.build(name, {**values, "noise_multiplier": 1.0})
     schedule = values.get("matrix_schedule", "constant")

@@ -82,7 +82,7 @@ _DOWNLOAD = flags.DEFINE_bool(
 _WORKERS = flags.DEFINE_string(
     "workers", None, "For each run: HOST:PORT of each dpfl-worker, by commas."
 )
-# What is said of the runs, and means nothing where none is done.
+# Flags of the runs, meaningless if no work is done.
 _OF_RUNS = ("jobs", "concurrency", "round_deadline", "workers")
 _OF_DATA = ("data_dir", "allow_partial_data", "download")
 for _flag in ("jobs", "concurrency"):
@@ -91,7 +91,13 @@ cli.check_flag("round_deadline", checks.real, above=0, at_most=config.LONGEST_DE
 
 
 def draw(figure: sweep.Figure, rows: Rows, folder: Path) -> Path:
-    """The path of a new picture of rows, FOLDER/FIGURE.png."""
+    """Draws rows to FOLDER/FIGURE.png; returns the path.
+
+    Args:
+      figure: The figure.
+      rows: Rows of its table.
+      folder: Folder of the picture.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
@@ -116,7 +122,7 @@ def _print_table(rows: Rows) -> None:
 
 
 def _check_flags(figure: sweep.Figure, scale: str) -> None:
-    """Raises ValueError for a flag without a meaning, or a folder that is not there."""
+    """Raises ValueError for a flag without meaning, or a folder that does not exist."""
     checks.choice(f"--scale of {figure.name}", scale, figure.scales)
     if _FROM_TABLE.value is not None:
         if figure.needs_folders:
@@ -139,7 +145,7 @@ def _check_flags(figure: sweep.Figure, scale: str) -> None:
 
 
 def _flags_of_runs() -> dict[str, Any]:
-    """What the command line says of the runs."""
+    """The flags for the runs from the command line."""
     given = {
         "data_dir": _DATA_DIR.value and os.path.realpath(_DATA_DIR.value),
         "round_deadline": _ROUND_DEADLINE.value,
@@ -153,7 +159,7 @@ def _flags_of_runs() -> dict[str, Any]:
 def _do_work(
     grid: Sequence[sweep.Work], table: sweep.ResultsTable, folder: Path
 ) -> None:
-    """Does what the table lacks; nothing, by ValueError, if data are missing."""
+    """Does the missing work; raises ValueError before any if data are missing."""
     jobs = _JOBS.value or (1 if _WORKERS.value else None)
     runs = parallel_runs.ParallelRuns(folder, jobs=jobs, concurrency=_CONCURRENCY.value)
     try:
@@ -164,7 +170,7 @@ def _do_work(
 
 
 def main(argv: Sequence[str]) -> None:
-    """Makes the figure that --figure names."""
+    """Makes the figure named by --figure."""
     cli.no_arguments(argv)
     if _FIGURE.value == "list":
         width = max(map(len, FIGURES))
@@ -173,7 +179,7 @@ def main(argv: Sequence[str]) -> None:
         return
     figure, scale = FIGURES[_FIGURE.value], _SCALE.value
     _check_flags(figure, scale)
-    # Not Path.resolve, which has no sentence for links in a circle.
+    # Path.resolve is not used: it has no clear error for cyclic links.
     folder = Path(os.path.realpath(_OUTPUT_DIR.value), f"{figure.folder}-{scale}")
     with cli.left_if_used(folder):
         _reproduce(figure, scale, folder)
@@ -206,7 +212,7 @@ def _reproduce(figure: sweep.Figure, scale: str, folder: Path) -> None:
 def _drawn_table(
     figure: sweep.Figure, grid: Sequence[sweep.Work], folder: Path
 ) -> tuple[Rows, Path]:
-    """The rows that --table wrote, and their picture; ValueError for other ones."""
+    """The rows of a table written by --table, and their picture."""
     table = files.input_path("--from_table", _FROM_TABLE.value)
     rows = result_tables.read(table, figure, _SCALE.value, grid)
     try:
@@ -220,7 +226,7 @@ def _drawn_table(
 
 
 def _results(figure: sweep.Figure, grid: Sequence[sweep.Work], folder: Path) -> Rows:
-    """The rows of a figure; work is done before unless there is to be none."""
+    """The rows of a figure, after doing the missing work if allowed."""
     path = folder / "results.csv"
     if _PLOT_ONLY.value:
         table = sweep.ResultsTable(path)

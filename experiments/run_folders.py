@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Runs as they are on disk, and what several of them have in common. No TensorFlow."""
+"""Finished runs on disk, and their comparison. No TensorFlow."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ from dpfl import covered, files
 from . import effects
 from .tables import read_run
 
-# The data's digest is compared on its own; results do not depend on the others.
+# Settings that are not compared: the data's digest is compared separately, and results
+# do not depend on the others.
 _NO_SETTINGS = (
     *("task fingerprint", "output_dir", "data_dir", "progress", "concurrency"),
     *("checkpoint_every", "keep_checkpoints", "round_deadline", "workers"),
 )
-# Runs that differ in nothing else are trials of one thing.
+# Settings in which repeated trials may differ.
 _SEEDS = ("seed",)
 _DIGEST = "task_fingerprint"
-# Before the name of a measure on the test set.
+# Prefix of the name of a measure on the test set.
 _MEASURE = "eval_"
-# What must be in a summary to be compared, as `dpfl.training.report.summary` writes it:
-# texts, mappings, and the least and the most of numbers.
+# Required entries of a summary, as `dpfl.training.report.summary` writes it: texts,
+# mappings, and the least and the most of numbers.
 _TEXTS = ("task", "mechanism", "accountant", "relation")
 _MAPPINGS = ("settings", "flags", "final_metrics")
 _LARGEST = 1e300
@@ -52,9 +53,9 @@ _MOST_BYTES = 1 << 26
 
 @dataclasses.dataclass(frozen=True)
 class RunFolder:
-    """A run that is done: its name, its summary.json and the rows of metrics.csv.
+    """A finished run: its name, its summary.json and the rows of metrics.csv.
 
-    What is exact stands beside the rest, and no column is marked as exact.
+    Exact values are included, without marks in the names of columns.
     """
 
     name: str
@@ -63,7 +64,7 @@ class RunFolder:
     folder: Path
 
     def points(self, x: str, y: str) -> list[tuple[float, float]]:
-        """Two columns of the rows, where both are finite numbers."""
+        """The points of two columns, where both are finite."""
         return [
             (a, b)
             for a, b in ((row.get(x), row.get(y)) for row in self.rows)
@@ -72,10 +73,10 @@ class RunFolder:
 
 
 def read(paths: Sequence[str]) -> list[RunFolder]:
-    """The runs of output folders.
+    """Reads the finished runs in output folders.
 
     Raises:
-      ValueError: If one is no folder, or not that of a run that is done.
+      ValueError: If one is no folder, or not of a finished run.
     """
     names = [Path(path).resolve().name for path in paths]
     if len(set(names)) < len(names):
@@ -113,11 +114,11 @@ def _run(name: str, folder: Path) -> RunFolder:
 
 
 def _checked(found: Any) -> dict[str, Any]:
-    """A summary with no key marked as exact, its numbers as floats.
+    """A summary without marks of exact keys, its numbers as floats.
 
     Raises:
-      ValueError: If something is missing, of another type or out of range; a seed that
-        was given is not in it.
+      ValueError: If an entry is missing, of another type or out of range. A given seed
+        is left out.
     """
     if not (isinstance(found, dict) and isinstance(found.get(covered.KEY, {}), dict)):
         raise ValueError("summary.json must be a mapping")
@@ -178,7 +179,7 @@ def check_metric(runs: Sequence[RunFolder], metric: str) -> None:
 def check_one_task(runs: Sequence[RunFolder]) -> None:
     """Raises ValueError if the runs are not all of the same data and split.
 
-    A run that writes nothing exact does not say of which data it is.
+    A run that writes nothing exact does not identify its data.
     """
     first = runs[0]
     for run in runs:
@@ -193,16 +194,16 @@ def check_one_task(runs: Sequence[RunFolder]) -> None:
 
 
 def _setting(run: RunFolder, name: str) -> Any:
-    """A setting: as it was given, or as the run filled it in."""
+    """A setting as it was given, or as the run filled it in."""
     given, filled = run.summary["flags"], run.summary["settings"]
     return given[name] if name in given else filled.get(name)
 
 
 def different_settings(runs: Sequence[RunFolder]) -> list[str]:
-    """Names of the settings that are not the same in all runs.
+    """Names of the settings that differ among runs.
 
-    A setting that not all runs have, such as a mechanism's own, is among them only if
-    it was given for some run.
+    A setting that not all runs have, such as a mechanism's own, is included only if it
+    was given for some run.
     """
     names = dict.fromkeys(name for run in runs for name in run.summary["settings"])
     given = dict.fromkeys(name for run in runs for name in run.summary["flags"])
@@ -216,7 +217,7 @@ def different_settings(runs: Sequence[RunFolder]) -> list[str]:
 
 
 def remarks(runs: Sequence[RunFolder]) -> list[str]:
-    """What keeps the epsilons of the runs from being compared as they are."""
+    """Remarks on why the epsilons of the runs are not directly comparable."""
     found = []
     for key, words in {
         "relation": "epsilons are for different neighbours",
@@ -225,7 +226,7 @@ def remarks(runs: Sequence[RunFolder]) -> list[str]:
     }.items():
         users: dict[Any, list[str]] = {}
         for run in runs:
-            # An infinite epsilon is infinite however it is found.
+            # An infinite epsilon is infinite by any method.
             if math.isfinite(run.summary["epsilon"]):
                 users.setdefault(run.summary[key], []).append(run.name)
         if len(users) > 1:
@@ -235,7 +236,7 @@ def remarks(runs: Sequence[RunFolder]) -> list[str]:
 
 
 def labels(runs: Sequence[RunFolder]) -> dict[str, str]:
-    """What tells each run from the others, by its name: settings, else the name."""
+    """A label for each run, by its name: the settings that differ, else the name."""
     settings = different_settings(runs)
     found = {
         run.name: ", ".join(f"{s}={_setting(run, s)}" for s in settings) for run in runs
@@ -247,17 +248,18 @@ def labels(runs: Sequence[RunFolder]) -> dict[str, str]:
 def arms(
     runs: Sequence[RunFolder], settings: Sequence[str], baseline: str, metric: str
 ) -> list[dict[str, Any]]:
-    """A row for the runs that differ in nothing but seeds, with its effect.
+    """A row for each group of runs that differ only in seeds, with its effect.
 
     Args:
+      runs: The runs.
       settings: Settings that differ among the runs.
-      baseline: Name of a run, or its folder; the others are compared with all runs of
-        its settings.
-      metric: The measure whose final value is compared, such as "accuracy".
+      baseline: Name or folder of a run; the others are compared with all runs of its
+        settings.
+      metric: The metric whose final value is compared, such as "accuracy".
 
     Raises:
-      ValueError: If no run has the name or folder, a run does not have the metric, or
-        it is not finite, or two runs differ in no setting and have the same seed.
+      ValueError: If no run has the name or folder, a run lacks the metric or it is not
+        finite, or two runs have equal settings and seeds.
     """
     by_name = {run.name: run for run in runs}
     if baseline not in by_name:
@@ -279,7 +281,7 @@ def arms(
                 f"--metric must be finite in all runs, found {final} in {run.name}"
             )
         arm, seed = _arm(run, chosen), _setting(run, "seed")
-        # Runs that were given none share none.
+        # Runs without a given seed share no seed.
         key = run.name if seed is None else seed
         other = named.setdefault((arm, key), run.name)
         if other != run.name:
@@ -313,7 +315,7 @@ def _arm(run: RunFolder, settings: Sequence[str]) -> tuple[str, ...]:
 
 
 def row(run: RunFolder, settings: Sequence[str]) -> dict[str, Any]:
-    """A line of the table, with the settings that are named."""
+    """A line of the table, with the named settings."""
     summary = run.summary
     found: dict[str, Any] = {"run": run.name}
     found.update((name, _setting(run, name)) for name in settings)
@@ -323,7 +325,7 @@ def row(run: RunFolder, settings: Sequence[str]) -> dict[str, Any]:
         best = min if name == "loss" else max
         found[f"final_{name}"] = final
         found[f"best_{name}"] = best(seen) if seen else None
-    # The rounds that were done are not those that were asked for.
+    # The number of rounds done may differ from the planned one.
     found["rounds_done"] = summary["rounds"]
     found.update((name, summary[name]) for name in _SPENT)
     found["seconds"] = summary.get(_SECONDS)

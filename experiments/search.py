@@ -53,14 +53,14 @@ _FRACTION = flags.DEFINE_float(
     "validation_fraction", 0.1, "Share of the training data that is evaluated on."
 )
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Where results go.")
-# More would be made and never done.
+# Limit of combinations, beyond which they would never be done.
 _MOST_RUNS = 10**4
 cli.check_flag("draws", checks.integer, at_most=_MOST_RUNS)
 cli.check_flag("runs", checks.integer, at_most=10**6)
 cli.check_flag("hours", checks.positive)
 cli.check_flag("validation_fraction", checks.real, above=0.0, below=1.0)
 
-# Of the draws, which must be the same in each call.
+# Seed of the draws, which must be the same in each call.
 _DRAWS_SEED = 20
 _OWN = (*SEARCHED, "seed", "output_dir", "validation_fraction")
 _DIVERGED = "so the training has diverged"
@@ -69,7 +69,7 @@ Setting = Mapping[str, float]
 
 
 class Tried(NamedTuple):
-    """A setting, its runs' number and mean measure, which is NaN if one diverged."""
+    """A setting, its number of runs and their mean measure, NaN if one diverged."""
 
     setting: Setting
     seeds: int
@@ -77,7 +77,7 @@ class Tried(NamedTuple):
 
 
 def _numbers(name: str) -> list[float]:
-    """The values of a flag that is searched; ValueError if one is no number."""
+    """The values of a searched flag; raises ValueError if one is no number."""
     found = []
     for word in _VALUES[name].value:
         try:
@@ -95,9 +95,9 @@ def _numbers(name: str) -> list[float]:
 def settings_of(
     values: Mapping[str, Sequence[float]], draws: Optional[int]
 ) -> list[Setting]:
-    """The settings that are tried, in order: so many draws, or all combinations.
+    """The settings to try, in order: random draws, or all combinations.
 
-    Values are in rising order.
+    The values must be in rising order.
 
     Raises:
       ValueError: If there is nothing to draw from.
@@ -119,7 +119,7 @@ def settings_of(
 
 
 def _drawn(values: Sequence[float], rng: np.random.Generator) -> float:
-    """A number between the first and the last of values, to three digits."""
+    """Draws a number between the first and the last of values, to three digits."""
     part = rng.uniform()
     if values[0] == values[-1]:
         return values[0]
@@ -128,10 +128,10 @@ def _drawn(values: Sequence[float], rng: np.random.Generator) -> float:
 
 
 def given_flags(words: Sequence[str]) -> dict[str, str]:
-    """The flags of dpfl-train after --, by name, those of flag files among them.
+    """The flags of dpfl-train after --, by name, including those of flag files.
 
     Raises:
-      ValueError: If one is no flag, or is the search's own.
+      ValueError: If a word is no flag, or is the search's own flag.
     """
     found: dict[str, str] = {}
     for word in words:
@@ -144,12 +144,12 @@ def given_flags(words: Sequence[str]) -> dict[str, str]:
         if name in _OWN:
             raise ValueError(f"--{name} must stand before --, found {word} after it")
         found[name] = value
-    # Of a flag file's settings, those that are searched give way.
+    # Searched flags override those of a flag file.
     return {name: value for name, value in found.items() if name not in _OWN}
 
 
 def _flag(word: str) -> tuple[str, str]:
-    """Name and value of a word of a command line."""
+    """Splits a word of a command line into a flag's name and value."""
     if not word.startswith("-") or not flag_files.pair(word)[0]:
         wanted = "--FLAG=VALUE of dpfl-train"
         raise ValueError(checks.message("what follows --", wanted, word))
@@ -157,7 +157,7 @@ def _flag(word: str) -> tuple[str, str]:
 
 
 def _task(given: Mapping[str, str]) -> str:
-    """The task; ValueError if there is no such task, or it has no validation set."""
+    """The task; ValueError for an unknown one, or one without a validation set."""
 
     def can_validate(name: str) -> bool:
         return any(o.name == "validation_fraction" for o in tasks.task_options(name))
@@ -177,7 +177,7 @@ def _work(given: Mapping[str, str], setting: Setting, seed: str) -> Training:
 
 
 def _ends(grid: Sequence[Training]) -> list[Training]:
-    """A run of each seed, and those at the ends of what is searched."""
+    """A run of each seed, and the runs at the ends of the searched ranges."""
     first = {one.labels["seed"]: number for number, one in enumerate(grid)}
     found = set(first.values())
     for name in SEARCHED if grid else ():
@@ -189,13 +189,14 @@ def _ends(grid: Sequence[Training]) -> list[Training]:
 def _do_runs(
     grid: Sequence[Training], table: sweep.ResultsTable, folder: Path, column: str
 ) -> list[Training]:
-    """Does runs, one after the other, as far as the budget allows; returns those done.
+    """Does runs one after the other, as far as the budget allows; returns them.
 
-    The measure of a run that diverged, a column of the table, is NaN.
+    The measure of a diverged run is NaN in the table.
 
     Raises:
-      ValueError: If a run at an end of what is searched is refused; none is done then.
-      WorkFailedError: If one fails.
+      ValueError: If a run at an end of the searched ranges is refused, before any is
+        done.
+      WorkFailedError: If a run fails.
     """
     begun, hours = time.monotonic(), _HOURS.value
     done = sum(one in table for one in grid)
@@ -223,7 +224,7 @@ def _do_runs(
 
 
 def _measure_of(row: tables.Row, column: str) -> float:
-    """The measure of a run that is done; ValueError if the table has no number."""
+    """The measure of a finished run; ValueError if the table has no number."""
     try:
         return float(row[column])
     except (KeyError, ValueError):
@@ -233,9 +234,9 @@ def _measure_of(row: tables.Row, column: str) -> float:
 
 
 def _ranked(rows: tables.Rows, metric: str, lower_is_better: bool) -> list[Tried]:
-    """The settings that were tried, the best first by a column of the table.
+    """The tried settings, the best first by a column of the table.
 
-    Those with the most seeds stand before the others, and what diverged is last.
+    Settings with the most seeds come first, and diverged ones last.
     """
     groups: dict[tuple[tuple[str, float], ...], list[float]] = {}
     for row in rows:
@@ -254,7 +255,7 @@ def _ranked(rows: tables.Rows, metric: str, lower_is_better: bool) -> list[Tried
 
 
 def main(argv: Sequence[str]) -> None:
-    """Searches as far as the budget goes."""
+    """Searches as far as the budget allows."""
     if not _OUTPUT_DIR.value:
         raise ValueError("--output_dir must be given, found none")
     values = {name: _numbers(name) for name in SEARCHED if _VALUES[name].value}
@@ -271,7 +272,7 @@ def main(argv: Sequence[str]) -> None:
         raise ValueError(f"{names} and --seeds must be {wanted}, found {told}")
     settings = settings_of(values, _DRAWS.value)
     grid = [_work(given, one, seed) for seed in _SEEDS.value for one in settings]
-    # Not Path.resolve, which has no sentence for links in a circle.
+    # Path.resolve is not used: it has no clear error for cyclic links.
     folder = Path(os.path.realpath(_OUTPUT_DIR.value))
     with cli.left_if_used(folder):
         files.output_folder("--output_dir", folder)

@@ -1,12 +1,12 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""TensorFlow and TFF, imported after the flags were checked, and faster than usual.
+"""Imports of TensorFlow and TFF, after the flags are checked, and faster.
 
-A garbage collection looks at all that there is, and imports make hundreds of thousands
-of objects that stay: those that Python begins during the imports and the tracing after
-them took an eighth of a short run's start. So none is begun meanwhile, and later ones
-leave out what was imported.
+A garbage collection visits all objects, and imports make hundreds of thousands of
+lasting ones: collections during the imports and the tracing after them took an eighth
+of a short run's start. So none is started meanwhile, and later ones skip the imported
+objects.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from absl import app, flags, logging
 
 from dpfl import files, interrupts, machine
 
-# What dp_accounting and TFF import, and dpfl uses seldom or never, by `import NAME` or
-# as a module of a package.
+# Modules that dp_accounting and TFF import, and dpfl uses rarely or never, by `import
+# NAME` or as a module of a package.
 _OF_ACCOUNTING = ("scipy.signal", "scipy.stats")
 _OF_FEDERATED = (
     "tensorflow_probability",
@@ -36,23 +36,23 @@ _OF_FEDERATED = (
 
 
 def accounting_when_used() -> contextlib.AbstractContextManager[None]:
-    """For a block that imports dpfl's accounting: a quarter of its time less.
+    """Imports dpfl's accounting lazily in the block, in three quarters of the time.
 
-    A command that is refused, or asks for help, has then hardly begun.
+    It serves commands that are refused, or ask for help.
     """
     return _loaded_when_used(_OF_ACCOUNTING)
 
 
 def import_tensorflow() -> None:
-    """Imports TensorFlow inside of absl's `app.run`, as if it were outside.
+    """Imports TensorFlow inside of absl's `app.run` as if it were outside.
 
     TensorFlow gives absl a callback that starts its eager runtime, to be run once the
-    flags are parsed. When that has been, absl runs it in the middle of the import, and
-    no Keras model can be built in a graph any more. The callback only counts GPUs for
+    flags are parsed. If that is past, absl runs it in the middle of the import, and no
+    Keras model can be built in a graph any more. The callback only counts GPUs for
     TensorFlow's own tests, so it is dropped.
 
     Raises:
-      MemoryError: If the limit of memory is too small for it.
+      MemoryError: If the memory limit is too small for it.
     """
     if not flags.FLAGS["verbosity"].present:
         logging.set_verbosity(logging.WARNING)
@@ -62,7 +62,7 @@ def import_tensorflow() -> None:
     # Missing GPUs are reported as errors otherwise.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if files.expanded("~") is None:
-        # Where there is no home, Keras makes a folder named ~ for its settings.
+        # Without a home, Keras makes a folder named ~ for its settings.
         os.environ.setdefault("KERAS_HOME", os.devnull)
     without_jax = _not_installed("jax")
     with interrupts.at_once(), _without_callback(), without_jax, _never_collected():
@@ -71,7 +71,7 @@ def import_tensorflow() -> None:
 
 
 def import_federated() -> None:
-    """Imports TFF, and of what it imports only what is used."""
+    """Imports TFF, with only the used parts of its dependencies."""
     if "tensorflow_federated" in sys.modules:
         return
     unused = _loaded_when_used(_OF_FEDERATED)
@@ -80,7 +80,7 @@ def import_federated() -> None:
 
 
 def _drop_default_context() -> None:
-    """Drops the context that TFF made, which at the end would look for lost modules."""
+    """Drops TFF's default context, which at exit would look for missing modules."""
     if "tensorflow_federated" not in sys.modules:
         return
     import tensorflow_federated as tff
@@ -94,7 +94,7 @@ def _drop_default_context() -> None:
 
 @contextlib.contextmanager
 def _without_callback() -> Iterator[None]:
-    """Drops what is given to absl to be called once the flags are parsed."""
+    """Drops callbacks given to absl to be called once the flags are parsed."""
     call_after_init = app.call_after_init
     app.call_after_init = lambda callback: None
     try:
@@ -105,7 +105,7 @@ def _without_callback() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _not_installed(name: str) -> Iterator[None]:
-    """Makes a package seem missing, for those who import it only where it is there.
+    """Hides a package from code that imports it only if it is installed.
 
     TensorFlow imports JAX to convert its functions to TensorFlow Lite's.
     """
@@ -120,7 +120,7 @@ def _not_installed(name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _never_collected() -> Iterator[None]:
-    """Begins no garbage collection, and keeps later ones from all that there is now."""
+    """Starts no garbage collection, and exempts current objects from later ones."""
     gc.disable()
     try:
         yield
@@ -131,7 +131,7 @@ def _never_collected() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _loaded_when_used(names: Sequence[str]) -> Iterator[None]:
-    """In the block, modules of these names are loaded with their first name."""
+    """Loads modules of these names lazily in the block, at their first use."""
     finder = _LoadedWhenUsed(names)
     sys.meta_path.insert(0, finder)
     try:
@@ -141,7 +141,7 @@ def _loaded_when_used(names: Sequence[str]) -> Iterator[None]:
 
 
 class _LoadedWhenUsed:
-    """Finds some modules as such that are loaded with their first name."""
+    """Finds some modules, which are loaded at their first use."""
 
     def __init__(self, names: Sequence[str]):
         self._names = names
@@ -149,7 +149,10 @@ class _LoadedWhenUsed:
     def find_spec(
         self, name: str, path: Optional[Sequence[str]], target: Any = None
     ) -> Optional[importlib.machinery.ModuleSpec]:
-        """The spec of one of them, None for every other module."""
+        """The spec of a lazily loaded module; None for every other module.
+
+        See `importlib.abc.MetaPathFinder` for the arguments.
+        """
         if name not in self._names:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
@@ -159,10 +162,10 @@ class _LoadedWhenUsed:
 
 
 class _Later(importlib.abc.Loader):
-    """Loads nothing yet.
+    """A loader that defers loading.
 
-    `importlib.util.LazyLoader` loads when `__file__` is read, and AutoGraph reads that
-    of every module there is.
+    `importlib.util.LazyLoader` loads when `__file__` is read, which AutoGraph reads of
+    every module.
     """
 
     def __init__(self, loader: Any):

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tables of rows: of CSV files, parts of them, and as text, CSV or JSON."""
+"""Tables of rows: selection, and output as text, CSV or JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Optional
 
 from dpfl import covered, files
 
-# What pages and drawings call columns.
+# Names of columns on pages and drawings.
 HEADS = {
     "true_effect": "deviations",
     "epsilon": "ε",
@@ -43,7 +43,7 @@ def where(rows: Rows, **labels: Any) -> list[Row]:
 
 
 def has(row: Row, labels: Mapping[str, str]) -> bool:
-    """Whether a row has labels, each one of several values with | between them."""
+    """Whether a row has labels, each a value or several separated by |."""
     return all(row[name] in wanted.split("|") for name, wanted in labels.items())
 
 
@@ -54,7 +54,7 @@ def markdown(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 
 def distinct(rows: Rows, name: str) -> list[str]:
-    """The values of a column, in the order in which they appear."""
+    """The distinct values of a column, in their order."""
     return list(dict.fromkeys(row[name] for row in rows))
 
 
@@ -64,31 +64,32 @@ def numbers(rows: Iterable[Row], column: str) -> list[float]:
 
 
 def mean_and_range(rows: Rows, column: str) -> tuple[float, float, float]:
-    """The mean of a column, and how far its values reach down and up from it."""
+    """The mean of a column, and the distances to its least and greatest values."""
     found = numbers(rows, column)
     mean = sum(found) / len(found)
-    # Of equal values the mean may be rounded to beyond them.
+    # The mean of equal values may be rounded to beyond them.
     return mean, max(0.0, mean - min(found)), max(0.0, max(found) - mean)
 
 
 def read_run(path: Path, *, cut: bool = False) -> list[dict[str, str]]:
-    """The rows of a run's metrics.csv or times.csv, no column marked exact.
+    """The rows of a run's metrics.csv or times.csv, without marks of exact columns.
 
     Args:
+      path: Path of the file.
       cut: As for `files.read_csv`.
     """
     return [covered.plain_names(row) for row in files.read_csv(path, cut=cut)]
 
 
 def write_columns(path: Path, columns: Mapping[str, Sequence[object]]) -> None:
-    """Writes columns of numbers or words as a CSV file, whose folder is made."""
+    """Writes columns of numbers or words to a CSV file, whose folder is made."""
     files.public_folder(path.parent)
     rows = [dict(zip(columns, row)) for row in zip(*columns.values())]
     files.write_atomically(path, files.csv_text(columns, rows, end="\r\n"))
 
 
 def text(rows: Rows, columns: Mapping[str, str], digits: int = 5) -> str:
-    """A table with one line a row, for people; None, or nothing, is shown as "-".
+    """A text table with one line a row; None, or nothing, is shown as "-".
 
     Args:
       rows: Values by column.
@@ -113,7 +114,7 @@ def text(rows: Rows, columns: Mapping[str, str], digits: int = 5) -> str:
 
 
 def as_json(rows: Rows) -> str:
-    """Rows as JSON, which has no infinity: null stands for it."""
+    """Rows as JSON, in which null replaces infinity."""
 
     def finite(value: Any) -> Any:
         if isinstance(value, float) and not math.isfinite(value):
@@ -131,7 +132,15 @@ def show(
     form: str = "text",
     digits: int = 5,
 ) -> None:
-    """Writes rows as text, json or csv to a file, or to stdout if there is none."""
+    """Writes rows as text, JSON or CSV to a file, or to stdout.
+
+    Args:
+      rows: Values by column.
+      columns: Heads by column, in their order.
+      path: Path of the file; None for stdout.
+      form: "text", "json" or "csv".
+      digits: Significant digits of a number in text.
+    """
     if form == "json":
         content = as_json(rows) + "\n"
     elif form == "csv":

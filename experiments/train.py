@@ -37,10 +37,10 @@ from dpfl.training.plan import make_plan
 
 from . import cli, mechanism_flags, start
 
-# The word that sets an option to nothing at all.
+# The word that sets an option to None.
 NONE = "none"
 
-# Headings of the help; of the fields of the settings, from which field on.
+# Headings of the help; for the settings, the first field of each.
 _TASKS, _MECHANISMS, _OUTPUT = "What is learned", "Mechanism", "Output and machines"
 _HEADS = {
     **{"participation": "Clients", "client_lr": "Training", "epsilon": "Privacy"},
@@ -55,11 +55,11 @@ with cli.headed(_MECHANISMS):
         "mechanism", "l2_csgm", sorted(mechanisms.MECHANISMS), "The mechanism."
     )
 
-# As absl names the module of the flags above.
+# absl's name of the module of the flags above.
 _MODULE = cli.help_module(__name__)
-# Fields that the run itself fills in.
+# Mechanism fields that the run fills in.
 _RUN_FIELDS = ("cohort_size", "noise_multiplier", "rounds_per_epoch", "rounds")
-# Those that mean something whatever the mechanism.
+# Flags that apply to every mechanism.
 _COMMON_FIELDS = ("cohort_size", "rounds_per_epoch", "rounds")
 _BUDGET = ("epsilon", "delta", "accountant")
 
@@ -68,7 +68,7 @@ with cli.headed(_MECHANISMS):
 
 
 def _define_task_flags() -> None:
-    """Defines a flag for each option of any task; those of one name are one flag."""
+    """Defines a flag for each option of any task; tasks share flags of one name."""
     options: dict[str, registry.TaskOption] = {}
     users: dict[str, list[tuple[str, str, Any]]] = {}
     for task in registry.task_names():
@@ -90,7 +90,7 @@ def _define_task_flags() -> None:
 
 
 def _define_run_flags() -> list[str]:
-    """Defines a flag for each field of the settings that has a sentence."""
+    """Defines a flag for each field of the settings with a help sentence."""
     hints = typing.get_type_hints(config_lib.RunConfig)
     names, heading = [], ""
     for field in dataclasses.fields(config_lib.RunConfig):
@@ -126,7 +126,7 @@ def task_config() -> Any:
     """The task's options from the flags.
 
     Raises:
-      ValueError: If a flag was given that the task does not have, or is out of range.
+      ValueError: If a flag is not the task's, or out of range.
     """
     own = {option.name for option in registry.task_options(_TASK.value)}
     every = {o.name for t in registry.task_names() for o in registry.task_options(t)}
@@ -146,7 +146,7 @@ def mechanism_options() -> dict[str, Any]:
     """The mechanism's fields from the flags, without those of the run.
 
     Raises:
-      ValueError: If a flag was given that the mechanism does not have.
+      ValueError: If a flag is not the mechanism's.
     """
     cli.refuse(_MECHANISM.value, *_without_meaning())
     given = mechanism_flags.given()
@@ -154,7 +154,7 @@ def mechanism_options() -> dict[str, Any]:
 
 
 def _without_meaning() -> list[str]:
-    """The flags given that the mechanism has no use for."""
+    """The given flags that the mechanism does not use."""
     name = _MECHANISM.value
     own = {*accepted_fields(name), *_COMMON_FIELDS}
     is_private = mechanisms.MECHANISMS[name].is_private
@@ -163,9 +163,9 @@ def _without_meaning() -> list[str]:
 
 
 def forget_other_mechanisms() -> None:
-    """Forgets what flag files say for another mechanism than the command line's.
+    """Resets flags that flag files set for a mechanism other than the command line's.
 
-    A budget in a flag file, say, is none that was asked for with --mechanism=none.
+    For instance, a budget in a flag file does not apply to --mechanism=none.
     """
     if cli.is_by_hand("mechanism"):
         forgotten = cli.forget_from_files(_without_meaning())
@@ -177,14 +177,14 @@ def forget_other_mechanisms() -> None:
 
 
 def given_flags() -> dict[str, Any]:
-    """The flags that the command line and its flag files set."""
+    """The flags set by the command line and its flag files."""
     own = flags.FLAGS.flags_by_module_dict()[_MODULE]
     given = {flag.name: flag.value for flag in own if flag.present}
     return dict(sorted(given.items()))
 
 
 def default_output_dir() -> pathlib.Path:
-    """The path ./runs/TASK-MECHANISM-HASH, the hash that of the flags that matter."""
+    """The path ./runs/TASK-MECHANISM-HASH, with a hash of the relevant flags."""
     given = given_flags().items()
     flag_list = [pair for pair in given if pair[0] not in config_lib.HARMLESS]
     digest = hashlib.sha256(json.dumps(flag_list).encode()).hexdigest()[:8]
@@ -211,13 +211,13 @@ def run_config() -> config_lib.RunConfig:
 
 
 def check(argv: Sequence[str]) -> None:
-    """Checks the flags and the data, and does nothing else."""
+    """Checks the flags and the data, without training."""
     config = _checked_config(argv)
     registry.load_config(config.task, config.task_config)
 
 
 def _checked_config(argv: Sequence[str]) -> config_lib.RunConfig:
-    """The settings; TensorFlow is imported then."""
+    """Imports TensorFlow and returns the checked settings."""
     cli.no_arguments(argv)
     forget_other_mechanisms()
     config = run_config()
@@ -227,7 +227,7 @@ def _checked_config(argv: Sequence[str]) -> config_lib.RunConfig:
 
 
 def main(argv: Sequence[str], **shared: Any) -> None:
-    """Trains, or goes on with training; `training.Run` has the keywords."""
+    """Trains, or resumes training; the keywords are those of `training.Run`."""
     config = _checked_config(argv)
     with checks.renaming({"method": "accountant"}):
         plan = make_plan(config)

@@ -53,7 +53,7 @@ def main(argv: Sequence[str]) -> None:
     start.import_tensorflow()
     from dpfl.training import local_worker as worker_lib
 
-    # A scheduler ends a job so; the worker then ends with this process.
+    # Schedulers end jobs by SIGTERM; the worker then ends with this process.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         worker = worker_lib.start(

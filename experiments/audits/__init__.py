@@ -3,9 +3,9 @@
 
 """Audits of real aggregators: lower bounds on epsilon, and counts of their noise.
 
-Everything is looked at that the adversary of an event sees: the noised integers of a
-trusted server before any post-processing, what a secure sum opens, and the result.
-`suite.jobs` are the checks; `experiments/audit.py` runs them.
+The audits examine everything that the adversary of an event sees: the noised integers
+of a trusted server before any post-processing, the opened secure sums, and the result.
+`suite.jobs` lists the checks, which `experiments/audit.py` runs.
 """
 
 from dpfl import needs_tff  # noqa: F401

@@ -1,12 +1,12 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What an adversary knows: where a canary appears in a release, and how likely it is.
+"""The adversary's knowledge: a canary's place in a release, and its likelihood.
 
 A canary is a block of coordinates of the release, of length one in units of the clip.
-`directions` says which updates appear there, `log_ratio` how much more likely an
-outcome is with the canary than without. Both use what is public alone: the broadcast
-and the mechanism's numbers.
+`directions` computes the updates that appear there, `log_ratio` how much more likely an
+outcome is with the canary than without. Both use public values only: the broadcast and
+the mechanism's numbers.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from dpfl.mechanisms import integer
 from dpfl.mechanisms.integer import CLIP_COUNT_BITS
 from dpfl.vectors import adaptive_sketch, integers, rotation
 
-# Nearer to a whole number than this a canary is taken for it.
+# Distance to an integer below which a canary is taken for it.
 WHOLE = 1e-6
 
-# What a canary above an adaptive clip changes: the sum of the votes by -1, of which a
-# trusted server releases half.
+# The effect of a canary above an adaptive clip: the sum of the votes changes by -1, of
+# which a trusted server releases half.
 COUNT_CANARY = np.array([-1.0])
 HALF_VOTE = np.array([-0.5])
 
@@ -38,10 +38,16 @@ HALF_VOTE = np.array([-0.5])
 def directions(
     mechanism: mechanisms.Mechanism, dimension: int, shared: Any
 ) -> Optional[tf.Tensor]:
-    """Updates, each of which appears in one coordinate of the release alone.
+    """Updates, each of which appears in a single coordinate of the release.
 
-    They are float32[m, d] of m coordinates, or None where these are the update's.
-    `shared` is what is broadcast in the round, expanded.
+    Args:
+      mechanism: The mechanism.
+      dimension: d.
+      shared: The round's broadcast, expanded.
+
+    Returns:
+      float32[m, d], one update for each coordinate, or None if the release has the
+      update's own coordinates.
     """
     if isinstance(mechanism, mechanisms.L2Csgm):
         length = mechanism.rotated_dimension(dimension)
@@ -91,7 +97,7 @@ def _unsketched(made: Any, shared: Any) -> tf.Tensor:
 
 
 def steps_to_clip(mechanism: mechanisms.Mechanism, dimension: int) -> float:
-    """The clip of what is summed, in steps of the integers of the sum."""
+    """The clip of the summed vectors, in steps of the integers of the sum."""
     if isinstance(mechanism, mechanisms.DomeDdg):
         return steps_to_clip(mechanism.release, mechanism.sketch_size)
     if isinstance(mechanism, integer.IntegerMechanism):
@@ -105,7 +111,7 @@ def steps_to_clip(mechanism: mechanisms.Mechanism, dimension: int) -> float:
 
 
 def noise_multiplier(mechanism: Any) -> float:
-    """The noise of the sum over the clip of what is summed."""
+    """The noise of the sum over the clip of the summed vectors."""
     if isinstance(mechanism, mechanisms.L2Csgm):
         return mechanism.stddev / mechanism.clip_norm
     if isinstance(mechanism, mechanisms.Gaussian):
@@ -116,14 +122,14 @@ def noise_multiplier(mechanism: Any) -> float:
 def log_ratio(
     mechanism: Any, dimension: int, released: np.ndarray, block: Any
 ) -> np.ndarray:
-    """log P/Q of blocks of a release, float64[trials].
+    """The log-likelihood ratio log P/Q of blocks of a release, float64[trials].
 
-    Roundings that are left out can only weaken it.
+    Roundings that are ignored can only weaken it.
 
     Args:
-      mechanism: Its numbers.
+      mechanism: The mechanism.
       dimension: d.
-      released: [trials, block], integers as they are released or opened.
+      released: [trials, block], the released or opened integers.
       block: The canary, float64[block], of length 1 in units of the clip.
     """
     steps = steps_to_clip(mechanism, dimension)
@@ -144,7 +150,7 @@ def log_ratio(
 
 
 def sampled_score(log_ratio: np.ndarray, probability: float) -> np.ndarray:
-    """The score log(1 - q + q exp(log_ratio)) where the canary joins by chance q."""
+    """The score log(1 - q + q exp(log_ratio)) of a canary of probability q."""
     if probability == 1:
         return log_ratio
     return np.logaddexp(math.log1p(-probability), math.log(probability) + log_ratio)
@@ -153,22 +159,25 @@ def sampled_score(log_ratio: np.ndarray, probability: float) -> np.ndarray:
 def gaussian_ratio(
     released: np.ndarray, block: np.ndarray, stddev: float, keep_fraction: float = 1.0
 ) -> np.ndarray:
-    """log P/Q where coordinates are kept with chance gamma and noised.
+    """The ratio log P/Q if coordinates are kept with probability gamma and noised.
 
-    What is released is float64[trials, block] and the canary float64[block], in the
-    units of the noise's standard deviation.
+    Args:
+      released: float64[trials, block].
+      block: The canary, float64[block], in the same units.
+      stddev: Standard deviation of the noise, in the same units.
+      keep_fraction: gamma.
     """
     each = (released - block / 2) * block / stddev**2
     return np.sum(sampled_score(each, keep_fraction), axis=-1)
 
 
 def stream_ratio(mechanism: Any, results: np.ndarray, block: Any) -> np.ndarray:
-    """log P/Q of blocks of a stream, the canary being in its first round.
+    """The ratio log P/Q of blocks of a stream, with the canary in its first round.
 
     Args:
       mechanism: Matrix factorization, or SGMF.
-      results: float32[T, m], what the server's optimizer was given, where coordinates
-        are those of the canaries.
+      results: float32[T, m], the inputs of the server's optimizer, in the canaries'
+        coordinates.
       block: The canary, float64[block], of length 1 in units of the clip.
     """
     # A^-1 of the sums of the results: they are rows of (G + A^-1 B Z) / divisor.
@@ -176,7 +185,7 @@ def stream_ratio(mechanism: Any, results: np.ndarray, block: Any) -> np.ndarray:
     encoder = mechanism.factorization.encoder()
     column = encoder[:, 0]
     length, stddev = stream_column(mechanism)
-    # Of C G + Z the direction in which the canary lies, over the clip.
+    # The canary's direction in C G + Z, over the clip.
     along = (column / length) @ encoder @ sums / mechanism.clip_norm
     block = np.asarray(block, np.float64)
     blocks = along[: along.size // block.size * block.size].reshape(-1, block.size)
@@ -191,7 +200,7 @@ def stream_column(mechanism: Any) -> tuple[float, float]:
 
 
 def release_length(mechanism: Any, dimension: int) -> int:
-    """m, the numbers of which a release consists."""
+    """The length of a release, m."""
     if isinstance(mechanism, mechanisms.Dome):
         return mechanism.sketch_size
     if isinstance(mechanism, mechanisms.ProjectAndPerturb):
@@ -202,9 +211,9 @@ def release_length(mechanism: Any, dimension: int) -> int:
 
 
 def count_ratio(mechanism: Any, within: np.ndarray) -> np.ndarray:
-    """log P/Q of the count of an adaptive clip, of a canary above the clip.
+    """The ratio log P/Q of an adaptive clip's count, for a canary above the clip.
 
-    `within` is half the noised sum of the votes, or what was opened of it, [trials].
+    `within`, [trials], is half the noised sum of the votes, or the opened one.
     """
     if isinstance(mechanism, integer.IntegerMechanism):
         opened = centered(within, CLIP_COUNT_BITS)[:, np.newaxis]
@@ -215,7 +224,7 @@ def count_ratio(mechanism: Any, within: np.ndarray) -> np.ndarray:
 
 
 def centered(residues: np.ndarray, bits: int) -> np.ndarray:
-    """The integers of least size with the same residues modulo 2^b, int64."""
+    """The integers of least absolute value with the same residues modulo 2^b, int64."""
     half = 1 << (bits - 1)
     return (np.asarray(residues, np.int64) + half) % (1 << bits) - half
 
@@ -223,7 +232,13 @@ def centered(residues: np.ndarray, bits: int) -> np.ndarray:
 def noise_log_pmf(
     mechanism: integer.IntegerMechanism, x: np.ndarray, stddev: float
 ) -> np.ndarray:
-    """Log-probabilities of integers x as noise of all shares, of stddev steps each."""
+    """Log-probabilities of the sum of all shares of noise.
+
+    Args:
+      mechanism: The mechanism.
+      x: Integers, of any shape.
+      stddev: Standard deviation of a share, in steps.
+    """
     shares = mechanism.noise_shares
     if isinstance(mechanism, mechanisms.DistributedSkellam):
         return summed_noise.SkellamNoise(shares * stddev**2).log_pmf_at(x)
@@ -236,16 +251,19 @@ def integer_ratio(
     canary: np.ndarray,
     stddev: float,
 ) -> np.ndarray:
-    """log P/Q of opened sums of least size, int64[trials, block].
+    """The ratio log P/Q of opened sums.
 
-    The canary, float64[block] in steps, is rounded up or down at random; `stddev` is of
-    a share, in steps.
+    Args:
+      mechanism: The mechanism.
+      opened: int64[trials, block], centered sums.
+      canary: float64[block] in steps, which is rounded up or down at random.
+      stddev: Standard deviation of a share, in steps.
     """
 
     def log_pmf(x: np.ndarray) -> np.ndarray:
         return noise_log_pmf(mechanism, x, stddev)
 
-    # Half a clip's float32 rounding below a whole number is that number.
+    # A number below an integer by half a clip's float32 rounding is that integer.
     lower = np.floor(canary + WHOLE)
     moved = opened - lower.astype(np.int64)
     with np.errstate(divide="ignore"):

@@ -3,13 +3,13 @@
 
 """Lower bounds on epsilon by experiment: a canary, a threshold, Clopper-Pearson.
 
-If a mechanism is (epsilon, delta)-DP, every event A has
-P(A) <= exp(epsilon) Q(A) + delta, P and Q being its output's distributions with the
-canary and without it. So estimates of P(A) from below and of Q(A) from above give a
-lower bound on epsilon. A claimed epsilon under it is wrong (but for the stated chance);
-one over it is not proved by it. The event is {score > t} (or {score < t} for the other
-direction), the score is the log-likelihood ratio, which is the best there is, and t
-is chosen on one half of the samples and judged on the other, or before there are any.
+If a mechanism is (epsilon, delta)-DP, every event A has P(A) <= exp(epsilon) Q(A) +
+delta, P and Q being its output's distributions with the canary and without it. So
+estimates of P(A) from below and of Q(A) from above give a lower bound on epsilon. A
+claimed epsilon below it is wrong (but for the stated probability); one above it is not
+proved. The event is {score > t} (or {score < t} for the other direction), the score is
+the log-likelihood ratio, which is the best there is, and t is chosen on one half of the
+samples and judged on the other, or before there are any.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DIRECTIONS = ("present", "absent")
 
 @attr.s(frozen=True, auto_attribs=True)
 class AuditResult:
-    """What an audit found.
+    """The result of an audit.
 
     Attributes:
       epsilon: Lower bound on epsilon at the audited delta; 0 if nothing was shown.
@@ -57,7 +57,7 @@ def clopper_pearson(
     Args:
       successes: Numbers of successes, any shape.
       trials: Number of trials.
-      error: The chance with which each limit, taken alone, may fail.
+      error: Probability with which each limit, taken alone, may fail.
 
     Returns:
       Lower and upper limits, of the shape of `successes`.
@@ -98,11 +98,12 @@ def epsilon_lower_bound(
         larger where the canary is more likely to be there.
       absent: Scores of outputs without it, shape [trials].
       delta: The delta at which epsilon is bounded, in [0, 1).
-      confidence: The chance that the bound holds, in (0, 1).
-      direction: One of `DIRECTIONS`; None for the one that the first half favours.
+      confidence: Probability that the bound holds, in (0, 1).
+      direction: One of `DIRECTIONS`; None for the better one on the first half.
 
     Raises:
-      ValueError: fewer than four samples, a NaN score, or an argument out of range.
+      ValueError: If there are fewer than four samples, a NaN score, or an argument out
+        of range.
     """
     spec = _spec(delta, confidence)
     if direction is not None:
@@ -131,17 +132,17 @@ def epsilon_lower_bound_at(
     """A lower bound on epsilon by a test that was chosen before the samples.
 
     Args:
-      present: As of `epsilon_lower_bound`, all of which count.
+      present: As for `epsilon_lower_bound`, all of which count.
       absent: Likewise.
       delta: The delta at which epsilon is bounded, in [0, 1).
-      threshold: The score t; it may depend on how many scores there are, on none of
-        them.
+      threshold: The score t; it may depend on the number of scores but not on the
+        scores.
       direction: One of `DIRECTIONS`, likewise.
-      confidence: The chance that the bound holds, in (0, 1); of several tests the
-        chances to fail add up.
+      confidence: Probability that the bound holds, in (0, 1); the probabilities of
+        failure of several tests add up.
 
     Raises:
-      ValueError: As of `epsilon_lower_bound`.
+      ValueError: As for `epsilon_lower_bound`.
     """
     spec = _spec(delta, confidence)
     checks.choice("direction", direction, DIRECTIONS)
@@ -152,7 +153,7 @@ def epsilon_lower_bound_at(
 
 
 def _spec(delta: float, confidence: float) -> tuple[float, float]:
-    """Delta, and the chance to fail of each of the two limits."""
+    """The delta, and the probability of failure of each of the two limits."""
     delta = checks.probability("delta", delta)
     return delta, (1 - checks.delta("confidence", confidence)) / 2
 
@@ -181,7 +182,7 @@ def _judged(
     delta: float,
     error: float,
 ) -> AuditResult:
-    """What the test of exceeding a threshold shows; 'absent' is negated."""
+    """The result of the test of exceeding a threshold; 'absent' is negated."""
     bound, hit_rate, false_rate = _log_ratio(
         hit, false, np.array([threshold]), delta, error
     )

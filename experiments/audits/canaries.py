@@ -3,11 +3,11 @@
 
 """Lower bounds on epsilon of real rounds, with canaries and without.
 
-Many canaries fit into one release: each is a client of its own with a block of
-coordinates of its own, over which the noise is independent, and a coin says whether it
-is there. For each of them the release is that of two neighbours, everybody else being
-known; so a round with m canaries is m trials. How neighbours differ is the relation
-that the run's event names: the client is not there, or it is there with zeros.
+Many canaries fit into one release: each is a client with its own block of coordinates,
+over which the noise is independent, and a coin decides whether it is present. For each
+of them the release is that of two neighbours, all other clients being known; so a round
+with m canaries is m trials. Neighbours differ by the relation that the run's event
+names: the client is absent, or present with zeros.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dpfl.vectors import philox
 
 from . import adversary, findings, rounds, score_distributions
 
-# Canaries are longer than the clip, so that a clip that is not applied shows.
+# Factor of canaries over the clip, so that a missing clip is detected.
 _LENGTH = 8.0
 _CONCENTRATED = "all in one coordinate"
 # Trials in one call of the composed rounds.
@@ -38,14 +38,13 @@ class Case:
     """A mechanism, and a canary in it.
 
     Attributes:
-      mechanism: Its numbers.
+      mechanism: The mechanism.
       dimension: d.
-      participation: How clients join the rounds that are released together.
-      block: The canary where it appears in the release, of length 1 in units of the
-        clip.
-      canaries: How many are in a round.
-      delta: At which epsilon is claimed and bounded.
-      vector: What the canary is called, if there is more to say than its length.
+      participation: Participation of clients in the rounds that are released together.
+      block: The canary's block of the release, of length 1 in units of the clip.
+      canaries: Number of canaries in a round.
+      delta: The delta at which epsilon is claimed and bounded.
+      vector: Name of the canary, if there is more to say than its length.
     """
 
     mechanism: Any
@@ -78,18 +77,18 @@ class Case:
 
     @property
     def stream_rounds(self) -> int:
-        """Rounds of a stream, the canary being in the first; 1 for no stream."""
+        """Rounds of a stream, with the canary in the first; 1 without a stream."""
         is_stream = isinstance(self.mechanism, _STREAMS)
         return self.mechanism.rounds_per_epoch if is_stream else 1
 
     def claim(self) -> accounting.PrivacyReport:
-        """The least epsilon that is proven, and for which relation."""
+        """The least epsilon that is proven, with its relation."""
         return findings.tightest(
             self.mechanism, self.participation, self.dimension, self.delta
         )
 
     def expected(self) -> score_distributions.ScoreDistribution:
-        """The scores if the mechanism is what it claims to be."""
+        """The scores' distribution if the mechanism is what it claims to be."""
         config = self.mechanism
         if self.stream_rounds > 1:
             length, stddev = adversary.stream_column(config)
@@ -102,7 +101,7 @@ class Case:
 
 
 class Trials:
-    """Trials of one case, with a canary and without, which are held to its claim."""
+    """Trials of one case, with a canary and without, compared with its claim."""
 
     def __init__(self, case: Any, seed: int):
         """Initializes the trials.
@@ -119,12 +118,12 @@ class Trials:
 
     @property
     def trials(self) -> int:
-        """How many there were with a canary, or without, whichever are fewer."""
+        """The number of trials with a canary, or without, whichever is smaller."""
         parts = (self._present, self._absent)
         return min(sum(scores.size for scores in part) for part in parts)
 
     def enough(self, trials: int) -> int:
-        """As many trials as are expected to show half of the claim."""
+        """The number of trials that are expected to show half of the claim."""
         return findings.enough_trials(
             self._expected, self._claim.epsilon, self._case.delta, trials
         )
@@ -159,19 +158,20 @@ class Canaries(Trials):
         self._composed = rounds.ComposedRounds(
             case.mechanism, case.dimension, images(case, self._clients, case.canaries)
         )
-        # What a secure sum opened that is no residue; None where there is none.
+        # Bits of the secure sum, None without one, and the largest opened value that is
+        # no residue.
         self._bits: Optional[int] = getattr(case.mechanism, "bits", None)
         self._outside = 0
 
     def findings(
         self, trials: int, rounds_in_tff: Optional[int] = None
     ) -> list[findings.Finding]:
-        """The bound with its verdict, and what else the rounds showed.
+        """The bound with its verdict, and other findings of the rounds.
 
         Args:
-          trials: With the canary, and as many without.
-          rounds_in_tff: How many rounds at most go through TFF, the others being
-            composed; None for all, as it is of streams; with 0 both cannot be compared.
+          trials: Number of trials with the canary, and as many without.
+          rounds_in_tff: Most rounds that go through TFF, the others being composed;
+            None for all, as for streams; with 0 both cannot be compared.
         """
         # A stream takes several rounds, which depend on each other's state.
         if self._case.stream_rounds > 1:
@@ -190,7 +190,7 @@ class Canaries(Trials):
         return found
 
     def _through_tff(self, trials: int, most_rounds: Optional[int]) -> Optional[bool]:
-        """Adds trials of the real factory; says whether the first is as composed."""
+        """Adds trials of the real factory; returns whether the first is as composed."""
         case = self._case
         if most_rounds == 0:
             return None
@@ -207,7 +207,7 @@ class Canaries(Trials):
             if agrees is None:
                 composed = self._composed.one(seed, number, mine, keys[0])
                 agrees = _is_same(seen[0], composed)
-            # A stream goes on without the canary; its noise is that of one epoch.
+            # A stream continues without the canary; its noise is that of one epoch.
             for _ in range(case.stream_rounds - 1):
                 nobody = np.zeros([1, case.dimension], np.float32)
                 seen.append(through.run(nobody, keys[0][:1]))
@@ -220,10 +220,10 @@ class Canaries(Trials):
         return agrees
 
     def _without_tff(self, trials: int) -> None:
-        """Adds composed rounds until there are so many trials."""
+        """Adds composed rounds up to a number of trials."""
         case, first = self._case, 0
         seed = tf.constant(philox.seed_from_int(self._seed, "audit"), tf.int64)
-        # Of two canaries one is there, or a few more or less.
+        # About one of two canaries is present.
         wanted = min(_BATCH_TRIALS, round(2.2 * (trials - self.trials)) + 50)
         count = -(-wanted // case.canaries)
         while self.trials < trials:
@@ -233,9 +233,10 @@ class Canaries(Trials):
             first += count
 
     def _coins(self, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Which canaries there are, which clients join, and clients' keys.
+        """Draws which canaries are present, which clients join, and clients' keys.
 
-        bool[count, canaries], float32[count, clients] and int64[count, clients, 2].
+        The results are bool[count, canaries], float32[count, clients] and int64[count,
+        clients, 2].
         """
         case, shape = self._case, (count, self._clients)
         is_there = self._rng.random((count, case.canaries)) < 0.5
@@ -247,7 +248,7 @@ class Canaries(Trials):
         return is_there, joined, keys
 
     def _is_in_round(self, is_there: np.ndarray, joined: np.ndarray) -> np.ndarray:
-        """The clients that take part, of whom some may send zeros: bool[n]."""
+        """The clients that take part, some of which may send zeros: bool[n]."""
         adds = events.NAMES[events.Relation.ADD_OR_REMOVE_ONE]
         if self._claim.relation == adds and joined.any():
             return joined > 0
@@ -276,14 +277,14 @@ class Canaries(Trials):
         `axes` are the coordinates of the first round's release, float32[m, d].
         """
         case = self._case
-        # What a stream releases is what the server's optimizer is given.
+        # A stream releases the input of the server's optimizer.
         results = np.stack([one.release for one in seen])
         mine = axes[: len(case.block) * case.canaries]
         return adversary.stream_ratio(case.mechanism, results @ mine.T, case.block)
 
 
 def _clients(case: Case) -> int:
-    """How many clients take part; some may be there for their noise alone."""
+    """The number of clients that take part; some may be there for their noise only."""
     config = case.mechanism
     brings_noise = isinstance(config, mechanisms.Dome) or (
         getattr(config, "noise_source", None) == "clients"
@@ -294,7 +295,13 @@ def _clients(case: Case) -> int:
 
 
 def images(case: Any, clients: int, canaries: int) -> np.ndarray:
-    """float32[n, m]: of the first clients each is a canary in a block of its own."""
+    """The clients' images, each canary in its own block: float32[n, m].
+
+    Args:
+      case: The case.
+      clients: Number of clients, n.
+      canaries: Number of canaries, which come first.
+    """
     length = len(case.block)
     size = adversary.release_length(case.mechanism, case.dimension)
     found = np.zeros([clients, size], np.float32)
@@ -305,7 +312,7 @@ def images(case: Any, clients: int, canaries: int) -> np.ndarray:
 
 
 def _is_same(one: rounds.Seen, other: rounds.Seen) -> bool:
-    """Whether two releases are equal; floats up to their rounding."""
+    """Whether two releases are equal; floats up to rounding."""
     if one.release.dtype.kind == "f":
         size = np.max(np.abs(other.release))
         return bool(np.max(np.abs(one.release - other.release)) <= 1e-4 * size)

@@ -1,11 +1,10 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The canaries of an audit: what is tried of each mechanism, and with which numbers.
+"""The canaries of an audit: the cases of each mechanism and their numbers.
 
-Noise, masks and dimensions are small, so that an optimal test finds most of what is
-claimed from some thousand releases. The first case of a mechanism is that of a quick
-audit.
+Noise, masks and dimensions are small, so that an optimal test finds most of the claimed
+epsilon from some thousand releases. A quick audit has the first case of each mechanism.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from .canaries import Block, Case
 _ONE = (1.0,)
 _FOUR = (0.5,) * 4
 _SIXTEEN = (0.25,) * 16
-# Below 1e-3 some ten thousand trials show little.
+# A delta below 1e-3 would show little in some ten thousand trials.
 _DELTA, _LARGE_DELTA = 1e-3, 1e-2
-# So few coordinates that the clip of coordinates is that of the vector.
+# Dimension so small that the clip of coordinates is that of the vector.
 _FEW = 8
 _ADAPTS: Mapping[str, Any] = {"adaptive_clipping": True, "count_stddev": 1.0}
 
@@ -79,7 +78,7 @@ def _csgm() -> list[Case]:
 
 
 def _linf_csgm() -> list[Case]:
-    """All coordinates at their bound, which is what is charged: one canary a round."""
+    """A canary with all coordinates at their bound, which is charged; one a round."""
 
     def case(z: float, keep: float, length: int, q: float = 1.0) -> Case:
         block = (length**-0.5,) * length
@@ -183,7 +182,7 @@ def _sketched_ddg() -> list[Case]:
 
 
 def _sparse_recovery() -> list[Case]:
-    """No update but one fills the clip of a Gaussian sketch; these come close."""
+    """Canaries that nearly fill the clip of a Gaussian sketch, which only one does."""
 
     def case(z: float, bits: int, **more: Any) -> Case:
         config = mechanisms.SparseRecovery(
@@ -217,8 +216,8 @@ CASES: dict[str, Callable[[], list[Case]]] = {
 def of(name: str) -> list[Case]:
     """The cases of a mechanism.
 
-    One of another package is audited in its example: a canary in one coordinate, and
-    noise that is claimed to be Gaussian.
+    A mechanism of another package is audited in its example: a canary in one
+    coordinate, and noise that is claimed to be Gaussian.
 
     Raises:
       ValueError: If a mechanism of another package has no example.
@@ -233,7 +232,7 @@ def of(name: str) -> list[Case]:
 
 
 def names() -> list[str]:
-    """The names of all mechanisms that are private."""
+    """The names of all private mechanisms."""
     others = set(mechanisms.EXAMPLES) - set(CASES)
     private = (name for name in others if mechanisms.MECHANISMS[name].is_private)
     return [*CASES, *sorted(private)]

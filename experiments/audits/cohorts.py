@@ -1,14 +1,14 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether the relation that a run names is the one that its cohorts leave.
+"""Audit of the neighbouring relation that a run names, by its choice of cohorts.
 
-One client sends the opposite of what everybody else does, and the cohort of a round is
-chosen with it and without. Where it leaves, another client may take its place: then the
-sum moves by twice the clip. Where its contributions become zeros, nobody else moves.
+One client sends the opposite of all others, and the cohort of a round is chosen with it
+and without. If it leaves, another client may take its place: then the sum moves by
+twice the clip. If its contributions become zeros, no other client moves.
 
-Where clients join independently of each other, who else joined hides the client, and
-nothing of that is in the claim: so there the others also send nothing.
+If clients join independently of each other, the randomness of the others hides the
+client, which the claim does not use: so the others send nothing in a second setting.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dpfl.vectors import randomness
 from . import adversary, findings, score_distributions
 
 _COHORT = 10
-# What each of the others sends, in clips.
+# The update of each of the others, in clips.
 _SENT = {"others opposite": -1, "others silent": 0}
 _INDEPENDENT = (
     *(mechanisms.PoissonSampling, mechanisms.RandomSlot),
@@ -42,7 +42,7 @@ _INDEPENDENT = (
 def participations() -> list[mechanisms.Participation]:
     """One round of each way of choosing cohorts, of all clients but one.
 
-    Hidden turns are not among them: they are a secret of more than one round.
+    Hidden turns are excluded: they are a secret of more than one round.
     """
     kinds = mechanisms.PARTICIPATIONS.values()
     alone = [kind for kind in kinds if kind not in participation_lib.HIDDEN_TURNS]
@@ -50,7 +50,7 @@ def participations() -> list[mechanisms.Participation]:
 
 
 def others(participation: mechanisms.Participation) -> tuple[str, ...]:
-    """What everybody else does: "others opposite", and "others silent"."""
+    """The behaviours of all others: "others opposite", and "others silent"."""
     return tuple(_SENT if isinstance(participation, _INDEPENDENT) else list(_SENT)[:1])
 
 
@@ -61,11 +61,17 @@ def findings_of(
     seed: int,
     delta: float = 1e-2,
 ) -> list[findings.Finding]:
-    """The bound from a Gaussian release to whom the cohort is not known.
+    """The bound from a Gaussian release to an adversary that ignores the cohort.
 
-    Each trial is a release of one number: a coordinate of a release of many.
+    Each trial is a release of one number: a coordinate of a wide release. There are as
+    many trials without the client.
 
-    There are as many trials without the client, and one of `others`.
+    Args:
+      participation: The choice of cohorts.
+      others_do: One of `others`.
+      trials: Number of trials with the client.
+      seed: Seed of cohorts and noise.
+      delta: The delta at which epsilon is claimed and bounded.
     """
     mechanism = mechanisms.Gaussian(_COHORT, clip_norm=1.0, noise_multiplier=1.0)
     claim = findings.tightest(mechanism, participation, 1, delta)
@@ -94,7 +100,7 @@ def findings_of(
 def _expected(
     participation: mechanisms.Participation, others_do: str, leaves: bool
 ) -> score_distributions.NoisedSums:
-    """The law of a release, by the definition of the choice of cohorts.
+    """The distribution of a release, by the definition of the choice of cohorts.
 
     Without the canary the client is gone if it `leaves`; else it sends zeros.
     """
@@ -104,7 +110,7 @@ def _expected(
     if isinstance(participation, _INDEPENDENT):
         with_it = without = stats.binom.pmf(counts, population - 1, share)
     else:
-        # Whoever is in the round takes the place of another.
+        # A client in the round takes the place of another.
         with_it, without = counts == cohort - 1, counts == cohort
     numbers = np.arange(-population, 2)
     both = {True: np.zeros(numbers.size), False: np.zeros(numbers.size)}
@@ -123,7 +129,7 @@ def _sums(
     is_there: bool,
     leaves: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The clips that the client sends, and how many others: int64[trials]."""
+    """The clips that the client sends, and the number of others: int64[trials]."""
     client = participation.population - 1
     is_gone = leaves and not is_there
     # Where clients join independently of each other, the chances of those that stay

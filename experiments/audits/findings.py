@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Lines of an audit: what was claimed, what was found, and the verdict."""
+"""Lines of an audit: the claim, the finding and the verdict."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class Finding:
     """One line of an audit.
 
     Attributes:
-      check: What was looked at: "epsilon" or the name of another check.
-      mechanism: Whose release it was.
-      setting: What was released, in a few words.
-      is_sound: False if what was found contradicts what is claimed.
-      relation: Between the neighbours, for a claimed epsilon.
+      check: "epsilon" or the name of another check.
+      mechanism: Name of the mechanism.
+      setting: The release, in a few words.
+      is_sound: Whether the finding agrees with the claim.
+      relation: Relation of the neighbours, for a claimed epsilon.
       delta: The delta of the claimed epsilon.
-      method: By which epsilon is claimed.
+      method: Method of the claimed epsilon.
       claimed: The epsilon, or the expected count or number.
-      found: The lower bound on epsilon, or what was counted or measured.
+      found: The lower bound on epsilon, or the count or measurement.
       attainable: The ratio that the test of a bound reaches with infinitely many trials
         if the mechanism is what it claims to be; None for another check.
       trials: Releases with the canary and as many without, or draws.
-      detail: What else a reader may want to know.
+      detail: More for the reader.
     """
 
     check: str
@@ -57,29 +57,34 @@ class Finding:
 
     @property
     def ratio(self) -> Optional[float]:
-        """What was found over what is claimed; None if either is missing or zero."""
+        """The found value over the claimed one; None if either is missing or zero."""
         if self.found is None or not self.claimed:
             return None
         return self.found / self.claimed
 
     @property
     def verdict(self) -> str:
-        """In a word: "below" the claim or "ABOVE" it, "ok" or "FAILED"."""
+        """The verdict in a word: "below" the claim or "ABOVE" it, "ok" or "FAILED"."""
         if self.check == "epsilon":
             return "below" if self.is_sound else "ABOVE"
         return "ok" if self.is_sound else "FAILED"
 
     def row(self) -> dict[str, Any]:
-        """What is in a table and in a file, by column."""
+        """The finding as a row of tables and files, by column."""
         own = {**dataclasses.asdict(self), "ratio": self.ratio, "verdict": self.verdict}
         del own["is_sound"]
         return own
 
 
 def count_chance(count: int, trials: int, probability: float) -> float:
-    """The chance of a count of successes as far from what is expected, on both sides.
+    """The two-sided probability of a count as far from its expectation.
 
     It is twice the smaller binomial tail, at most 1, for independent trials.
+
+    Args:
+      count: Number of successes.
+      trials: Number of independent trials.
+      probability: Probability of a success.
     """
     below = special.bdtr(count, trials, probability)
     above = special.bdtrc(count - 1, trials, probability) if count else 1.0
@@ -89,7 +94,7 @@ def count_chance(count: int, trials: int, probability: float) -> float:
 def correlation(one: Any, other: Any) -> float:
     """The correlation of two vectors times the root of their length.
 
-    That is about N(0, 1) for independent vectors.
+    For independent vectors it is about N(0, 1).
     """
     one, other = (np.asarray(x, np.float64).ravel() for x in (one, other))
     one, other = one - np.mean(one), other - np.mean(other)
@@ -107,12 +112,17 @@ def tightest(
     dimension: int,
     delta: float,
 ) -> accounting.PrivacyReport:
-    """The least epsilon of a run by any accountant that serves it, by name.
+    """The least epsilon of a run by any accountant that supports it.
 
-    A bound found from below says most of a mechanism where the claim is not loose
-    itself. So this is the least of what `accounting.epsilon` finds by its methods
-    "auto" and "tight", and of `_one_coordinate`, at delta and for the relation that the
-    run reports.
+    A lower bound is most informative if the claim itself is not loose. So this is the
+    least epsilon of the methods "auto" and "tight" of `accounting.epsilon`, and of
+    `_one_coordinate`, for the relation that the run reports.
+
+    Args:
+      mechanism: The mechanism.
+      participation: The participation of clients.
+      dimension: d.
+      delta: The delta of epsilon.
     """
     event = mechanism.dp_event(participation, dimension)
     reported = accounting.epsilon(event, delta)
@@ -132,11 +142,11 @@ def tightest(
 def _one_coordinate(
     mechanism: Any, participation: mechanisms.Participation, dimension: int
 ) -> Optional[dp_accounting.DpEvent]:
-    """One round of a sparsified vector of a single coordinate, exactly.
+    """The exact event of one round of a sparsified vector of a single coordinate.
 
     The coordinate is in the sum if its client joins and keeps it, so that the release
-    is a Gaussian's, sampled with the product of both probabilities. A shorter one is a
-    post-processing of the longest: shrink the output, and add noise.
+    is a Gaussian's, sampled with the product of both probabilities. A shorter
+    coordinate is a post-processing of the longest: shrink the output, and add noise.
     """
     kinds = mechanisms.L2Csgm, mechanisms.LinfCsgm
     if type(mechanism) not in kinds or participation.rounds != 1:
@@ -156,20 +166,24 @@ _BY_DISTRIBUTION = 0.9955
 _BY_HALVES = 0.999
 """Confidence of the test that chooses its threshold; with the others 0.99."""
 
-# How far above the claim the distribution's own epsilon may be, since scores are in
+# Most that the distribution's own epsilon may exceed the claim, since scores are in
 # classes.
 _SLACK = 4e-3
-# As much of the claim is to be expected of a bound, for at most so many times the
-# trials; more than one half, as counts vary.
+# Share of the claim to be expected of a bound, and most doublings of the trials; more
+# than one half, as counts vary.
 _EXPECTED_RATIO, _MOST_DOUBLINGS = 0.58, 3
 
 
 def enough_trials(
     expected: ScoreDistribution, epsilon: float, delta: float, trials: int
 ) -> int:
-    """How many trials are expected to show more than half of a claim.
+    """The number of trials that are expected to show more than half of a claim.
 
-    That is `trials`, doubled as often as it takes, but at most three times.
+    Args:
+      expected: The scores if the mechanism is what it claims to be.
+      epsilon: The claim.
+      delta: The delta of the claim.
+      trials: The least number, which is doubled as needed, at most three times.
     """
     for _ in range(_MOST_DOUBLINGS):
         promised = max(
@@ -191,12 +205,12 @@ def epsilon_finding(
 ) -> Finding:
     """The largest of three bounds, and its verdict.
 
-    The claim is unsound if a bound is above it, or if the distribution alone needs
-    more.
+    The claim is unsound if a bound is above it, or if the distribution itself has a
+    larger epsilon.
 
     Args:
-      claim: What is claimed.
-      delta: At which delta.
+      claim: The claim.
+      delta: The delta of the claim.
       expected: The scores if the mechanism is what it claims to be.
       scores: float64[trials] with the canary, and without.
       **named: The mechanism and the setting.

@@ -1,17 +1,17 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The noise of real codecs: its tails, and whether it comes a second time.
+"""Audit of the noise of real codecs: its tails, and whether it repeats.
 
-A codec of a long vector releases the sum of nobody, or of clients that send zeros: that
-is the noise alone, one draw a coordinate. It is counted far out, against its exact
+A codec of a long vector releases the sum of no clients, or of clients that send zeros:
+that is the noise alone, one draw a coordinate. Its tails are counted against its exact
 distribution. Beyond 5.7 standard deviations a normal sampler in float32 has nothing
-(Box-Muller with a uniform number of 1e-7 at the least reaches 5.68), and a billion
-draws of what is claimed have twelve.
+(Box-Muller with a uniform number of at least 1e-7 reaches 5.68), while a billion draws
+of the claimed distribution have twelve.
 
-Two runs of one seed that differ in anything, two rounds, and two contrived seeds must
-have noise that has nothing in common; two that differ in nothing have the same. That
-noise is of a round through TFF in which one client sends zeros.
+Two runs of one seed that differ in any setting, two rounds, and two contrived seeds
+must have unrelated noise; two equal runs have the same noise. It is the noise of a
+round through TFF in which one client sends zeros.
 """
 
 from __future__ import annotations
@@ -47,20 +47,21 @@ FAR = (5.0, 5.5, 5.7, 6.0, 6.5)
 NEAR = (3.0, 4.0, 4.5, 5.0, 5.5)
 """The same where there are few."""
 
-# Above, sums of shares have a normal distribution's tails, to 1e-4 of them at 6.5.
+# Standard deviation above which sums of shares have a normal distribution's tails, to
+# 1e-4 of them at 6.5.
 _COARSE = 1000.0
-# Draws of one call.
+# Number of draws in one call.
 _LENGTH = 1 << 20
-# Of which so many are wanted beyond the least of FAR.
+# Draws needed to see the least size of FAR.
 _MANY_DRAWS = 100_000_000
-# Chance of a count below which it is no chance.
+# Probability below which a count is no coincidence.
 _SMALLEST_CHANCE = 1e-4
-# Standard deviations that the mean square of some draws may be off.
+# Allowed deviation of the mean square of draws, in standard deviations.
 _SPREAD_LIMIT = 5.5
 _DIMENSION = 1024
-# A correlation times the root of the length is about N(0, 1).
+# Limit of a correlation times the root of the length, which is about N(0, 1).
 _LIMIT = 6.0
-# Seeds that differ in the sign of a word, as two's complement has it.
+# Contrived seeds that differ in the sign of a word, as two's complement has it.
 _CONTRIVED = (7, 7 + (1 << 63))
 # Equal clients with masks of one half.
 _EQUAL_CLIENTS = 32
@@ -68,15 +69,15 @@ _EQUAL_CLIENTS = 32
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Noise as it leaves a codec.
+    """Noise as a codec releases it.
 
     Attributes:
-      mechanism: Whose noise.
-      draw: From a seed to integers, or to floats on a grid.
-      unit: What the draws are multiplied by to be integers.
+      mechanism: Name of the mechanism.
+      draw: Function from a seed to integers, or to floats on a grid.
+      unit: Factor that makes the draws integers.
       stddev: The standard deviation, in integers.
-      log_pmf: Log-probabilities of integers, where these are too coarse for a
-        continuous distribution; None else.
+      log_pmf: Log-probabilities of integers, if these are too coarse for a continuous
+        distribution; else None.
     """
 
     mechanism: str
@@ -86,7 +87,7 @@ class Source:
     log_pmf: Optional[Callable[[np.ndarray], np.ndarray]] = None
 
     def tail(self, least: int) -> float:
-        """The probability of an integer of at least that size."""
+        """The probability of an integer of at least that absolute value."""
         if self.log_pmf is None:
             # The sum over integers is the integral from half a step before, to 1e-9.
             return special.erfc((least - 0.5) / (self.stddev * math.sqrt(2)))
@@ -95,7 +96,7 @@ class Source:
 
 
 def trusted_source(mechanism: Any) -> Source:
-    """The noise of a server, as it leaves `Codec.release` or `decode`."""
+    """The noise of a server, as `Codec.release` or `decode` releases it."""
     length = _LENGTH
     if isinstance(mechanism, mechanisms.ProjectAndPerturb):
         length = round(_LENGTH * mechanism.compression_rate)
@@ -109,7 +110,7 @@ def trusted_source(mechanism: Any) -> Source:
         return released["update"] if isinstance(released, dict) else released
 
     if isinstance(mechanism, (mechanisms.MatrixFactorization, mechanisms.Sgmf)):
-        # A stream of one row: the result is a row of Z, with the scale of the mean.
+        # In a stream of one row the result is a row of Z, with the scale of the mean.
         state = codec.initial_state()
         shared = codec.expand(codec.broadcast(state, tf.zeros([2], tf.int64)))
         steps = numbers.grid(1.0, 1).stddev
@@ -131,7 +132,7 @@ def _covered(steps: float) -> float:
 
 
 def shares_source(mechanism: Any) -> Source:
-    """The noise of all clients' shares, as their encoded zeros open it."""
+    """The noise of all clients' shares, as the sum of encoded zeros opens it."""
     length, config, codec = _LENGTH // 4, mechanism, None
     if isinstance(config, mechanisms.Dome):
         config = dataclasses.replace(mechanism, sketch_size=length)
@@ -161,7 +162,10 @@ def shares_source(mechanism: Any) -> Source:
 def counts(source: Source, draws: int, seed: int) -> Iterator[findings.Finding]:
     """Yields the mean square, and the counts beyond each size, of many draws.
 
-    There are at least as many as `draws`.
+    Args:
+      source: The noise.
+      draws: Least number of draws.
+      seed: Seed of the draws.
     """
     sizes = FAR if draws >= _MANY_DRAWS else NEAR
     least = [math.ceil(size * source.stddev) for size in sizes]
@@ -191,7 +195,7 @@ def counts(source: Source, draws: int, seed: int) -> Iterator[findings.Finding]:
 def _counted(
     source: Source, least: Sequence[int], draws: int, seed: int
 ) -> tuple[np.ndarray, int, float]:
-    """Counts of integers of at least those sizes, of how many, and mean square."""
+    """Counts of integers of at least given sizes, the number drawn, and mean square."""
 
     @tf.function(autograph=False)
     def far(number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -218,7 +222,7 @@ def _counted(
 
 @functools.lru_cache(maxsize=8)
 def digest(task: str = "digits", client_lr: float = 0.1) -> str:
-    """The digest of a run's plan, as its key is made from."""
+    """The digest of a run's plan, from which its key is made."""
     plan = plan_lib.make_plan(
         config_lib.RunConfig(
             task=task,
@@ -239,7 +243,11 @@ def noise_of(
 ) -> list[np.ndarray]:
     """The noise of the first rounds of a run, as an adversary sees it.
 
-    `run_digest` is that of the run's plan.
+    Args:
+      mechanism: The mechanism.
+      run_digest: Digest of the run's plan.
+      seed: The run's seed.
+      number_of_rounds: Number of rounds.
     """
     key = selection.run_key(seed, run_digest)
     own = selection.derive_seed(key, purposes.Run.MECHANISM)
@@ -251,7 +259,7 @@ def noise_of(
 def _noise_of(
     mechanism: Any, own: int, words: np.ndarray, number_of_rounds: int
 ) -> list[np.ndarray]:
-    """The same from the seed of the factory and the clients' keys."""
+    """The noise of the first rounds, from the factory's seed and the clients' keys."""
     through = rounds.FactoryRounds(mechanism, _DIMENSION, own)
     zeros = np.zeros([len(words), _DIMENSION], np.float32)
     bits = getattr(mechanism, "bits", None)
@@ -263,10 +271,12 @@ def _noise_of(
 
 
 def runs(mechanism: Any, seed: int, more: bool) -> Iterator[findings.Finding]:
-    """Yields the correlation of the noise of a run with that of others of its seed.
+    """Yields the correlation of a run's noise with that of other runs of its seed.
 
-    These have another clip or learning rate or, if there is to be `more`, another
-    cohort or task.
+    Args:
+      mechanism: The mechanism.
+      seed: The common seed.
+      more: Whether to vary the cohort and the task, besides clip and learning rate.
     """
     first, second = noise_of(mechanism, digest(), seed, 2)
     yield _compared(mechanism, "two rounds of a run", first, second)
@@ -291,9 +301,9 @@ def runs(mechanism: Any, seed: int, more: bool) -> Iterator[findings.Finding]:
 
 
 def contrived_seeds(mechanism: Any) -> Iterator[findings.Finding]:
-    """Yields the largest correlation of noise of seeds that were chosen to collide.
+    """Yields the largest noise correlation of seeds that were chosen to collide.
 
-    The mechanism is one of a trusted server.
+    The mechanism must have a trusted server.
     """
     words = np.zeros([1, 2], np.int64)
     noises = [
@@ -305,12 +315,12 @@ def contrived_seeds(mechanism: Any) -> Iterator[findings.Finding]:
 
 
 def masks(mechanism: Any, seed: int) -> Iterator[findings.Finding]:
-    """Yields how far counts of kept coordinates of equal clients are from binomial.
+    """Yields the deviation of counts of equal clients' kept coordinates from binomial.
 
-    Clients with masks that have something in common keep the same coordinates, and
-    counts of them vary more.
+    Clients with related masks keep the same coordinates, so that counts of them vary
+    more.
 
-    The mechanism is a sparsified one, its noise far below a coordinate of an update.
+    The mechanism must be sparsified, with noise far below a coordinate of an update.
     """
     keep, size = mechanism.keep_fraction, mechanism.clip_norm / math.sqrt(_DIMENSION)
     rng = np.random.default_rng(seed)
@@ -337,7 +347,7 @@ def masks(mechanism: Any, seed: int) -> Iterator[findings.Finding]:
 
 
 def _compared(mechanism: Any, setting: str, *noises: np.ndarray) -> findings.Finding:
-    """Whether no two noises have anything in common."""
+    """The finding whether all noises are unrelated."""
     pairs = itertools.combinations(noises, 2)
     found = max((findings.correlation(*pair) for pair in pairs), key=abs)
     return findings.Finding(

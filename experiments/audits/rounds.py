@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Rounds of real aggregators, with everything that an adversary sees of them.
+"""Rounds of real aggregators, with everything that an adversary sees.
 
 `FactoryRounds` runs them through TFF: the registry's factory, with the release of
 `Codec.release` among the measurements. `ComposedRounds` calls the same codec's
@@ -30,12 +30,12 @@ _RELEASE = "release"
 
 
 class Seen(NamedTuple):
-    """What an adversary sees of one round, or of several, which then come first.
+    """The adversary's view of one round, or of several, along the first axis.
 
     Attributes:
-      release: int32, int64 or float32[m]: what is released before post-processing, or
-        what a secure sum opens.
-      within: The count of an adaptive clip, as it is noised or opened; None without.
+      release: int32, int64 or float32[m]: the release before post-processing, or the
+        opened secure sum.
+      within: The count of an adaptive clip, noised or opened; None without.
     """
 
     release: np.ndarray
@@ -43,14 +43,14 @@ class Seen(NamedTuple):
 
     @classmethod
     def of(cls, released: Any) -> Seen:
-        """A release of `_named` parts."""
+        """The view of a release of `_named` parts."""
         within = released.get("within")
         count = None if within is None else np.asarray(within)
         return cls(np.asarray(released["update"]), count)
 
 
 class Witness(OuterCodec):
-    """Another codec, with all that it releases among its measurements."""
+    """A codec that adds an inner codec's release to the measurements."""
 
     def decode(
         self,
@@ -81,7 +81,7 @@ class FactoryRounds:
     def __init__(
         self, mechanism: Any, dimension: int, seed: int, *, is_keyed: bool = True
     ):
-        """Initializes the process; clients with no keys draw the system's entropy."""
+        """Initializes the process; clients without keys draw the system's entropy."""
         self._is_keyed = is_keyed
         factory = registry.build(mechanism, seed=seed, around=Witness)
         value_type = tff.TensorType(np.float32, [dimension])
@@ -100,17 +100,17 @@ class FactoryRounds:
 
     @property
     def number(self) -> int:
-        """The round that comes, from 0 on."""
+        """The index of the next round, from 0 on."""
         return int(self.state["round"])
 
     def forget(self) -> None:
-        """Goes back to the first state, but not to a round that was before."""
+        """Resets to the first state, but never to an earlier round."""
         self.state = collections.OrderedDict(self._initial, round=self.state["round"])
 
     def run(self, updates: np.ndarray, keys: np.ndarray) -> Seen:
-        """What is seen of the next round.
+        """Runs the next round and returns the adversary's view.
 
-        Clients that take part have updates, float32[n, d], and secrets, int64[n, 2].
+        The clients that take part have updates, float32[n, d], and keys, int64[n, 2].
         """
         values: list[Any] = list(updates)
         if self._is_keyed:
@@ -126,11 +126,11 @@ class FactoryRounds:
 class ComposedRounds:
     """Rounds of a mechanism's codec, composed as the factory does, without TFF.
 
-    Clients are given by images, what is to appear of each in the release; see
+    Clients are given by images, the vectors that appear in the release; see
     `adversary.directions`.
 
     Attributes:
-      codec: The mechanism's own.
+      codec: The mechanism's codec.
     """
 
     def __init__(
@@ -156,29 +156,37 @@ class ComposedRounds:
         self._next = tf.function(self._decoded, autograph=False)
 
     def updates(self, seed: tf.Tensor, number: int) -> np.ndarray:
-        """float32[n, d], with which clients appear in a round as they shall."""
+        """The updates whose images appear in a round, float32[n, d]."""
         return self._updates(seed, tf.constant(number, tf.int32)).numpy()
 
     def axes(self, seed: tf.Tensor, number: int) -> np.ndarray:
-        """float32[m, d], with which updates appear in one coordinate each."""
+        """The updates that appear in one coordinate each, float32[m, d]."""
         return self._axes(seed, tf.constant(number, tf.int32)).numpy()
 
     def one(
         self, seed: tf.Tensor, number: int, updates: np.ndarray, keys: np.ndarray
     ) -> Seen:
-        """What is seen of a round of the first state.
+        """The adversary's view of a round of the first state.
 
-        The process's seed is int64[2], updates are float32[n, d], keys int64[n, 2].
+        Args:
+          seed: int64[2], the process's seed.
+          number: Index of the round.
+          updates: float32[n, d].
+          keys: int64[n, 2].
         """
         return Seen.of(self._one(seed, tf.constant(number, tf.int32), updates, keys))
 
     def run(
         self, seed: tf.Tensor, first: int, joined: np.ndarray, keys: np.ndarray
     ) -> Seen:
-        """What is seen of several rounds from that number on, each of the first state.
+        """The adversary's view of several rounds, each of the first state.
 
-        Clients that join have 1 in float32[rounds, n]; the others have 0, as have those
-        that send zeros. Keys are int64[rounds, n, 2].
+        Args:
+          seed: int64[2], the process's seed.
+          first: Index of the first round.
+          joined: float32[rounds, n], 1 for clients that join, 0 for others and for
+            clients that send zeros.
+          keys: int64[rounds, n, 2].
         """
         return Seen.of(self._run(seed, tf.constant(first, tf.int32), joined, keys))
 
@@ -198,7 +206,7 @@ class ComposedRounds:
         return tf.map_fn(one, (numbers, joined, keys), fn_output_signature=kind)
 
     def _shared(self, seed: Any, number: Any) -> tuple[Any, Fields]:
-        """The round's seed and the broadcast, expanded; both are public."""
+        """The round's seed and the expanded broadcast, both public."""
         round_seed = randomness.fold_in(seed, number, purposes.Round.BROADCAST)
         broadcast = self.codec.broadcast(self.codec.initial_state(), round_seed)
         return round_seed, self.codec.expand(broadcast)
@@ -214,9 +222,15 @@ class ComposedRounds:
     def stream(
         self, seed: tf.Tensor, first: int, joined: np.ndarray, keys: np.ndarray
     ) -> np.ndarray:
-        """The results of rounds that hand their state on, float32[rounds, d].
+        """The results of consecutive rounds, float32[rounds, d].
 
-        The arguments are those of `run`; the first round has the first state.
+        The first round has the first state.
+
+        Args:
+          seed: int64[2], the process's seed.
+          first: Index of the first round.
+          joined: float32[rounds, n], as for `run`.
+          keys: int64[rounds, n, 2].
         """
         state, results = self.codec.initial_state(), []
         for i, (coins, own_keys) in enumerate(zip(joined, keys)):
@@ -281,7 +295,7 @@ def _named(released: Any) -> Fields:
 
 
 def modulus_bits(mechanism: Any) -> dict[str, int]:
-    """b of each part of what a secure sum opens; nothing for others."""
+    """The bits b of each part of an opened secure sum; empty for other mechanisms."""
     if not mechanism.sums_securely:
         return {}
     return {"update": mechanism.modulus_bits, "within": CLIP_COUNT_BITS}

@@ -3,10 +3,10 @@
 
 """The distribution of an audit's scores if a mechanism is what it claims to be.
 
-It is computed from the mechanism's numbers alone, without its aggregator: of each
-coordinate of the release by its definition, and by convolution of their sum. So the
-best threshold is known before there is a trial, and so is how much the same test would
-find with infinitely many of them.
+It is computed from the mechanism's numbers alone, without its aggregator: for each
+coordinate of the release by definition, and for their sum by convolution. So the best
+threshold is known before any trial, and so is the result of the same test with
+infinitely many trials.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from dpfl.mechanisms.integer import CLIP_COUNT_BITS
 
 from . import adversary, bounds
 
-# Width of a class of scores, and the largest size of a score that is told apart.
+# Width of a class of scores, and the largest absolute score that is distinguished.
 _STEP, _LARGEST = 1 / 512, 64.0
-# Points of a coordinate, and how far they reach, in standard deviations.
+# Number of points of a coordinate, and their reach in standard deviations.
 _POINTS, _REACH = 100_001, 12.0
-# Every so many classes there is a candidate for a threshold.
+# Number of classes between candidates for a threshold.
 _CANDIDATES_EVERY = 8
 
 
 @dataclasses.dataclass(frozen=True)
 class ScoreDistribution:
-    """Chances of classes of scores, with the canary and without.
+    """Probabilities of classes of scores, with the canary and without.
 
     Attributes:
       first: The first class; class c has the scores nearest to c / 512.
@@ -54,7 +54,7 @@ class ScoreDistribution:
         return ScoreDistribution(self.first + other.first, present, absent)
 
     def sampled(self, probability: float) -> ScoreDistribution:
-        """The distribution where the canary joins with this probability q."""
+        """The distribution if the canary joins with probability q."""
         if probability == 1:
             return self
         scores = adversary.sampled_score(self._scores(), probability)
@@ -79,13 +79,13 @@ class ScoreDistribution:
     ) -> tuple[float, float]:
         """The best threshold, between two classes, and the bound that it promises.
 
-        That is the bound at delta if both counts are what is expected of them.
+        The promised bound at delta assumes that both counts equal their expectations.
 
         Args:
           direction: One of `bounds.DIRECTIONS`.
-          trials: With the canary, and as many without.
+          trials: Number of trials with the canary, and as many without.
           delta: The delta of the bound.
-          confidence: The chance that the bound holds.
+          confidence: Probability that the bound holds.
         """
         hit, false = (
             np.minimum(rate[::_CANDIDATES_EVERY], 1.0) * trials
@@ -104,7 +104,7 @@ class ScoreDistribution:
         return (self.first + np.arange(self.present.size)) * _STEP
 
     def _rates(self, direction: str) -> tuple[np.ndarray, np.ndarray]:
-        """Chances of a hit and of a false one, for thresholds above a class."""
+        """Probabilities of hits and false hits, for thresholds above each class."""
         if direction == "absent":
             return np.cumsum(self.absent), np.cumsum(self.present)
         hit, false = (
@@ -116,11 +116,11 @@ class ScoreDistribution:
 def of_points(
     scores: np.ndarray, present: np.ndarray, absent: np.ndarray
 ) -> ScoreDistribution:
-    """The distribution of a score that is a function of points with known chances.
+    """The distribution of a score on points with known probabilities.
 
     Args:
-      scores: float64[k], of the points, finite or infinite.
-      present: float64[k], chances or weights of the points with the canary.
+      scores: float64[k], the points' scores, finite or infinite.
+      present: float64[k], probabilities or weights of the points with the canary.
       absent: float64[k], without it.
     """
     classes = np.rint(np.clip(scores, -_LARGEST, _LARGEST) / _STEP).astype(np.int64)
@@ -132,7 +132,7 @@ def of_points(
 def mixed(
     parts: Sequence[ScoreDistribution], weights: Sequence[float]
 ) -> ScoreDistribution:
-    """The distribution where it is known which of several it is, with these chances."""
+    """The distribution of a mixture of known components, with these weights."""
     scores = np.concatenate([part._scores() for part in parts])
     present, absent = (
         np.concatenate(
@@ -154,7 +154,13 @@ def summed(parts: Iterable[ScoreDistribution]) -> ScoreDistribution:
 def gaussian(
     block: Any, stddev: float, keep_fraction: float = 1.0
 ) -> ScoreDistribution:
-    """The distribution of `adversary.gaussian_ratio`, whose arguments these are."""
+    """The distribution of `adversary.gaussian_ratio`.
+
+    Args:
+      block: As for `adversary.gaussian_ratio`.
+      stddev: As for `adversary.gaussian_ratio`.
+      keep_fraction: As for `adversary.gaussian_ratio`.
+    """
     return summed(_kept(float(size), stddev, keep_fraction) for size in block)
 
 
@@ -169,7 +175,13 @@ def _kept(size: float, stddev: float, keep_fraction: float) -> ScoreDistribution
 
 
 def of_release(mechanism: Any, dimension: int, block: Any) -> ScoreDistribution:
-    """The distribution of `adversary.log_ratio`, whose arguments these are."""
+    """The distribution of `adversary.log_ratio`.
+
+    Args:
+      mechanism: As for `adversary.log_ratio`.
+      dimension: As for `adversary.log_ratio`.
+      block: As for `adversary.log_ratio`.
+    """
     if isinstance(mechanism, mechanisms.DomeDdg):
         mechanism, dimension = mechanism.release, mechanism.sketch_size
     if not isinstance(mechanism, integer.IntegerMechanism):
@@ -219,11 +231,11 @@ def _opened(
 
 @dataclasses.dataclass(frozen=True)
 class NoisedSums:
-    """A whole number with standard normal noise, of which the distribution is known.
+    """An integer with standard normal noise, whose distribution is known.
 
     Attributes:
-      numbers: int64[s], what it may be.
-      present: float64[s], their chances with the canary.
+      numbers: int64[s], the possible integers.
+      present: float64[s], their probabilities with the canary.
       absent: float64[s], without it.
     """
 
@@ -232,7 +244,7 @@ class NoisedSums:
     absent: np.ndarray
 
     def log_ratio(self, x: np.ndarray) -> np.ndarray:
-        """log P/Q of numbers with their noise, float64[trials]."""
+        """The ratio log P/Q of noised integers, float64[trials]."""
         one, other = self._log_densities(x)
         return one - other
 

@@ -3,9 +3,9 @@
 
 """Lower bounds on epsilon of streams of noise over a whole run.
 
-Every client of the population is a canary with a block of coordinates of its own. Who
-takes part in which round is chosen as training chooses it. An adversary knows whose
-turn it is, but not whether a client that is sampled joins; and all that others do.
+Every client of the population is a canary with its own block of coordinates. Cohorts
+are chosen as in training. An adversary knows each client's turns, but not whether a
+sampled client joins, and everything that others do.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from . import adversary, canaries, findings, rounds, score_distributions
 _DELTA = 1e-2
 _ONE = (1.0,)
 _FOUR = (0.5,) * 4
-# Runs of which the turns of clients are counted.
+# Number of runs over which clients' turns are counted.
 _COUNTED_RUNS = 50
 # Clients, expected in a round, and rounds: each has at most three turns of two groups.
 _POPULATION, _COHORT, _ROUNDS = 64, 16, 6
@@ -39,11 +39,10 @@ class StreamCase:
     """A mechanism with a stream over a run, and a canary in it.
 
     Attributes:
-      mechanism: Its numbers.
-      participation: How clients join all rounds.
-      block: The canary where it appears in the release, of length 1 in units of the
-        clip.
-      delta: At which epsilon is claimed and bounded.
+      mechanism: The mechanism.
+      participation: Participation of clients in all rounds.
+      block: The canary's block of the release, of length 1 in units of the clip.
+      delta: The delta at which epsilon is claimed and bounded.
     """
 
     mechanism: Any
@@ -53,7 +52,7 @@ class StreamCase:
 
     @property
     def dimension(self) -> int:
-        """d, a block for each client."""
+        """The dimension d, with a block for each client."""
         return self.participation.population * len(self.block)
 
     @property
@@ -74,15 +73,15 @@ class StreamCase:
         return ", ".join(words)
 
     def claim(self) -> accounting.PrivacyReport:
-        """The least epsilon that is proven, and for which relation."""
+        """The least epsilon that is proven, with its relation."""
         return findings.tightest(
             self.mechanism, self.participation, self.dimension, self.delta
         )
 
     def expected(self) -> score_distributions.ScoreDistribution:
-        """The scores if the mechanism is what it claims to be.
+        """The scores' distribution if the mechanism is what it claims to be.
 
-        They are those of each pattern of turns that clients have, by how often they do.
+        It is a mixture over the clients' patterns of turns.
         """
         columns: collections.Counter[tuple[bool, ...]] = collections.Counter()
         everybody = _of_whole_groups(self.participation)
@@ -125,11 +124,11 @@ class StreamCanaries(canaries.Trials):
         self._count = 0
 
     def findings(self, trials: int, *, in_tff: bool = True) -> list[findings.Finding]:
-        """The bound with its verdict, and whether TFF gives the same.
+        """The bound with its verdict, and whether TFF gives the same results.
 
         Args:
-          trials: Runs with the canary, and as many without.
-          in_tff: Whether a run is made in TFF's worker too, to be compared.
+          trials: Number of runs with the canary, and as many without.
+          in_tff: Whether a run is repeated in TFF's worker, for comparison.
         """
         while self.trials < trials:
             self._add(*self._run())
@@ -143,7 +142,7 @@ class StreamCanaries(canaries.Trials):
         return found
 
     def _run(self) -> tuple[np.ndarray, np.ndarray]:
-        """A score for each canary of a run, and which of them were there."""
+        """A score for each canary of a run, and which of them were present."""
         case, total = self._case, self._case.participation.rounds
         turns, joined, keys, is_there = self._coins()
         seed = tf.constant(philox.seed_from_int(self._seed, "stream"), tf.int64)
@@ -153,20 +152,20 @@ class StreamCanaries(canaries.Trials):
         axes = [self._rounds.axes(seed, first + t) for t in range(total)]
         sent = np.zeros_like(noised)
         if isinstance(case.mechanism, mechanisms.L2Csgm):
-            # With the same noise and nobody there: the rest is what everybody sent,
-            # which an adversary knows of all but one. Without rotations nobody else
-            # is in a canary's coordinates in any round.
+            # A run with the same noise and no clients: the difference is what all
+            # clients sent, which an adversary knows of all but one. Without rotations
+            # nobody else is in a canary's coordinates in any round.
             sent = noised - self._rounds.stream(seed, first, 0 * joined, keys)
         scores = self._scores(noised, sent, np.stack(axes), turns)
-        # Of those that have the most turns there is most to be seen.
+        # Clients with the most turns show most.
         counts = turns.sum(axis=0)
         most = counts == case.participation.max_participations
         return scores[most], is_there[most]
 
     def _coins(self) -> tuple[np.ndarray, ...]:
-        """Whose turn it is, who joins, clients' keys, and who is there at all.
+        """Draws turns, joins, clients' keys, and which clients are present.
 
-        bool[T, N], float32[T, N], int64[T, N, 2] and bool[N].
+        The results are bool[T, N], float32[T, N], int64[T, N, 2] and bool[N].
         """
         chosen = self._case.participation
         shape = (chosen.rounds, chosen.population, 2)
@@ -179,11 +178,11 @@ class StreamCanaries(canaries.Trials):
     def _scores(
         self, noised: np.ndarray, sent: np.ndarray, axes: np.ndarray, turns: np.ndarray
     ) -> np.ndarray:
-        """log P/Q of each canary of results of a run, float32[T, d].
+        """The ratio log P/Q of each canary from results of a run, float32[T, d].
 
-        `sent` is what of them is no noise; zeros where nothing is rotated. `axes` are
-        the coordinates of each round's release, float32[T, m, d]. `turns`, bool[T, N],
-        says whose turn it is.
+        `sent` is the part of them without noise, zeros if nothing is rotated. `axes`
+        are the coordinates of each round's release, float32[T, m, d], and `turns` the
+        clients' turns, bool[T, N].
         """
         case, config = self._case, self._case.mechanism
         scale = config.noise_divisor / config.clip_norm
@@ -197,7 +196,7 @@ class StreamCanaries(canaries.Trials):
         for t in np.flatnonzero(turns.any(axis=1)):
             mine = axes[t, : case.dimension].T
             others = sent @ mine
-            # In a round nobody else is in a canary's coordinates; before and after,
+            # In its round only the canary is in its coordinates; before and after,
             # rotations are others.
             others[t] = 0
             column = self._encoder[:, t]
@@ -213,7 +212,7 @@ class StreamCanaries(canaries.Trials):
         return scores
 
     def _agrees_with_tff(self) -> bool:
-        """Whether a run in TFF's worker gives what the composed one does."""
+        """Whether a run in TFF's worker gives the results of the composed one."""
         case = self._case
         through = rounds.FactoryRounds(case.mechanism, case.dimension, self._seed)
         _, joined, keys, _ = self._coins()
@@ -229,7 +228,7 @@ class StreamCanaries(canaries.Trials):
 
 
 def _turns(participation: mechanisms.Participation, run: int) -> np.ndarray:
-    """Who is in which round of a run, bool[T, N]."""
+    """The clients of each round of a run, bool[T, N]."""
     turns = np.zeros((participation.rounds, participation.population), bool)
     for t in range(participation.rounds):
         turns[t, selection.select_cohort(participation, run, t)] = True
@@ -239,7 +238,7 @@ def _turns(participation: mechanisms.Participation, run: int) -> np.ndarray:
 def _of_whole_groups(
     participation: mechanisms.Participation,
 ) -> mechanisms.Participation:
-    """The same turns, with all clients joining whose turn it is."""
+    """The same turns, in which every client of the group joins."""
     if participation.sampling_probability == 1:
         return participation
     everybody = participation.population // participation.groups
@@ -247,7 +246,7 @@ def _of_whole_groups(
 
 
 def _participations() -> dict[str, mechanisms.Participation]:
-    """The ways to set rounds of a client apart, by what C has to do with it."""
+    """The ways to separate a client's rounds, by their relation to C."""
     half = (_POPULATION, _COHORT, _ROUNDS)
     return {
         "independent": mechanisms.PoissonSampling(*half),

@@ -17,16 +17,17 @@ from .findings import Finding
 
 Job = Callable[[], Iterable[Finding]]
 
-# Noise that the tails of are as cheap as the least; of others there are fewer draws.
+# Mechanisms whose noise is cheapest to draw; others have fewer draws.
 _MOST_DRAWN = "gaussian"
-# Rounds of few canaries are slow, and so are streams, all of which go through TFF: of
-# so many trials there is one.
+# Divisor of the trials for slow cases: rounds of few canaries, and streams, which all
+# go through TFF.
 _FEWER_TRIALS, _FEW_CANARIES = 2, 8
-# Cohorts are cheap, and those in which others hide the client show least.
+# Factor of the trials for cohorts, which are cheap; those in which others hide the
+# client show least.
 _COHORT_TRIALS, _COHORT_MORE = 10_000, 2
-# Of how many draws of a server's noise there is one of others.
+# Divisor of the draws for noise other than a server's.
 _FEWER, _FEWER_SHARES = 20, 100
-# In the quick audit noise is compared over runs of these alone.
+# Mechanisms whose noise the quick audit compares over runs.
 _COMPARED = ("gaussian", "distributed_discrete_gaussian")
 _RUN_TWICE = ("l2_csgm", "matrix_factorization", "dome")
 # The noise of sketches under secure aggregation is that of the codec within.
@@ -39,17 +40,17 @@ _DRAWN = (
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How much is done.
+    """The extent of an audit.
 
     Attributes:
-      mechanisms: Names.
-      trials: Releases of each case with a canary, and as many without; half of them
-        where a round has few canaries, and of a stream; up to eight times as many where
-        a bound of them would be expected to be little of the claim, unless it is quick.
-      rounds_in_tff: How many rounds of a case go through TFF; of a stream all.
-      draws: How often the Gaussian mechanism's noise is drawn; others draw less often.
-      seed: The seed of all that is drawn.
-      is_quick: Whether there is one case of each mechanism, and few checks besides.
+      mechanisms: Names of the mechanisms.
+      trials: Releases of each case with a canary, and as many without; half of them if
+        a round has few canaries, and for a stream; up to eight times as many if their
+        bound is expected to be far below the claim, unless the audit is quick.
+      rounds_in_tff: Number of rounds of a case that go through TFF; all for a stream.
+      draws: Number of draws of the Gaussian mechanism's noise; others have fewer.
+      seed: The seed of all randomness.
+      is_quick: Whether each mechanism has one case, with few other checks.
     """
 
     mechanisms: Sequence[str] = tuple(cases.CASES)
@@ -91,7 +92,7 @@ def jobs(settings: Settings) -> Iterator[tuple[str, Job]]:
                     job = partial(cohorts.findings_of, chosen, others, trials, seed)
                     yield f"{name}: cohort {chosen.name}, {others}", job
         if name == "l2_csgm":
-            # With next to no noise.
+            # Nearly without noise.
             masked = mechanisms.L2Csgm(
                 *(32, 1.0, 1e-4), keep_fraction=0.5, linf_ratio=0.1
             )
@@ -121,7 +122,7 @@ def _counted(name: str, settings: Settings) -> Iterable[Finding]:
 
 
 def _wide(name: str) -> Any:
-    """A mechanism for noise alone, in as many dimensions as one likes."""
+    """A mechanism for noise alone, in any number of dimensions."""
     rotated = {"keep_fraction": 0.5, "linf_ratio": 1.0}
     sketch = {"compression_rate": 2.0, "sketch_length": 4}
     stream = {"rounds_per_epoch": 1, "matrix_method": "toeplitz"}
@@ -133,7 +134,7 @@ def _wide(name: str) -> Any:
         "sgmf": {**stream, **rotated},
         "dome": {"sketch_size": 64},
         "dome_ddg": {"sketch_size": 64, "bits": 16},
-        # So many that noise does not wrap, at ten thousand standard deviations.
+        # So many bits that noise does not wrap, at ten thousand standard deviations.
         "distributed_discrete_gaussian": {"bits": 28},
         "distributed_skellam": {"bits": 28},
         "sketched_ddg": {"bits": 16, **sketch},

@@ -1,10 +1,10 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a server sees beside a release: residues of a secure sum, no measurement.
+"""Audit of everything that a server sees beside a release.
 
-What is measured follows from the release, or is marked as exact where the server is
-trusted with each message.
+A secure sum opens residues only. Measurements follow from the release, or are marked as
+exact if the server is trusted with each message.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _DIMENSION = 64
 def wraps(mechanism: Any) -> Iterator[findings.Finding]:
     """Yields whether cohorts with equal residues open equal sums, through TFF.
 
-    The codec's own reduction is run on messages of two clients. In the one cohort they
-    are zeros; in the other they add up to the modulus, in each coordinate.
+    The codec's own reduction is run on messages of two clients. In one cohort they are
+    zeros; in the other they add up to the modulus in each coordinate.
 
-    The mechanism is one that sums securely.
+    The mechanism must sum securely.
     """
     codec = registry.make_codec(mechanism, _DIMENSION)
     seed = tf.constant([3, 4], tf.int64)
@@ -71,11 +71,11 @@ def measured(mechanism: Any) -> Iterator[findings.Finding]:
     """Yields whether each measurement follows from the release, or is marked as exact.
 
     In neighbouring rounds a client has an update that is clipped, one that is not
-    finite, or zeros. The rest of the round is given the sum of the first of them: what
-    is measured and still differs is of the client, and not of the release. Of a secure
-    sum TFF's own check is asked as well whether anything else is opened.
+    finite, or zeros. The rest of the round is computed from the first sum: a
+    measurement that still differs depends on the client, and not on the release alone.
+    For a secure sum TFF's own check also tests whether anything else is opened.
 
-    The mechanism is any, for a cohort of few clients.
+    The mechanism may be any, with a cohort of few clients.
     """
     factory = aggregators.build(mechanism, seed=1, checks_context=False)
     key_type = tff.TensorType(np.int64, [2])
@@ -120,7 +120,7 @@ def _tff_s_check(process: tff.templates.AggregationProcess) -> tuple[bool, float
 
 
 def _round(steps: Any, shared: Any, clients: int, first: float) -> tuple[Any, Any]:
-    """The sums of a round's messages and scalars; all of one update differ."""
+    """The sums of a round's messages and scalars, in which client 0 sends `first`."""
     codec, total, sums = steps.codec, steps.codec.zero(), None
     for client in range(clients):
         update = tf.fill([_DIMENSION], tf.constant(0.01 if client else first))
@@ -137,7 +137,7 @@ def _tensor_type(tensor: tf.Tensor) -> tff.TensorType:
 
 
 def _names(message: Any) -> list[str]:
-    """The names of the parts of a message, those of the inner one if nested."""
+    """The names of the parts of a message, including nested ones."""
     return list(message["values"] if "values" in message else message)
 
 

@@ -1,11 +1,10 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The groups of rows, the sizes at which they are measured, and the clock.
+"""The groups of rows, their sizes, and the clock.
 
-Compared functions take turns within one run, so that what else the machine does weighs
-on all of them alike; a row's ratio is the median of the ratios to its baseline, turn by
-turn.
+Compared functions take turns within one run, so that other load on the machine affects
+all of them alike; a row's ratio is the median over turns of the ratios to its baseline.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ Settings = types.SimpleNamespace
 class Group(NamedTuple):
     """Rows that are measured together.
 
-    In the module there is a function of the group's name, of `Settings`. It returns the
-    functions to be compared by name, of which the first is the baseline, or rows.
+    The module has a function with the group's name, of `Settings`. It returns rows, or
+    the functions to be compared by name, of which the first is the baseline.
     """
 
     module: str
@@ -42,7 +41,7 @@ class Group(NamedTuple):
     warm_ups: int = 1
 
 
-# They stand here so that names are checked before TensorFlow is imported.
+# Names are listed here so that they are checked before TensorFlow is imported.
 GROUPS = {
     "calibration": Group("programs", 3),
     "factorization": Group("programs", 3),
@@ -65,7 +64,7 @@ GROUPS = {
     "sizes": Group("rounds"),
     "workers": Group("rounds"),
 }
-# Measured where no rows are asked for, after a round.
+# Groups measured after a round if no rows are asked for.
 AGGREGATORS = ("aggregation", "rotations", "masks")
 # Rows of the group "rounds", which are asked for one by one.
 MEMORY_ROWS = ("memory_python", "memory_worker")
@@ -73,9 +72,10 @@ ROUND_ROWS = (
     *("plain", "tff_default", "tff_iterator", "mean", "none", "gaussian", "csgm"),
     *MEMORY_ROWS,
 )
-# The size at which dpfl's cost is judged, and that of --quick.
+# The sizes at which dpfl's cost is judged, and those of --quick.
 SIZES = {
-    # Of an aggregation: the length of a client's vector, and clients, some by DOME.
+    # Sizes of an aggregation: length of a client's vector, clients, and clients with
+    # DOME.
     "dimension": (1_000_000, 1000),
     "clients": (100, 3),
     "dome_clients": (50, 3),
@@ -90,7 +90,7 @@ SIZES = {
     "cohort": (50, 2),
     "examples": (100, 4),
     "cohorts": ((10, 100, 1000), (2, 3)),
-    # Of the task `synthetic`.
+    # Options of the task `synthetic`.
     "models": (("small_cnn", "2nn", "cnn"), ("small_cnn",)),
     # Tokens, length, width and units of a recurrent model, Stack Overflow's.
     "recurrent_sizes": ((10_004, 20, 96, 670), (16, 3, 4, 5)),
@@ -112,18 +112,19 @@ SIZES = {
     "training_rounds": (500, 20),
     # Calls of each compared function before the first turn.
     "most_warm_ups": (2, 0),
-    # Of the program whose start is measured.
+    # Options of the program whose start is measured.
     "train_flags": ((), ("--num_clients=10", "--cohort_size=2", "--epsilon=100")),
 }
 
 
 def settings(quick: bool, repeats: int, **more: Any) -> Settings:
-    """What is measured, and how often.
+    """The sizes and repeats of a measurement.
 
     Args:
-      repeats: Turns that each compared function gets.
-      **more: Sizes that are others, `round_rows`, if not all of a round are measured,
-        and TFF's `worker`, if it is not to be started.
+      quick: Whether sizes are small.
+      repeats: Number of turns of each compared function.
+      **more: Other sizes, `round_rows` to measure only some rows of a round, and TFF's
+        `worker` if it is already running.
     """
     sizes = {name: pair[quick] for name, pair in SIZES.items()}
     rest = {"repeats": repeats, "round_rows": ROUND_ROWS, "worker": None}
@@ -160,13 +161,16 @@ def compare(
     baselines: Optional[Mapping[str, Optional[str]]] = None,
     warm_ups: int = 1,
 ) -> list[Row]:
-    """Times functions in turns; a row a function.
+    """Times functions in turns; returns a row for each function.
 
-    A ratio is None where there is no baseline, or where the clock saw nothing of it.
+    A ratio is None without a baseline, or if the baseline's time is below the clock's
+    resolution.
 
     Args:
-      baselines: Name of the one that each is compared with; by default the first.
-      warm_ups: Calls of each before the first turn, which do not count.
+      functions: The functions by their row's name.
+      repeats: Number of turns.
+      baselines: Name of each function's baseline; by default the first function.
+      warm_ups: Calls of each function before the first turn, which do not count.
     """
     for function in functions.values():
         for _ in range(warm_ups):
@@ -196,10 +200,10 @@ def compare(
 
 
 def over_processes(found: Sequence[Sequence[Row]]) -> list[Row]:
-    """The rows that processes measured, each with medians and ranges over them.
+    """The rows of several processes, with medians and ranges over them.
 
     Raises:
-      ValueError: If they measured other rows.
+      ValueError: If the processes measured different rows.
     """
     names = [[row["name"] for row in rows] for rows in found]
     if any(own != names[0] for own in names):
@@ -223,8 +227,8 @@ def over_processes(found: Sequence[Sequence[Row]]) -> list[Row]:
 def cpu_seconds() -> float:
     """The processor time so far of this process and of its workers.
 
-    Programs that it waited for count too. Others on the machine disturb it less than
-    they do the clock on the wall.
+    Programs that this process waited for are included. Other load on the machine
+    disturbs it less than wall time.
     """
     own = psutil.Process()
     every = [each.cpu_times() for each in (own, *own.children(recursive=True))]
@@ -236,6 +240,14 @@ def cpu_seconds() -> float:
 def row(
     name: str, key: str, value: float, of: Optional[Row] = None, **more: Any
 ) -> Row:
-    """A row of one "seconds_median" or "bytes", and its ratio to another such row."""
+    """A row of one "seconds_median" or "bytes", and its ratio to another such row.
+
+    Args:
+      name: Name of the row.
+      key: Column of the value.
+      value: The value.
+      of: The baseline's row; None for no ratio.
+      **more: Other columns.
+    """
     baseline, ratio = (None, None) if of is None else (of["name"], value / of[key])
     return {"name": name, key: value, "baseline": baseline, "ratio": ratio, **more}

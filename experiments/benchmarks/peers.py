@@ -5,8 +5,8 @@
 
   python peers.py '{"peer": "pfl", "model": "cnn", "cohort": 50, ...}'
 
-It prints a line of JSON. A file of its own, since pfl and FedJAX run in interpreters
-without dpfl: nothing that those lack is imported before it is used.
+It prints a line of JSON. It is a file of its own, since pfl and FedJAX run in
+interpreters without dpfl: packages that those lack are imported only when used.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ CLASSES, TOKENS, LENGTH, WIDTH, UNITS = 62, 10_004, 20, 96, 670
 
 
 class Work(NamedTuple):
-    """Clients of a round and examples of each, and rounds that are timed.
+    """The clients of a round, the examples of each, and the timed rounds.
 
-    The warm-up has so many clients, to trace, to compile and to fill buffers.
-    `models` is the path of dpfl's file of models, which needs TensorFlow alone.
+    `warm_up` is the number of clients of the warm-up, which traces, compiles and fills
+    buffers. `models` is the path of dpfl's file of models, which needs TensorFlow
+    alone.
     """
 
     model: str
@@ -42,13 +43,13 @@ class Work(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """A way to train.
+    """A training loop.
 
     Attributes:
-      round: Trains with the first so many clients, for one local epoch.
+      round: Function that trains with the first so many clients, for one local epoch.
       weights: The arrays of the model as the last round left it.
       examples: Examples of one client as the loop has them.
-      processor_seconds: Processor time so far of all that takes part.
+      processor_seconds: Processor time so far of all processes involved.
     """
 
     round: Callable[[int], None]
@@ -58,7 +59,7 @@ class Loop(NamedTuple):
 
 
 def _examples(work: Work) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Made-up examples of one client after the other, as those of dpfl's task."""
+    """Synthetic examples of one client after the other, as those of dpfl's task."""
     rng, count = np.random.default_rng(0), work.examples
     for _ in range(work.cohort):
         if work.model == "lstm":
@@ -70,7 +71,7 @@ def _examples(work: Work) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def _of_tff(work: Work, is_ours: bool = False) -> Loop:
-    """dpfl's process, or TFF's with the loop that is its faster one."""
+    """The loop of dpfl's process, or of TFF's own with its faster dataset loop."""
     import tensorflow_federated as tff
 
     from dpfl import mechanisms
@@ -103,10 +104,10 @@ def _of_tff(work: Work, is_ours: bool = False) -> Loop:
 
 
 def _of_pfl(work: Work) -> Loop:
-    """pfl's simulation, with dpfl's own Keras model.
+    """The loop of pfl's simulation, with dpfl's own Keras model.
 
-    pfl tells variables by their names, which are not different ones in Keras 3: of a
-    network's layers it would add up the last alone.
+    pfl identifies variables by their names, which are not distinct in Keras 3: it would
+    add up only the last of a network's layers.
     """
     os.environ["TF_USE_LEGACY_KERAS"] = "1"
     import tensorflow as tf
@@ -137,7 +138,7 @@ def _of_pfl(work: Work) -> Loop:
     def round_(clients: int) -> None:
         nonlocal done
         done += 1
-        # An algorithm goes on where it was. It evaluates in its first round alone.
+        # An algorithm continues from its state. It evaluates in its first round only.
         params = NNAlgorithmParams(
             central_num_iterations=done,
             evaluation_frequency=10**9,
@@ -153,7 +154,7 @@ def _of_pfl(work: Work) -> Loop:
 
 
 def keras_model(work: Work) -> Any:
-    """The model of dpfl's own file."""
+    """The Keras model from dpfl's own file."""
     spec: Any = importlib.util.spec_from_file_location("models", work.models)
     models = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(models)
@@ -163,7 +164,7 @@ def keras_model(work: Work) -> Any:
 
 
 def without_dropout(model: Any) -> Any:
-    """A Keras model of the same layers, but those that drop out."""
+    """A Keras model of the same layers, except dropout."""
     import tensorflow as tf
 
     kept = [x for x in model.layers if not isinstance(x, tf.keras.layers.Dropout)]
@@ -171,7 +172,7 @@ def without_dropout(model: Any) -> Any:
 
 
 def _of_fedjax(work: Work) -> Loop:
-    """FedJAX's federated averaging, with the same network in Haiku."""
+    """The loop of FedJAX's federated averaging, with the same network in Haiku."""
     import fedjax
     import haiku as hk
     import jax
@@ -229,9 +230,9 @@ LOOPS: dict[str, Callable[[Work], Loop]] = {
 
 
 def measured(peer: str, work: Work) -> dict[str, float]:
-    """Seconds of a round, the median, and what shows that the work was done.
+    """The median seconds of a round, and facts that prove the work was done.
 
-    Parameters are those of arrays that the first round has changed.
+    Parameters are counted in the arrays that the first round has changed.
     """
     loop = LOOPS[peer](work)
     before = [np.array(array) for array in loop.weights()]
@@ -250,7 +251,7 @@ def measured(peer: str, work: Work) -> dict[str, float]:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Prints what is measured of one peer."""
+    """Prints the measurement of one peer."""
     given = json.loads(argv[1])
     print(json.dumps(measured(given.pop("peer"), Work(**given))))
 

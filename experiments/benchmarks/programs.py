@@ -30,13 +30,13 @@ from .. import factorizations
 from .harness import Call, Row, Settings, row
 
 _EPSILON, _DELTA = 8.0, 1e-8
-# Clients of which a round's are sampled, for each of a round, and rounds.
+# Population over the cohort size, and rounds, of calibrations.
 _SAMPLED_OF, _ROUNDS = 100, 1000
 _IMPORTS = ("tensorflow_federated", "dpfl")
 _TRAIN = ("-m", "dpfl", "train", "--task=digits", "--rounds=1", "--noprogress")
 _CLIENTS, _COHORT = 100, 10
-# A training of a wide model, and what mechanisms are given in it. The least noise is
-# nothing to its time and memory.
+# A training of a wide model, and the flags of mechanisms in it. The amount of noise
+# does not affect its time and memory.
 _WIDE = (
     *("-m", "dpfl", "train", "--task=synthetic", "--model=2nn", "--num_clients=40"),
     *("--cohort_size=4", "--examples_per_client=20", "--num_test_examples=20"),
@@ -64,7 +64,7 @@ _OF_MECHANISMS = {
     "dome_ddg": (*_DOME, "--bits=18"),
     "sgmf": (*_BANDED, "--compression_rate=100"),
 }
-# Those that are tried with models of any width.
+# Mechanisms that are tried with models of any width.
 _OF_ANY_WIDTH = 5
 _SAID = re.compile(r"([0-9.]+) GB")
 _WARM_UP = 0.02
@@ -75,8 +75,8 @@ OnRound = Callable[[int, int], None]
 def calibration(settings: Settings) -> dict[str, Call]:
     """Calibrations of one release, and of sampled rounds.
 
-    Messages grow by a number from turn to turn, and with them the grid changes, so that
-    nothing that the accountant remembers serves twice.
+    Messages grow from turn to turn, which changes the grid, so that nothing cached by
+    the accountant is reused.
     """
     calls = {"calibrate Gaussian": _calibration(mechanisms.Gaussian(100, 1.0, 1.0), 1)}
     for n, bits, length in settings.messages:
@@ -116,10 +116,10 @@ def factorization(settings: Settings) -> list[Row]:
 
 
 def start_up(settings: Settings) -> dict[str, Call]:
-    """`dpfl-train` with digits and a single round, its refusal, and imports.
+    """The start of `dpfl-train` with digits and one round, its refusal, and imports.
 
-    From the command line to the exit: imports, tracing, compiling and pictures are
-    nearly all of it.
+    The time is from the command line to the exit: nearly all of it is imports, tracing,
+    compiling and pictures.
     """
 
     def run(code: int, *words: str) -> None:
@@ -141,10 +141,10 @@ def start_up(settings: Settings) -> dict[str, Call]:
 
 
 def parameters(settings: Settings) -> list[Row]:
-    """Rows about `dpfl-train` with wide models: a round, and memory by what it said.
+    """Rows on `dpfl-train` with wide models: a round, and memory over its estimate.
 
-    The ratio is that of the largest memory of both processes to what the command said
-    at its start; a run that it refuses has what it said it would take, and no ratio.
+    The ratio is the largest memory of both processes over the command's estimate at its
+    start; a refused run has the estimate and no ratio.
     """
     found = []
     for units in settings.hidden_units:
@@ -184,14 +184,14 @@ def _wide_run(label: str, units: int, rounds: int) -> Row:
 
 
 def _peak_of_all(process: subprocess.Popen[bytes]) -> int:
-    """The sum of the largest memories of a process and its children; waits for it."""
+    """Waits for a process; returns the sum of its and its children's peak memory."""
     peaks: dict[int, int] = {}
     while process.poll() is None:
         with contextlib.suppress(psutil.NoSuchProcess):
             own = psutil.Process(process.pid)
             for each in (own, *own.children(recursive=True)):
                 if each != own and each.cmdline() == own.cmdline():
-                    continue  # A fork of the program shares its memory.
+                    continue  # A fork of the program shares its memory: not counted.
                 peak = machine.peak_bytes(each.pid) or 0
                 peaks[each.pid] = max(peaks.get(each.pid, 0), peak)
         time.sleep(_POLL_SECONDS)
@@ -199,7 +199,7 @@ def _peak_of_all(process: subprocess.Popen[bytes]) -> int:
 
 
 class StubProcess:
-    """A process, and its worker, that adds up who took part; what it saves is small."""
+    """A process, and its worker, that counts participations; its state is small."""
 
     def initialize(self) -> np.ndarray:
         """Zeros."""
@@ -225,12 +225,18 @@ class StubProcess:
         return leaves[0]
 
     def deadline(self, seconds: Any) -> Any:
-        """A context that ends whenever it does."""
+        """A context without a deadline."""
         return contextlib.nullcontext(seconds)
 
 
 def make_plan(folder: pathlib.Path, rounds: int, checkpoint_every: int = 1) -> Any:
-    """The plan of a run of a small task, whose results go to a folder."""
+    """The plan of a run of a small task.
+
+    Args:
+      folder: Folder of the results.
+      rounds: Number of rounds.
+      checkpoint_every: Rounds between checkpoints.
+    """
     from dpfl.tasks import registry
     from dpfl.training import config, plan
 
@@ -264,8 +270,13 @@ def run_stub(
 ) -> Any:
     """Runs the loop of a plan around a process that computes nothing.
 
-    Checkpoints and metrics go to the folder. Returns where the run is at its end, a
-    `dpfl.training.checkpoint.Progress`.
+    Args:
+      plan: The plan.
+      folder: Folder of checkpoints and metrics.
+      on_round: Called with the number of rounds done and in all.
+
+    Returns:
+      The progress at the end, a `dpfl.training.checkpoint.Progress`.
     """
     from dpfl.training import checkpoint, loop, record
 
@@ -293,12 +304,12 @@ def run_stub(
 
 
 def long_run(settings: Settings) -> list[Row]:
-    """Rows about whether a late round costs more time, or memory, than an early one.
+    """Rows on whether a late round costs more time or memory than an early one.
 
-    Both runs have a checkpoint after every round: the loop of a training with its real
+    Two runs have a checkpoint after every round: the training loop with real
     checkpoints and files of metrics around a process that computes nothing, so that
-    TFF's cost does not hide ours; and a whole training of a small network in a worker
-    of its own.
+    TFF's cost does not hide ours; and a whole training of a small network in its own
+    worker.
     """
     from dpfl.training import run as run_lib
 
@@ -315,10 +326,10 @@ def long_run(settings: Settings) -> list[Row]:
 def _late_rounds(
     name: str, run: Callable[[Any, pathlib.Path, OnRound], Any], rounds: int
 ) -> list[Row]:
-    """A row about time and one about the resident memory of this process.
+    """A row on time and one on the resident memory of this process.
 
     They are medians of the last tenth of the rounds, and ratios to the first. The very
-    first rounds, in which things are compiled and buffers are filled, are left out.
+    first rounds, which compile and fill buffers, are left out.
     """
     own, at, memory = psutil.Process(), [], []
 

@@ -29,7 +29,7 @@ _KEEP_FRACTION = 0.01
 
 
 class Timed(NamedTuple):
-    """A row of a round: what is built of the task and the number of clients."""
+    """A row of a round: a function that builds it from the task, and its clients."""
 
     build: Callable[[Any, int], Call]
     baseline: Optional[str]
@@ -39,7 +39,7 @@ class Timed(NamedTuple):
 
 
 def round_task(settings: Settings) -> Any:
-    """The task of a round: the last of the models, without dropout."""
+    """The task of a round, with the last of the models, without dropout."""
     sizes = settings.models[-1], settings.cohort, settings.examples
     task = _task(*sizes, shuffle_seed=None)
 
@@ -95,7 +95,7 @@ def steps_alone(task: Any, cohort: int) -> Call:
 def tff_process(task: Any, *, iterator: bool) -> Any:
     """TFF's process on data that TFF builds in the worker too.
 
-    Its model is a functional one in an iterator's loop, or Keras's as in tutorials.
+    Its model is functional in an iterator's loop, or Keras's as in tutorials.
     """
 
     def keras_model() -> Any:
@@ -121,7 +121,14 @@ def tff_process(task: Any, *, iterator: bool) -> Any:
 
 
 def fed_averaging(task: Any, aggregator: Any, groups: int, **options: Any) -> Any:
-    """TFF's computations of dpfl's process, for some number of groups."""
+    """TFF's computations of dpfl's process, for some number of groups.
+
+    Args:
+      task: The task.
+      aggregator: The aggregation factory.
+      groups: Number of groups.
+      **options: Other options of `build_process`.
+    """
     return federated_averaging.build_process(
         task,
         aggregator,
@@ -141,7 +148,7 @@ def fed_process(task: Any, made: Any, **options: Any) -> Any:
 
 
 def _round(process: Any, cohort: int) -> Call:
-    """The first round of a process, again and again."""
+    """A function that runs the first round of a process."""
     state, clients = process.initialize(), list(range(cohort))
     return lambda: process.next(state, clients)
 
@@ -185,7 +192,7 @@ TIMED = {
 
 
 def rounds(settings: Settings) -> list[Row]:
-    """The rows of a round that are asked for, one of each in turn."""
+    """The rows of a round that are asked for, measured in turns."""
     task = round_task(settings)
     asked = [name for name in settings.round_rows if name in TIMED]
     calls, baselines = {}, {name: TIMED[name].baseline for name in asked}
@@ -212,7 +219,7 @@ def _in_context(context: Any, call: Call) -> Any:
 
 
 def digits_rounds(settings: Settings) -> dict[str, Call]:
-    """The rounds that `dpfl-train` does on digits by default, and the steps alone."""
+    """The rounds of `dpfl-train` on digits by default, and the local steps alone."""
     n = settings.cohort
     task = load_task("digits")
     calls = {"digits: steps alone": steps_alone(task, n)}
@@ -228,8 +235,8 @@ def digits_rounds(settings: Settings) -> dict[str, Call]:
 def cohorts(settings: Settings) -> list[Row]:
     """Rows about the worker's memory, of L2-CSGM with one step of 20 examples a client.
 
-    They are its peak after rounds of a small cohort and of a large one, and its memory
-    early and late in a run whose cohorts are never of the same size.
+    They are its peak after rounds of a small and of a large cohort, and its memory
+    early and late in a run whose cohorts vary in size.
     """
     small, large = settings.cohorts[0], settings.cohorts[-1]
     fed = fed_process(_task(settings.models[-1], large, 20), _csgm(small))
@@ -254,9 +261,8 @@ def cohorts(settings: Settings) -> list[Row]:
 def sizes(settings: Settings) -> list[Row]:
     """Rows about cohorts and models of several sizes, a step of 20 examples a client.
 
-    The mechanism is L2-CSGM at 100-fold compression. The largest cohort is beside as
-    many clients in several rounds, which take their turn with it, and others are beside
-    the least cohort.
+    The mechanism is L2-CSGM at 100-fold compression. The baseline of the largest cohort
+    is as many clients in several rounds; that of the others is the smallest cohort.
     """
     found: list[Row] = []
     largest = max(settings.cohorts)
@@ -281,7 +287,7 @@ def _again(call: Call, times: int) -> None:
 def workers(settings: Settings) -> list[Row]:
     """Rows about rounds that are spread over one worker, and over two.
 
-    Each has a processor of its own, which it shares with what `dpfl-train` does itself.
+    Each worker has its own processor, which it shares with `dpfl-train` itself.
     """
     n = settings.cohorts[1]
     task = _task(settings.models[-1], n, settings.examples)

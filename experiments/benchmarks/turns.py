@@ -19,7 +19,7 @@ from . import peers
 from .harness import Row
 from .peers import Work
 
-# Of each that may be installed for another interpreter: what is imported, and how to
+# By peer that may be installed for another interpreter: what is imported, and how to
 # install it.
 ELSEWHERE = {
     "pfl": ("pfl.model.tensorflow", "pip install 'pfl[tf]'"),
@@ -35,12 +35,12 @@ CASES = {
     "lstm_1000": ("lstm", 1000, 20, 1, 50),
 }
 PROCESSES = 5
-# Of what is measured, the name by which a row has it.
+# Column of a row by the name of a measurement.
 _CLOCKS = {"seconds": "", "processor_seconds": "cpu_"}
 
 
 def work(case: str, quick: bool) -> Work:
-    """What every peer does of a case of `CASES`, or a little of it."""
+    """The work of every peer in a case of `CASES`; little of it if quick."""
     model, cohort, examples, rounds, warm_up = CASES[case]
     if quick:
         cohort, examples, rounds, warm_up = 2, 4, 1, 2
@@ -49,10 +49,10 @@ def work(case: str, quick: bool) -> Work:
 
 
 def interpreters(given: Sequence[str]) -> dict[str, str]:
-    """The interpreter of each peer, of words such as 'pfl=/path/bin/python'.
+    """The interpreter of each peer, from words such as 'pfl=/path/bin/python'.
 
     Raises:
-      ValueError: If a word is another one, or if the peer cannot be imported.
+      ValueError: If a word is malformed, or a peer cannot be imported.
     """
     found: dict[str, str] = {}
     for word in given or [""]:
@@ -84,12 +84,17 @@ def _imports(python: str, module: str) -> bool:
 
 
 def run(peer: str, python: str, asked: Work) -> Row:
-    """What a process of its own measures of a peer.
+    """Measures a peer in a process of its own.
+
+    Args:
+      peer: Name of the peer.
+      python: Path of the interpreter.
+      asked: The work.
 
     Raises:
-      RuntimeError: If it fails, with what it said.
+      RuntimeError: If the process fails, with its error.
     """
-    # By its path it is no part of dpfl, which another interpreter does not have.
+    # Run by its path, since another interpreter does not have dpfl.
     program = ["-I", peers.__file__]
     if peer not in ELSEWHERE:
         program = ["-m", "dpfl.experiments.benchmarks.peers"]
@@ -105,11 +110,16 @@ def run(peer: str, python: str, asked: Work) -> Row:
 
 
 def compare(asked: Work, pythons: Mapping[str, str], processes: int) -> list[Row]:
-    """Rows of dpfl and each peer, so many processes of which take turns.
+    """Rows of dpfl and each peer, over processes that take turns.
 
     A ratio is the geometric mean of a peer's seconds by that of dpfl's, with an
     interval at 95% over turns: the paired Student's, of the logarithms. A peer that
     fails, as it may for lack of memory, has no more turns and a row without numbers.
+
+    Args:
+      asked: The work.
+      pythons: Path of the interpreter by peer.
+      processes: Number of processes of each peer.
 
     Raises:
       RuntimeError: If dpfl fails, or a peer trains other parameters or examples.

@@ -1,12 +1,12 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What aggregators, rotations, masks, sketches and noise cost.
+"""Costs of aggregators, rotations, masks, sketches and noise.
 
-Clients' vectors are made in TFF's worker, since feeding them in costs far more than
-aggregating them. What that costs is the row "values alone"; it is part of every other
-row of an aggregation. Where an aggregator's state is that of the round before, its way
-to Python and back makes up much of the round.
+Clients' vectors are made in TFF's worker, since sending them costs far more than
+aggregating them. The row "values alone" is the cost of making them, which is part of
+every other row of an aggregation. If an aggregator's state is kept, its transfer to
+Python and back is much of the round.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dpfl.vectors.integer_noise import DiscreteGaussian
 
 from .harness import Call, Row, Settings, row
 
-# Bits of TFF's own sums, and what is enough.
+# Bits of TFF's own sums, and sufficient bits.
 _BITS, _FEW_BITS = 16, 7
 _RATES = (1.0, 10.0, 100.0)
 _HADAMARDS = ("hadamard", "block_hadamard")
@@ -121,7 +121,7 @@ def _aggregation(
 
     Every coordinate of a client's vector is `scale`; without a factory the vectors are
     made, and one number of each is added. With `keep_state` a round takes the state of
-    the round before, which goes to Python and back, else each is the first.
+    the round before, which is sent to Python and back, else each round is the first.
     """
     type_ = tff.TensorType(np.float32, [dimension])
     scales_type = tff.FederatedType(np.float32, tff.CLIENTS)
@@ -217,8 +217,8 @@ def sketches(settings: Settings) -> dict[str, Call]:
 def recurrent(settings: Settings) -> dict[str, Call]:
     """A step of the model of Stack Overflow, and its matrix products alone.
 
-    What the products take of the step is its share of the peak. TensorFlow's fused
-    kernel of the recurrence has gates in another order, which costs no time.
+    The products' share of the step is its fraction of peak performance. TensorFlow's
+    fused kernel of the recurrence has gates in another order, which costs no time.
     """
     tokens, length, width, units = settings.recurrent_sizes
     model = models.lstm(tokens, length, width, units, 0)
@@ -290,8 +290,8 @@ def noise_dense(settings: Settings) -> list[Row]:
     """Rows about a dense matrix: the start, the middle and the end of the run.
 
     The seconds are those of a whole block over its rounds. The last row computes the
-    last round alone, as it would be without blocks. A matrix of the right shape is all
-    that matters for time, so it is not an optimal one.
+    last round alone, as without blocks. Only the shape of the matrix matters for time,
+    so it is not an optimal one.
     """
     rounds, dimension = settings.matrix_rounds, settings.dimension
     matrix = np.tril(np.random.default_rng(0).normal(size=(rounds, rounds)))
@@ -311,7 +311,7 @@ def noise_dense(settings: Settings) -> list[Row]:
         for name, place in places.items()
     }
     peak = local_worker.peak_bytes(os.getpid())
-    # The block goes before there is another stream.
+    # The block is freed before there is another stream.
     del call
     call = _stream_call(noise_streams.DenseStream(matrix, dimension, block_rounds=1))
     call(0)
@@ -334,10 +334,10 @@ def noise_recurrences(settings: Settings) -> dict[str, Call]:
 
 
 def noise_bands(settings: Settings) -> dict[str, Call]:
-    """A round of a stream over a run, by how many diagonals C has."""
+    """A round of a stream over a run, by the number of diagonals of C."""
     rounds = settings.matrix_rounds
     workload = fact.prefix_sum(rounds)
-    # Of the square root of prefix sums: 1, 1/2, 3/8, ...
+    # Coefficients of the square root of prefix sums: 1, 1/2, 3/8,
     column = np.append(1.0, (1 - 0.5 / np.arange(1, rounds)).cumprod())
     found = {"independent": fact.compute(workload, "identity")}
     for count in (8, 64, 256):
@@ -375,7 +375,7 @@ def recurrences(rounds: int) -> dict[str, fact.Factorization]:
 def _root(workload: fact.Workload) -> tuple[np.ndarray, np.ndarray]:
     """A decoder and an encoder that are dense.
 
-    Random numbers would have an inverse so large that no sum could hold the noise.
+    The inverse of random numbers would be so large that no sum could hold the noise.
     """
     return fact.compute(workload, "toeplitz-root").materialize()
 

@@ -29,9 +29,9 @@ _SEEDS = {"small": (1, 2), "paper": (1, 2, 3, 4, 5)}
 class Swept(NamedTuple):
     """A part of the sweep on one task.
 
-    Noises are those of the sum or budgets in their place, rates those of compression, 1
-    without a sketch. The model is that of the flag file if "default"; `others` are
-    flags in place of the task's.
+    `noises` are noise multipliers of the sum, or budgets in their place; `rates` are
+    compression rates, 1 without a sketch. The model "default" is the flag file's;
+    `others` are flags that replace the task's.
     """
 
     task: str
@@ -112,8 +112,8 @@ SWEEPS: Mapping[str, Mapping[str, tuple[Swept, ...]]] = {
             Swept("mnist", _EPS, (1, 10, 100), (16,), (100,), "small_cnn"),
         ),
     },
-    # The paper's main claim where a run is short enough for ten seeds of each point.
-    # All have the rate that is the best of a tenth's at epsilon 8.
+    # The paper's main claim for tasks whose runs are short enough for ten seeds of each
+    # point.
     "secagg_noise": {
         "medium": (
             Swept(
@@ -136,9 +136,9 @@ SWEEPS: Mapping[str, Mapping[str, tuple[Swept, ...]]] = {
         ),
     },
 }
-# Of Fig. 8: the cohort without compression, and the one that must be no slower.
+# Cohorts of Fig. 8: the one without compression, and the one that must be no slower.
 TIMED_COHORTS = {"digits": (10, 50), "mnist": (50, 200), "emnist": (100, 1000)}
-# Figures that are other views of a part of the sweep.
+# Figures that are views of a part of the sweep.
 _VIEWS = {"secagg_table1": "secagg_fig3", "secagg_fig8": "secagg_fig7"}
 
 
@@ -157,7 +157,7 @@ def _rate(rate: float) -> Cell:
 
 
 def _sweep(name: str, scale: str) -> Iterator[Cell]:
-    """The runs of a part of `SWEEPS`; of Fig. 8 those of two cohorts of a task."""
+    """The runs of a part of `SWEEPS`; for Fig. 8 those of two cohorts of a task."""
     for swept in SWEEPS[_VIEWS.get(name, name)][scale]:
         cohorts = swept.cohorts
         if name == "secagg_fig8":
@@ -175,7 +175,7 @@ def _sweep(name: str, scale: str) -> Iterator[Cell]:
 
 
 def _thresholds(scale: str) -> Iterator[Cell]:
-    """A sketch of a tenth, with and without error feedback of small coordinates."""
+    """Runs of a tenfold sketch, with and without error feedback of small values."""
     shared = {**_problem(medium.MNIST, scale), "model": "small_cnn", "cohort_size": 100}
     shared |= {"noise_multiplier": 1.0, "bits": 16, **_rate(10)[1]}
     thresholds = [("none", {}), *((t, {"threshold": t}) for t in (1, 3))]
@@ -186,7 +186,7 @@ def _thresholds(scale: str) -> Iterator[Cell]:
     yield from medium.seeded("secagg_threshold", cells)
 
 
-# A share of the task's own measure.
+# Slack as a share of the task's own measure.
 SLACK = dict.fromkeys(("digits", "emnist", "mnist"), 0.01)
 SLACK |= dict.fromkeys(("docs", "stackoverflow"), 0.04)
 
@@ -205,17 +205,17 @@ def _with_noise(rows: Rows) -> list[Row]:
 
 
 def _final(rows: Rows) -> float:
-    """The mean final measure of runs, the larger the better."""
+    """The mean final measure of runs, with a sign so that larger is better."""
     measure = tasks.task_entry(rows[0]["task"]).measure
     mean, _, _ = mean_and_range(rows, measure.final_column)
     return -mean if measure.lower_is_better else mean
 
 
 def fewest_bits(rows: Rows) -> list[Row]:
-    """The runs of Table 1, of each task, noise and rate.
+    """The runs of Table 1 for each task, noise and rate.
 
-    Those have the fewest bits at which the measure is within the slack of the most bits
-    without a sketch. Rates that no number of bits keeps within it have none.
+    These have the fewest bits whose measure is within the slack of the most bits
+    without a sketch. Rates without such a number of bits have no run.
     """
     found: list[Row] = []
     rows = _with_noise(rows)
@@ -245,10 +245,10 @@ def rate_of_equal_time(small: int, large: int) -> float:
 
 
 def equal_times(rows: Rows) -> list[Row]:
-    """The smaller cohort without compression, and the larger with enough.
+    """The smaller cohort without compression, and the larger with enough of it.
 
-    Enough is the lowest rate of the sweep at which secure aggregation takes the larger
-    cohort no longer than the smaller (Fig. 8).
+    Enough is the lowest rate of the sweep at which secure aggregation takes no longer
+    for the larger cohort than for the smaller (Fig. 8).
     """
     found: list[Row] = []
     rows = _with_noise(rows)
@@ -265,10 +265,10 @@ def equal_times(rows: Rows) -> list[Row]:
 
 
 class Layers(NamedTuple):
-    """What Figs. 9 and 10 train: embedding and rest sketched separately.
+    """A training of Figs. 9 and 10, with separate sketches of embedding and rest.
 
-    The embedding has so many parameters, which come first; the compression rates are of
-    either part, and Fig. 9 has noise. Of pictures it is the first dense layer.
+    The embedding's parameters come first; each part has a compression rate, and Fig. 9
+    has noise. For pictures it is the first dense layer.
     """
 
     task: str
@@ -285,7 +285,7 @@ LAYERS: Mapping[str, Layers] = {
 
 
 def _layers(name: str, scale: str) -> list[Cell]:
-    """The runs of Fig. 9, or of Fig. 10."""
+    """The runs of Fig. 9 or of Fig. 10."""
     of = LAYERS[scale]
     noise = of.noise_multiplier if name == "secagg_fig9" else 0.0
     flags: Mapping[str, Any]

@@ -25,8 +25,8 @@ from .sweep import EVALUATED, Cell, Figure, Work, axis, cross
 
 _PAPER = "Chen et al. 2024"
 
-# Of Fig. 1; more coordinates than any Delta_2^2 / Delta_inf^2 there, so that they do
-# not bind.
+# Dimension of Fig. 1, above any Delta_2^2 / Delta_inf^2 there, so that it does not
+# bind.
 EPSILON, DELTA, DIMENSION = 5.0, 1e-8, 2**34
 KEEP_FRACTION, RATIO = 0.01, 1e-3
 
@@ -36,7 +36,7 @@ def _calibrated(make_event: Callable[[float], dp_accounting.DpEvent]) -> float:
 
 
 def gaussian_event(noise_multiplier: float) -> dp_accounting.DpEvent:
-    """One release of the Gaussian mechanism."""
+    """The event of one release of the Gaussian mechanism."""
     gaussian = mechanisms.Gaussian(1, 1.0, noise_multiplier)
     return gaussian.round_dp_event(dimension=1, sampling_probability=1.0)
 
@@ -67,7 +67,7 @@ def _noises(scale: str) -> list[Work]:
 
 
 def _places(rows: Rows) -> list[Row]:
-    """Rows of both panels with what each has along its axis."""
+    """Rows of both panels, each with its place along the axis."""
     columns = {
         "left": ("linf_ratio", "ratio of the clips"),
         "right": ("keep_fraction", "kept fraction"),
@@ -83,7 +83,7 @@ _RATES = {"small": (10, 100), "medium": (10, 100), "paper": (10, 50, 100, 500, 1
 
 
 def _compressed(whole: str, sparse: str, rates: tuple[int, ...]) -> list[Cell]:
-    """A mechanism without compression, and another one at each rate."""
+    """Cells of a mechanism without compression, and of another at each rate."""
     return [({"compression_rate": 1}, {"mechanism": whole})] + cross(
         [({}, {"mechanism": sparse})], axis("compression_rate", rates)
     )
@@ -136,7 +136,7 @@ def _csgm_problem(
 
 
 def _csgm(name: str, scale: str) -> Iterator[Cell]:
-    """GM and L2-CSGM at equal epsilon."""
+    """The runs of GM and L2-CSGM at equal epsilon."""
     for task, cohort, epsilons, seeds in _CSGM[name][scale]:
         for epsilon in epsilons:
             yield from cross(
@@ -192,7 +192,7 @@ _SGMF_RATES = {"small": (10, 100), "medium": (10, 100), "paper": (5, 10, 50, 100
 
 
 def _sgmf(name: str, scale: str) -> Iterator[Cell]:
-    """Uncompressed MF and SGMF at equal epsilon."""
+    """The runs of uncompressed MF and SGMF at equal epsilon."""
     for problem, epsilons, own in _SGMF[name][scale]:
         cells = cross(
             [({"problem": problem}, {**_SGMF_PROBLEMS[problem], **own})],
@@ -247,7 +247,7 @@ _MEAN_RATES = (1, 3, 10, 30, 100, 300, 1000)
 
 
 def _means(scale: str) -> Iterator[Work]:
-    """GM, and both sparsified mechanisms at every rate."""
+    """Measurements of GM, and of both sparsified mechanisms at every rate."""
     n, dimension, repeats = MEAN_SIZES[scale]
     for name in ("gaussian", "l2_csgm", "linf_csgm"):
         for rate in (1,) if name == "gaussian" else _MEAN_RATES:
@@ -270,7 +270,7 @@ _SGMF_PLOT = Plot("round", "compression_rate", "problem epsilon")
 def _view(
     name: str, words: str, cells: Any, plot: Plot, sweep: Optional[str] = None
 ) -> Figure:
-    """A figure of the paper, at the scales that its grid has."""
+    """A figure of the paper, at the scales of its grid."""
     cells = functools.partial(cells, name)
     scales = tuple({**_CSGM, **_SGMF}[name])
     return Figure(name, f"{_PAPER}, {words}", cells, plot, sweep, scales, EVALUATED)

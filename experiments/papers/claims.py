@@ -1,9 +1,9 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the papers claim, as data; `python -m tools.pages` computes the verdicts.
+"""The papers' claims as data; `python -m tools.pages` computes the verdicts.
 
-What is asked of an effect is in `experiments.papers.verdicts`.
+`experiments.papers.verdicts` defines the conditions on effects.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Optional
 
 from .verdicts import A_POINT_AHEAD, AHEAD, FREE, Claim, Exact, Line, Untested
 
-# docs/evidence says what these are.
+# Terms of docs/evidence.
 _LARGE = "MNIST, large network"
 _SMALL = "MNIST, small network"
 _FASHION = "Fashion-MNIST"
@@ -31,7 +31,7 @@ def _rates(
     chosen: Mapping[str, str] = {"task": "mnist"},
     **own: str,
 ) -> list[Claim]:
-    """That a mechanism's compression is free, at both rates, of runs with `own`."""
+    """Claims that a mechanism's compression is free, at both rates, by `own` runs."""
     return [
         Claim(
             paper="chen2024",
@@ -52,7 +52,7 @@ def _rates(
 def _points(
     paper: str, claim: str, where: str, asks: str, ours: str, other: str
 ) -> Claim:
-    """Two points of `equal_bits` compared, each as MECHANISM POINT."""
+    """A claim on two points of `equal_bits`, each given as MECHANISM POINT."""
     first, second = _point(ours), _point(other)
     return Claim(paper, claim, where, _SMALL, asks, "equal_bits", first, second)
 
@@ -89,7 +89,7 @@ def _sketch(rate: str, words: str) -> Claim:
 def _without_noise(
     rate: str, noise: str, setting: str, table: str = "secagg_fig2"
 ) -> Claim:
-    """That compression costs less with so much noise than with none."""
+    """A claim that compression costs less with this noise than without noise."""
     own, none = {"noise_multiplier": noise}, {"noise_multiplier": "0.0"}
     return Claim(
         paper="chen2022",
@@ -108,7 +108,7 @@ def _without_noise(
 def _bits(
     claim: str, where: str, rate: str, bits: str, words: str, whole: str = "16"
 ) -> Claim:
-    """That so few bits of a sketch do as 16 bits, or others, without one."""
+    """A claim that few bits of a sketch suffice as 16 bits, or others, without one."""
     return Claim(
         paper="chen2022",
         claim=claim,
@@ -122,7 +122,7 @@ def _bits(
 
 
 def _together(figure: str, rate: str, words: str) -> Claim:
-    """That one sketch loses nothing to one of a layer and one of the rest."""
+    """A claim that one sketch loses nothing to a sketch each of layer and rest."""
     return Claim(
         paper="chen2022",
         claim="one sketch does as one a layer",
@@ -146,7 +146,7 @@ def _streams(
     problems: Iterable[str] = _SETTINGS,
     **own: str,
 ) -> list[Claim]:
-    """That one stream of noise is ahead of another at equal epsilon."""
+    """A claim that one stream of noise is better than another at equal epsilon."""
     return [
         Claim(
             paper="denisov2022",
@@ -169,7 +169,7 @@ def _solvers(claim: str, figure: str, ours: str, other: str) -> list[Claim]:
 
 
 def _schedule(schedule: str) -> list[Claim]:
-    """With the best rate of each schedule, which the runs on MNIST do not have."""
+    """The schedule with its best rate, or without a rate for runs on MNIST."""
     claim, own = f"a rate with a {schedule} is better", {"schedule": schedule}
     return _streams(
         *(claim, "Fig. 3", own, {"schedule": "constant"}),
@@ -194,7 +194,7 @@ def _way(claim: str, asks: str, ours: str, other: str, names: str) -> Claim:
 
 
 def _sensitive(epsilon: str, own: str, clip: str, rate: str) -> Claim:
-    """That MF loses more than GM by a setting of the paper, from dpfl's own."""
+    """A claim that MF loses more than GM by the paper's setting, from dpfl's own."""
     own_setting = {"clip_norm": "0.3", "server_lr": own}
     setting = {"clip_norm": clip, "server_lr": rate}
     return Claim(
@@ -212,7 +212,7 @@ def _sensitive(epsilon: str, own: str, clip: str, rate: str) -> Claim:
 
 
 def _cohorts(clients: str, fewer: str, words: str) -> Claim:
-    """That so many clients lose less to compression than fewer."""
+    """A claim that these clients lose less to compression than fewer."""
     rates = {"compression_rate": "10|100"}
     return Claim(
         paper="chen2024",
@@ -616,7 +616,7 @@ EXACT: tuple[Exact, ...] = (
         other={"mechanism": "linf_csgm", "compression_rate": "10"},
         most=1.0,
     ),
-    # By the paper's ε, which is 1 over the noise, n²ε² is 611; the sketch has 546.
+    # In the paper's ε, which is 1 over the noise, n²ε² is 611; the sketch has 546.
     Exact(
         paper="chen2022",
         claim="a sketch of n²ε² keeps the error's order",
@@ -787,7 +787,7 @@ def _target(
     other: Optional[str] = None,
     measure: str = "seconds",
 ) -> Exact:
-    """What dpfl's own code may take: seconds, or a ratio to another row's."""
+    """A claim on the cost of dpfl's own code: seconds, or a ratio to another row's."""
     return Exact(
         paper="costs",
         claim=claim,
@@ -804,7 +804,7 @@ def _target(
 
 _ROUND, _ROW = "50 clients, a million parameters", "a million numbers"
 _BANDS, _PROGRAM = "noise: {} bands", "start_up: {}"
-# Of 64 bands a third of the 92 milliseconds that they took.
+# A third of the 92 milliseconds that 64 bands took.
 COSTS: tuple[Exact, ...] = (
     _target("a round of L2-CSGM over none's", _ROUND, "csgm", 1.05, measure="ratio"),
     _target(
@@ -829,6 +829,6 @@ COSTS: tuple[Exact, ...] = (
 
 
 def of_paper(paper: str) -> list[Line]:
-    """The claims of a paper: by effects, by numbers, and those not tested."""
+    """The claims of a paper: by effects, by numbers, and untested ones."""
     every: tuple[Line, ...] = (*CLAIMS, *EXACT, *COSTS, *UNTESTED)
     return [one for one in every if one.paper == paper]

@@ -1,10 +1,10 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Every figure and table that a paper numbers, what is here of it, and its words.
+"""Every numbered figure and table of the papers, its reproduction, and quotations.
 
-The text of Denisov et al. that was at hand lacks captions: what their Figs. 2 and 5
-show is taken from what refers to them.
+The available text of Denisov et al. lacks captions: the contents of Figs. 2 and 5 are
+taken from the references to them.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class Numbered(NamedTuple):
     """A figure or table of a paper.
 
     Attributes:
-      number: As in the paper, with the panel if panels differ in what is here.
-      shows: What it shows.
-      figure: Names of the figures here that stand for it, if any do.
-      why: Why none does.
+      number: The paper's number, with the panel if only some panels are reproduced.
+      shows: Its content.
+      figure: Names of dpfl's figures that reproduce it, if any.
+      why: The reason if there is none.
     """
 
     number: str
@@ -82,7 +82,7 @@ NUMBERED: Mapping[str, tuple[Numbered, ...]] = {
     "dome2025": (),
 }
 
-# The papers' own words, by where they are; ... stands for what is left out.
+# Quotations from the papers by their place; ... marks omissions.
 WORDS: Mapping[str, Mapping[str, str]] = {
     "chen2022": {
         "Fig. 2": (
@@ -305,7 +305,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
 
 
 def kept(names: Sequence[str], folder: Path) -> str:
-    """At which scales a folder of results has figures, and whether they are exact."""
+    """The scales with results in a folder, and whether these are exact."""
     paths = (f / f"{n}.csv" for n in names for f in (folder, folder / "small"))
     rows = (row for path in paths if path.exists() for row in files.read_csv(path))
     scales = {row["scale"] for row in rows}
@@ -315,7 +315,7 @@ def kept(names: Sequence[str], folder: Path) -> str:
 
 
 def lines(paper: str, folder: Path) -> str:
-    """A table in Markdown, or a sentence where the paper numbers none."""
+    """A Markdown table of a paper's figures, or a sentence if it numbers none."""
     if not NUMBERED[paper]:
         return "The paper has no figure and no table.\n"
     heads = ("in the paper", "what it shows", "here (`--figure`)", "scales kept")
@@ -329,6 +329,6 @@ def lines(paper: str, folder: Path) -> str:
 
 
 def words(paper: str) -> str:
-    """A table in Markdown of a paper's own words."""
+    """A Markdown table of quotations from a paper."""
     text = [(place, f"“{said}”") for place, said in WORDS[paper].items()]
     return tables.markdown(("in the paper", "its own words"), text)

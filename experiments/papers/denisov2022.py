@@ -3,7 +3,7 @@
 
 """Denisov et al. 2022: optimal factorizations, exact and in training.
 
-A stream of noise is an epoch, in which each client takes part once.
+A stream of noise covers an epoch, in which each client takes part once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TITLES = {
 }
 STEP_ROUNDS = {"small": 256, "paper": 2048}
 STEPS = Curves(("squared_error",), "steps.csv")
-# Of each curve.
+# Label of each curve.
 _POINTS = 256
 
 
@@ -58,7 +58,7 @@ def _steps_work(method: str, momentum: float, rounds: int) -> Work:
 def _steps(scale: str) -> Iterator[Work]:
     """Fig. 1: the error of each step, without momentum and with it."""
     for momentum, method in itertools.product((0.0, MOMENTUM), TITLES):
-        # Without momentum it is the optimal one.
+        # Without momentum it is the optimal factorization.
         if momentum or method != "optimal-prefix-sum":
             yield _steps_work(method, momentum, STEP_ROUNDS[scale])
 
@@ -110,7 +110,7 @@ def _over_optimal(rows: Rows) -> list[Row]:
     ]
 
 
-# (rounds, momentum) and the seconds that the general-purpose solver may take.
+# (rounds, momentum), and the time limit of the general-purpose solver in seconds.
 SOLVED: Mapping[str, tuple[list[tuple[int, float]], float]] = {
     "small": ([(256, 0.0), (256, MOMENTUM)], 30.0),
     "paper": ([(512, 0.0), (512, MOMENTUM), (2048, 0.0), (2048, MOMENTUM)], 4800.0),
@@ -121,14 +121,14 @@ SOLVERS = {
     "plain": "fixed point, plain",
     "lbfgs": "L-BFGS",
 }
-# Columns of the seconds that each took, or words that it did not get there.
+# Columns of the seconds that each solver took, or words if it did not finish.
 SECONDS = tuple(f"{name}_seconds" for name in SOLVERS)
-# The excess loss that the table gives the time to.
+# The excess loss up to which the table times.
 REACHED = 1e-6
 
 
 def _solvers_work(rounds: int, momentum: float, max_seconds: float) -> Work:
-    """All solvers one after the other: their times are of one machine."""
+    """All solvers one after the other, so that their times are of one machine."""
 
     def compute(folder: Path) -> Mapping[str, Any]:
         workload = mf.momentum(rounds, momentum)
@@ -159,13 +159,13 @@ def _solvers_work(rounds: int, momentum: float, max_seconds: float) -> Work:
 
 
 def _solvers(scale: str) -> list[Work]:
-    """Fig. 4: one piece of work for each problem."""
+    """The work of Fig. 4, one piece for each problem."""
     problems, max_seconds = SOLVED[scale]
     return [_solvers_work(*problem, max_seconds) for problem in problems]
 
 
 def _evaluations(rows: Rows) -> list[Row]:
-    """A row of each evaluation of each solver."""
+    """A row for each evaluation of each solver."""
     return [
         # Rounding may put the excess of a converged loss below zero.
         {
@@ -178,7 +178,7 @@ def _evaluations(rows: Rows) -> list[Row]:
     ]
 
 
-# Of the medium scale: the clients are dealt into 49 rounds.
+# Rounds of the medium scale: the clients are dealt into 49 rounds.
 _ONE_PASS = {
     **{"rounds": 49, "rounds_per_epoch": 49},
     **{"eval_every": 7, "checkpoint_every": 49},
@@ -208,7 +208,7 @@ PROBLEMS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     },
 }
 
-# Of the medium scale the server's rate by budget and method: the best of those that
+# The server's rate at the medium scale by budget and method: the best of those that
 # were tried on the validation set (docs/results/medium_validation.csv for MNIST, and
 # mf_search.csv). At one rate for all, factorizations with more noise lose more than
 # they have to. On MNIST schedules have the rate of the constant one. What has no rate
@@ -236,8 +236,8 @@ _SERVER_RATES: Mapping[str, Mapping[float, Mapping[str, float]]] = {
 _ON_SERVER = {"matrix_momentum": 0.0, "server_momentum": MOMENTUM}
 _IN_MATRIX = {"matrix_momentum": MOMENTUM, "server_momentum": 0.0}
 _OPTIMAL = {"matrix_method": "optimal", **_IN_MATRIX}
-# A prefix sum with momentum after it, or momentum in the matrix; by mechanism and
-# schedule.
+# Streams: a prefix sum with momentum after it, or momentum in the matrix; by mechanism
+# and schedule.
 STREAMS: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("honaker-online", "constant"): {"matrix_method": "honaker-online", **_ON_SERVER},
     ("honaker-full", "constant"): {"matrix_method": "honaker-full", **_ON_SERVER},
@@ -246,14 +246,14 @@ STREAMS: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("optimal", "drop"): {"matrix_schedule": "drop", **_OPTIMAL},
     ("optimal", "cooldown"): {"matrix_schedule": "cooldown", **_OPTIMAL},
 }
-# By schedule. A falling rate is the matrix's, which needs no noise.
+# Flags by schedule. A falling rate is the matrix's, also without noise.
 _WITHOUT_NOISE: Mapping[str, Mapping[str, Any]] = {
     "constant": {"mechanism": "gaussian", "server_momentum": MOMENTUM},
     "cooldown": {"mechanism": "matrix_factorization", **STREAMS["optimal", "cooldown"]},
 }
-# By problem; each budget of Denisov et al., Table 4, at paper scale. On MNIST with 17
-# clients a round nothing was learned at epsilon 2 with a rate of 0.5, and no other was
-# tried.
+# Budgets by problem; each budget of Denisov et al., Table 4, at paper scale. On MNIST
+# with 17 clients a round nothing was learned at epsilon 2 with a rate of 0.5, and no
+# other was tried.
 BUDGETS: Mapping[str, Mapping[str, tuple[float, ...]]] = {
     "small": {"digits": (1.0, 2.0, 4.0)},
     "medium": {
@@ -262,7 +262,7 @@ BUDGETS: Mapping[str, Mapping[str, tuple[float, ...]]] = {
     },
     "paper": {"stackoverflow": (0.8, 1.7, 3.7, 8.2, 18.9)},
 }
-# By problem; on Fashion-MNIST a run takes seconds.
+# Seeds by problem; on Fashion-MNIST a run takes seconds.
 SEEDS = {
     **{"digits": (1, 2), "stackoverflow": (1, 2, 3), medium.MNIST: medium.SEEDS},
     **dict.fromkeys((medium.FASHION, FEWER), tuple(range(1, 11))),
@@ -270,7 +270,7 @@ SEEDS = {
 
 
 def _cells(problem: str, scale: str, streams: Any, epsilon: float) -> list[Cell]:
-    """The runs of streams at a budget; no noise at infinity."""
+    """The runs of streams at a budget; infinity means no noise."""
     found: list[Cell] = []
     for method, schedule in streams:
         flags: dict[str, Any] = dict(PROBLEMS[scale][problem])
@@ -293,7 +293,7 @@ def _cells(problem: str, scale: str, streams: Any, epsilon: float) -> list[Cell]
 
 
 def _budgets(scale: str) -> Iterator[Cell]:
-    """Fig. 3: every stream at every budget, and none."""
+    """The runs of Fig. 3: every stream at every budget, and without noise."""
     for problem, epsilons in BUDGETS[scale].items():
         for epsilon in epsilons:
             yield from _cells(problem, scale, STREAMS, epsilon)
@@ -308,7 +308,7 @@ FINAL_EPSILON = {"small": 4.0, "medium": 8.0, "paper": 8.2}
 
 
 def _final(scale: str) -> Iterator[Cell]:
-    """Fig. 6: the optimal streams at one budget."""
+    """The runs of Fig. 6: the optimal streams at one budget."""
     streams = [stream for stream in STREAMS if stream[0].startswith("optimal")]
     for problem in PROBLEMS[scale]:
         if problem != FEWER:
@@ -316,7 +316,7 @@ def _final(scale: str) -> Iterator[Cell]:
 
 
 def _constant(rows: Rows) -> list[Row]:
-    """Rows with noise, a constant rate, and as many clients as there are."""
+    """Rows with noise, a constant rate, and the default cohort."""
     found = [r for r in where(rows, schedule="constant") if r["problem"] != FEWER]
     return [row for row in found if row["mechanism"] != NO_NOISE]
 

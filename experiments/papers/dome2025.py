@@ -1,10 +1,10 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""DOME, Nicolas et al. 2025: experiments of ours, since the paper has none.
+"""DOME (Nicolas et al. 2025): experiments of ours, since the paper has none.
 
-DOME against others at equal rounds, epsilon and bits up; one choice at a time; and what
-its sketch sees, round by round.
+They compare DOME with others at equal rounds, epsilon and bits up, ablate its choices
+one at a time, and measure what its sketch captures round by round.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ DOME_FLAGS = (
     *("mechanism", "sketch_size", "clip_norm", "server_lr", "server_momentum"),
     *("measures_energy", "measure"),
 )
-# Of a number of the count sketch. With 8 it is twice as long, but on so coarse a grid
-# that epsilon takes a fifth more noise; with 12 it is about as good as with 16. Where
-# updates are larger beside the noise 8 are as good, and leave room for twice as many.
+# Bits of a number of the count sketch. With 8 it is twice as long, but on so coarse a
+# grid that epsilon takes a fifth more noise; with 12 it is about as good as with 16.
+# Where updates are larger beside the noise 8 are as good, and leave room for twice as
+# many.
 SKETCH_BITS, FEW_BITS = 16, 8
 SKETCH_ROWS = 16
 SKETCHED = {
@@ -47,7 +48,7 @@ _FEW_BITS_EACH: Mapping[str, Any] = {
     **_WHOLE,
 }
 _PUBLISHED = {"sketch_rule": "qr", "sketch_decay": 1.0, "sketch_target": "gradient"}
-# What each has beside the flags of DOME.
+# Flags of each variant beside the flags of DOME.
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "dome": {},
     # As many directions may be kept as the sketch has.
@@ -64,23 +65,27 @@ def _file(task: str) -> str:
 
 
 def dome_flags(task: str) -> dict[str, str]:
-    """DOME's own flags."""
+    """DOME's own flags in a task's flag file."""
     given = flag_files.values(_file(task))
     return {name: given[name] for name in DOME_FLAGS}
 
 
 def _message_bits(task: str) -> int:
-    """The bits of DOME's k numbers, which all that compress are given."""
+    """The bits of DOME's k numbers, which all compressing mechanisms are given."""
     return FLOAT_BITS * int(dome_flags(task)["sketch_size"])
 
 
 def mechanism_flags(
     task: str, mechanism: str, clip: float, rate: float, dimension: int = 0
 ) -> dict[str, Any]:
-    """The flags of one mechanism of the comparison, a key of `TITLES`.
+    """The flags of one mechanism of the comparison.
 
-    The clip and the server's rate are given; the dimension d is that of the model, the
-    task's own if it is 0.
+    Args:
+      task: Name of the task.
+      mechanism: A key of `TITLES`.
+      clip: The clip norm.
+      rate: The server's learning rate.
+      dimension: d of the model; 0 for the task's own.
     """
     tuned = {"clip_norm": clip, "server_lr": rate}
     if mechanism in VARIANTS:
@@ -129,7 +134,7 @@ TITLES = {
 
 
 class Comparison(NamedTuple):
-    """Who is compared on a task; `NO_NOISE` shows what compression alone costs."""
+    """The mechanisms compared on a task; `NO_NOISE` shows compression alone."""
 
     task: str
     epsilons: tuple[float, ...]
@@ -145,7 +150,7 @@ class Comparison(NamedTuple):
         return {name: (clip, rate) for name, (clip, rate) in both.items() if rate}
 
     def flags(self, name: str) -> dict[str, Any]:
-        """The flags of a mechanism with the clip and the rate that were chosen."""
+        """The flags of a mechanism with the chosen clip and rate."""
         return mechanism_flags(self.task, name, *self.chosen[name])
 
 
@@ -185,7 +190,7 @@ _CHOSEN: Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "gaussian_adam_uncorrected": (_CLIPS, (0.01, 0, 0.01, 0.003, 0.003)),
     "gaussian_adam_debiased": (_CLIPS, (0.03, 0.03, 0.03, 0.01, 0.01)),
 }
-# Budget and seed at which clips and rates were tried, and those.
+# Budget and seed at which clips and rates were tried, and the values tried.
 TUNED_AT = (8.0, 11)
 TRIED: Mapping[str, Mapping[str, tuple[Sequence[float], Sequence[float]]]] = {
     "digits": {
@@ -222,7 +227,7 @@ def _cells(
 ) -> list[Cell]:
     """The runs of one mechanism at a budget, or without noise.
 
-    Without seeds they have those of the comparison at the medium scale.
+    The default seeds are those of the comparison at the medium scale.
     """
     labels = {"task": task, "mechanism": name, "epsilon": epsilon}
     is_plain = epsilon == NO_NOISE
@@ -233,10 +238,10 @@ def _cells(
 
 
 def _compared(scale: str) -> Iterator[Cell]:
-    """The comparison, with the clips and rates that were chosen."""
+    """The runs of the comparison, with the chosen clips and rates."""
     for compared in COMPARISONS[scale]:
         for epsilon, name in itertools.product(compared.epsilons, compared.chosen):
-            # Without noise there is nothing to be rid of.
+            # Without noise there is nothing to debias.
             if epsilon != NO_NOISE or name != "gaussian_adam_debiased":
                 flags = compared.flags(name)
                 seeds = None if scale == "medium" else compared.seeds
@@ -244,7 +249,7 @@ def _compared(scale: str) -> Iterator[Cell]:
 
 
 def _tuning(_: str) -> Iterator[Cell]:
-    """Every clip and rate that was tried; of the small tasks alone."""
+    """The runs of every clip and rate that was tried, on the small tasks only."""
     epsilon, seed = TUNED_AT
     for task, tried in TRIED.items():
         for name, (clips, rates) in tried.items():
@@ -256,7 +261,7 @@ def _tuning(_: str) -> Iterator[Cell]:
 
 # Trainable parameters of the network with the ten classes of MNIST.
 CNN_DIMENSION = 1_011_466
-# Of each mechanism its clip and the server's rate, the best of a few trials
+# Clip and server's rate of each mechanism, the best of a few trials
 # (docs/results/medium_validation.csv). DOME's clips are that of the others times the
 # share sqrt(k/d) of an update's norm that k random directions see.
 CNN_CHOSEN: Mapping[str, tuple[float, float]] = {
@@ -273,17 +278,17 @@ _CNN: Mapping[str, Any] = {"model": "cnn", "cohort_size": 50, "eval_every": 6}
 
 
 def _cnn(_: str) -> Iterator[Cell]:
-    """Mechanisms with the papers' network at one budget."""
+    """The runs of mechanisms with the papers' network at one budget."""
     for name, choice in CNN_CHOSEN.items():
         flags = mechanism_flags(medium.MNIST, name, *choice, CNN_DIMENSION)
         yield from _cells(medium.MNIST, name, {**flags, **_CNN}, 8.0, medium.SEEDS)
 
 
 class Ablated(NamedTuple):
-    """What is ablated at a scale: sizes are other k.
+    """The ablations of a scale; `sizes` are other values of k.
 
-    Everything but one choice is taken from `base`, a variant of DOME. References are
-    mechanisms of the comparison that stand beside the ablations.
+    Each ablation changes one choice of `base`, a variant of DOME. `references` are
+    mechanisms of the comparison, shown beside the ablations.
     """
 
     task: str
@@ -303,8 +308,7 @@ ABLATED = {
     ),
     "paper": Ablated("emnist", (16, 64, 1024), budgets=(10.0, NO_NOISE)),
 }
-# Titles and flags of what is changed. With second moments at least so large k=256 has
-# the noise's own variance at 4.5e-9.
+# Titles and flags of the changes.
 Changes = Mapping[str, tuple[str, Mapping[str, Any]]]
 _NO_PROBES = {"probes": False}
 _NO_MEAN, _ONE_DIRECTION = "no mean removal", "at most one direction kept (r)"
@@ -327,7 +331,7 @@ _CHANGES: Changes = {
         *("sketch learns from the whole gradient", {"sketch_target": "gradient"}),
     ),
 }
-# What is changed where there is mean removal, and where there is none.
+# Changes if there is mean removal, and if there is none.
 _OF_BASE: Mapping[str, Changes] = {
     "dome": {
         "no_mean": (_NO_MEAN, _WHOLE),
@@ -345,7 +349,7 @@ _OF_BASE: Mapping[str, Changes] = {
 
 
 def ablations(scale: str) -> dict[str, tuple[str, Mapping[str, Any]]]:
-    """Titles and flags by the name in a row; what is ablated comes first."""
+    """Titles and flags by the name in a row; the base comes first."""
     ablated = ABLATED[scale]
     given, base = dome_flags(ablated.task), ablated.base
     size, clip = int(given["sketch_size"]), float(given["clip_norm"])
@@ -363,7 +367,7 @@ def ablations(scale: str) -> dict[str, tuple[str, Mapping[str, Any]]]:
 
 
 def _ablated(scale: str) -> Iterator[Cell]:
-    """Every ablation at one budget and, at most scales, without noise."""
+    """The runs of every ablation at one budget and, at most scales, without noise."""
     ablated = ABLATED[scale]
     [compared] = [c for c in COMPARISONS[scale] if c.task == ablated.task]
     changed = {n: (ablated.base, own) for n, (_, own) in ablations(scale).items()}
@@ -374,7 +378,7 @@ def _ablated(scale: str) -> Iterator[Cell]:
         yield from _cells(compared.task, name, flags, epsilon, compared.seeds)
 
 
-# Whose sketches are looked at, and over how many seeds.
+# Variants whose sketches are examined, and the number of seeds.
 SEEN = {"dome": {}, "dome_no_probes": _NO_PROBES, "dome_whole": {}}
 SEEN_SEEDS = {"small": 1, "medium": 3, "paper": 1}
 SEEN_COLUMNS = tuple(
@@ -384,7 +388,7 @@ SEEN_COLUMNS = tuple(
 
 
 def _seen(scale: str) -> Iterator[Cell]:
-    """Runs whose sketches are looked at, some of them in other grids too."""
+    """The runs whose sketches are examined, some of which are in other grids too."""
     for compared in COMPARISONS[scale]:
         seeds = compared.seeds[: SEEN_SEEDS[scale]]
         budgets = (compared.epsilons[0], NO_NOISE)

@@ -1,11 +1,11 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""How well DOME's sketch learns a subspace: the tables of docs/dome.md.
+"""Accuracy of DOME's sketch in learning a subspace: the tables of docs/dome.md.
 
   python -m experiments.papers.dome_learning docs/results/dome_learning.csv
 
 One client's gradients are random combinations of a few directions; nothing is clipped.
-Writes a row of each run. Takes some minutes.
+The program writes a row for each run, and takes some minutes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dpfl.aggregators import dome, measurements
 from dpfl.aggregators.codec import Decoded
 from dpfl.vectors import adaptive_sketch, randomness
 
-# So large that nothing is clipped.
+# A clip so large that nothing is clipped.
 _CLIP_NORM = 1e3
 SEEDS = (0, 1, 2)
 SKETCH_SIZE = 32
@@ -57,16 +57,16 @@ class Learned(NamedTuple):
 
 
 def config(noise: float = 0.0, **changes: Any) -> mechanisms.Dome:
-    """A sketch for one client, with this noise on each of the k numbers."""
+    """A sketch for one client, with given noise on each of the k numbers."""
     numbers = {"sketch_size": SKETCH_SIZE, "direction": "gradient", **changes}
     return mechanisms.Dome(1, _CLIP_NORM, noise / _CLIP_NORM, **numbers)
 
 
 class Learner:
-    """One configuration on gradients of one length."""
+    """A configuration that learns from gradients of one length."""
 
     def __init__(self, numbers: mechanisms.Dome, dimension: int):
-        """The learner of a `config` at d."""
+        """Initializes the learner of a `config` for dimension d."""
         self._codec = dome.DomeCodec(numbers, dimension)
         self._round: Callable[..., Decoded] = tf.function(self._run_round)
 
@@ -90,11 +90,14 @@ class Learner:
         mean: float = 0,
         seed: int = 0,
     ) -> Learned:
-        """What is learned of a random subspace, by gradients of mean square 1.
+        """Learns a random subspace from gradients of mean square 1.
 
-        The subspace has so many dimensions, and each of its directions turns in a round
-        by about so many radians; a part of the gradients, of size `mean`, is the same
-        in every round. The seed is of all of it.
+        Args:
+          rounds: Number of rounds.
+          rank: Dimension of the subspace.
+          drift: Radians by which each direction turns in a round, about.
+          mean: Size of the part of the gradients that is the same in every round.
+          seed: Seed of all randomness.
         """
         d = self._codec.dimension
         rng = np.random.default_rng(seed)
@@ -124,7 +127,7 @@ _COLUMNS = ("study", "row", "column", "seed", "overlap", "excess_error")
 
 
 def choices(rounds: int = 120, dimension: int = 100) -> Iterator[dict[str, Any]]:
-    """A row of each run on choices: error and overlap in the last quarter."""
+    """A row of each run on DOME's choices: error and overlap in the last quarter."""
     both = itertools.product(CHOICES.items(), SETTINGS.items())
     for (name, changes), (setting, (noise, mean)) in both:
         numbers = config(noise, **changes)
@@ -139,9 +142,10 @@ def choices(rounds: int = 120, dimension: int = 100) -> Iterator[dict[str, Any]]
 
 
 def drifting(rounds: int = 150, dimension: int = 64) -> Iterator[dict[str, Any]]:
-    """A row of each run on drift: overlap in the last third.
+    """A row of each run with drift: overlap in the last third.
 
-    Three directions, with and without probes; the sketch has half of the dimensions.
+    The subspace has three directions; the sketch has half of the dimensions, with and
+    without probes.
     """
     learners = {
         name: Learner(config(probes=name == "probes"), dimension)
@@ -155,7 +159,7 @@ def drifting(rounds: int = 150, dimension: int = 64) -> Iterator[dict[str, Any]]
 
 
 def main(argv: Sequence[str]) -> None:
-    """Writes the table whose path is given."""
+    """Writes the table to the given path."""
     rows = [*drifting(), *choices()]
     files.write_atomically(argv[0], files.csv_text(rows[0], rows, end="\r\n"))
 

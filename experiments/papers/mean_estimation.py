@@ -30,14 +30,18 @@ def work(
     theory: Optional[Callable[[Any], float]] = None,
     **settings: Any,
 ) -> Work:
-    """Work that measures the error of one release of all clients.
+    """Work that measures the error of one release of all clients' mean.
 
     Args:
-      config: The mechanism, whose noise is set by the budget epsilon at `DELTA`.
-      repeats: Draws of mask or sketch, and noise.
-      vectors: What the clients have, a key of `measured_means.VECTORS`.
-      sparsity: How many coordinates of a vector are not 0; 0 for dense ones.
-      theory: From the mechanism with its noise to the expected error, a column.
+      labels: Labels of the row.
+      config: The mechanism, whose noise is calibrated to epsilon at `DELTA`.
+      dimension: d.
+      repeats: Number of draws of mask or sketch, and noise.
+      epsilon: The budget.
+      vectors: The clients' vectors, a key of `measured_means.VECTORS`.
+      sparsity: Number of nonzero coordinates of a vector; 0 for dense vectors.
+      theory: Function from the mechanism with its noise to the expected error; None for
+        no such column.
       **settings: Further settings of the work.
     """
 

@@ -16,8 +16,8 @@ from dpfl import mechanisms, purposes
 from dpfl.aggregators import registry
 from dpfl.vectors import randomness
 
-# From d and a seed to the function that makes a client's vector, float32[d], from the
-# client's own seed, int64[2].
+# Function from d and a seed to the function that makes a client's vector, float32[d],
+# from the client's own seed, int64[2].
 Vectors = Callable[[int, int], Callable[[tf.Tensor], tf.Tensor]]
 
 
@@ -36,7 +36,7 @@ def similar_vectors(dimension: int, seed: int = 0) -> Callable[[tf.Tensor], tf.T
 
 
 def independent_vectors(dimension: int, _: int = 0) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Unit vectors of any direction; the seed of all has no part in them."""
+    """Independent unit vectors; the common seed is ignored."""
 
     def vector(client_seed: tf.Tensor) -> tf.Tensor:
         own = randomness.standard_normal(client_seed, dimension)
@@ -52,7 +52,7 @@ VECTORS: dict[str, Vectors] = {
 
 
 def sparse_vectors(sparsity: int) -> Vectors:
-    """Unit vectors on the same coordinates, two of product about 1/2."""
+    """Unit vectors on the same coordinates, any two of product about 1/2."""
 
     def vectors(dimension: int, seed: int = 0) -> Callable[[tf.Tensor], tf.Tensor]:
         support = np.random.default_rng(seed).permutation(dimension)
@@ -73,8 +73,15 @@ def measured_errors(
 ) -> np.ndarray:
     """Squared errors of the mean of n vectors, float64[repeats].
 
-    Each is of a round with a new mask or sketch, and noise, all by the seed. Where the
-    sum is secure, messages are added as integers modulo 2^32.
+    Each round has a new mask or sketch, and new noise. If the sum is secure, messages
+    are added as integers modulo 2^32.
+
+    Args:
+      config: The mechanism, with its noise.
+      dimension: d.
+      repeats: Number of rounds.
+      vectors: Function that makes the clients' vectors.
+      seed: Seed of all randomness.
     """
     codec = registry.make_codec(config, dimension)
     make_vector = vectors(dimension, seed)
@@ -105,7 +112,7 @@ def measured_errors(
         decoded = codec.decode(state, total, sums, shared, noise_seed)
         return tf.reduce_sum(tf.square(decoded.mean - exact / config.cohort_size))
 
-    # Folded in, so that the rounds of two seeds have nothing in common.
+    # Folded in, so that the rounds of two seeds are unrelated.
     first = tf.constant([seed, 1], tf.int64)
     seeds = (randomness.fold_in(first, i) for i in range(repeats))
     return np.array([squared_error(seed).numpy() for seed in seeds], np.float64)

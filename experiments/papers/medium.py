@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is trained at the medium scale: real data, three seeds or more, one machine.
+"""Settings of the medium scale: real data, three seeds or more, one machine.
 
 MNIST by its 836 writers with the papers' network, and Fashion-MNIST dealt to 2000
 clients with the small one. A run on MNIST with 100 clients a round takes three minutes
@@ -16,8 +16,7 @@ from typing import Any, Optional
 from .sweep import Cell, axis, cross
 
 SEEDS = (1, 2, 3)
-# Labels of cells that have more, by figure. Ten seeds where the effect of a point alone
-# is to be seen, and six where three left a claim open and runs are short enough.
+# Labels of cells with more seeds, by figure.
 _MORE_SEEDS: Mapping[str, tuple[tuple[Mapping[str, Any], int], ...]] = {
     **dict.fromkeys(("equal_bits", "equal_bits_long"), (({}, 10),)),
     **dict.fromkeys(("secagg_noise", "secagg_threshold"), (({}, 10),)),
@@ -69,7 +68,13 @@ CAREFUL = {"server_lr": 0.2}
 def seeded(
     figure: str, cells: Iterable[Cell], seeds: Optional[Sequence[int]] = None
 ) -> list[Cell]:
-    """The runs of a figure's cells: with these seeds, or with those of this scale."""
+    """The runs of a figure's cells, one for each seed.
+
+    Args:
+      figure: Name of the figure.
+      cells: The cells.
+      seeds: The seeds; None for those of this scale.
+    """
     more, found = _MORE_SEEDS.get(figure, ()), []
     for cell in cells:
         counts = [n for labels, n in more if labels.items() <= cell[0].items()]

@@ -1,14 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Figures that no paper has: all mechanisms at equal bits, and streams in training.
+"""Figures beyond the papers: all mechanisms at equal bits, and streams in training.
 
-Every mechanism has one epsilon, with few and with many bits up, on MNIST by writer and
-on Fashion-MNIST. All train for the same rounds with the same expected
-number of clients, and each chooses its clients in the way that suits it:
-`dpfl.mechanisms` refuses DOME with Poisson sampling, and SGMF's stream of noise wants a
-client's rounds apart. All epsilons hold if a client's contributions are replaced by
-zeros.
+All mechanisms have the same epsilon, with few and with many bits up, on MNIST by writer
+and on Fashion-MNIST. All train for the same rounds with the same expected number of
+clients, and each selects its clients in the way that suits it: `dpfl.mechanisms`
+refuses DOME with Poisson sampling, and SGMF's stream of noise wants a client's rounds
+apart. All epsilons hold if a client's contributions are replaced by zeros.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ from .plotting import Plot
 from .sweep import Cell, Figure, Work
 
 EPSILON = 8.0
-# A point is called by its own flags: r10_b7 has a compression rate of 10 and 7 bits.
+# A point is named by its own flags: r10_b7 has a compression rate of 10 and 7 bits.
 _LETTERS = {"r": "compression_rate", "b": "bits", "k": "sketch_size"}
-# With nothing compressed.
+# The point without compression.
 _WHOLE = "b32"
 
 
@@ -42,8 +41,8 @@ def _flags(
 ) -> dict[str, Mapping[str, Any]]:
     """The flags of each mechanism of a problem, by the name in a row.
 
-    An epoch has rounds for DOME, whose clients must not be sampled afresh. Where noise
-    is correlated C has as many diagonals as groups take turns.
+    Only DOME, whose clients must not be sampled afresh, uses the rounds of an epoch.
+    For correlated noise C has as many diagonals as there are groups.
     """
     poisson = {"participation": "poisson"}
     helpers = {**poisson, "noise_source": "helpers"}
@@ -147,7 +146,7 @@ POINTS: Mapping[str, Mapping[str, Mapping[str, float]]] = {
 
 
 def _equal_bits(name: str, _: str) -> Iterator[Cell]:
-    """All points of all mechanisms of a figure in `PROBLEMS`."""
+    """The runs of all points of all mechanisms of a figure in `PROBLEMS`."""
     shared, flags = PROBLEMS[name]
     for mechanism, rates in POINTS[name].items():
         for point, rate in rates.items():
@@ -161,15 +160,14 @@ def _equal_bits(name: str, _: str) -> Iterator[Cell]:
             yield from medium.seeded(name, [(labels, given)])
 
 
-# Of an epoch: the clients suffice for so many cohorts. Groups that take turns, and
-# diagonals of C, are the best at this epsilon, by `dpfl-privacy bands`.
+# Rounds of an epoch: the clients suffice for so many cohorts.
 ROUNDS_PER_EPOCH, GROUPS = 20, 20
 SHARED: Mapping[str, Any] = {
     **medium.FLAGS[medium.FASHION],
     **{"epsilon": EPSILON, "server_lr": 1.0},
 }
 _EPOCHS = {"rounds_per_epoch": ROUNDS_PER_EPOCH}
-# How clients are chosen and noise is drawn.
+# Ways to select clients and draw noise.
 WAYS: Mapping[str, Mapping[str, Any]] = {
     "Poisson sampling": {"participation": "poisson"},
     "random slots": {**_EPOCHS, "participation": "random_slot"},
@@ -187,7 +185,7 @@ STREAMS: tuple[tuple[str, str, int, tuple[str, ...]], ...] = (
 
 
 def _streams(_: str) -> Iterator[Cell]:
-    """Independent noise, noise by epochs and noise in one stream."""
+    """The runs with independent noise, noise by epochs and noise in one stream."""
     for name, mechanism, rate, ways in STREAMS:
         for way in ways:
             given = {**SHARED, "mechanism": mechanism, **WAYS[way]}
@@ -197,7 +195,7 @@ def _streams(_: str) -> Iterator[Cell]:
 
 
 def _with_task(task: str, rows: Rows) -> list[Row]:
-    """Rows with their task, and the name of a line if there are ways."""
+    """Rows with their task, and with the name of a line if there are ways."""
     return [
         {**row, "task": task, "name": f"{row['mechanism']}, {row.get('way')}"}
         for row in rows
@@ -207,7 +205,7 @@ def _with_task(task: str, rows: Rows) -> list[Row]:
 _FASHION_ROWS = functools.partial(_with_task, medium.FASHION)
 
 
-# What is drawn: the baseline, and one of each way to send fewer bits.
+# Series drawn: the baseline, and one of each way to send fewer bits.
 _DRAWN = ("gaussian", "ddg", "l2_csgm", "sketched_ddg", "mf", "sgmf", "dome_whole")
 
 
@@ -252,13 +250,13 @@ def _kept_work(run: str, rate: int, accountant: str) -> Work:
 
 
 def _kept(_: str) -> Iterator[Work]:
-    """The noise of L2-CSGM over compression rates, by both accountants."""
+    """The noise of L2-CSGM over compression rates, by both accounting methods."""
     for run, rate, accountant in itertools.product(_KEPT, _RATES, _ACCOUNTANTS):
         yield _kept_work(run, rate, accountant)
 
 
 def _over_gaussian(rows: Rows) -> list[Row]:
-    """Rows with their noise over the exact one of the Gaussian mechanism."""
+    """Rows with their noise relative to the exact one of the Gaussian mechanism."""
     found: list[Row] = []
     for row in rows:
         same = where(rows, run=row["run"], compression_rate=1, accountant="tight")
@@ -268,8 +266,8 @@ def _over_gaussian(rows: Rows) -> list[Row]:
     return found
 
 
-# How often an interval of two cells holds the true effect and shows it, which is in
-# deviations of a run's accuracy, where runs of one seed correlate so much.
+# How often an interval of two cells contains the true effect and excludes zero, which
+# is in deviations of a run's accuracy, where runs of one seed correlate so much.
 _EFFECTS, _CELL_SEEDS, _ALIKE = (0.0, 1.0, 2.0), (3, 6, 10, 17), (0.0, 0.5)
 _TRIES = 20_000
 

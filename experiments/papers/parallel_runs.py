@@ -1,12 +1,12 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Does the work of a figure, several runs at a time, and shows their progress.
+"""Parallel execution of a figure's work, with progress.
 
-Each of a few threads has a `Trainer`, takes runs one after the other and tells this
-thread what happens, which draws the bar and adds the rows. Runs that differ in their
-seed alone go to one trainer. The first rounds of each task and model are measured
-before more runs are started than the processors and the memory are sure to bear.
+Each of a few threads has a `Trainer`, takes runs one after the other and sends events
+to the main thread, which draws the bar and adds the rows. Runs that differ only in
+their seed go to one trainer. The first rounds of each task and model are measured
+before more runs are started than processors and memory surely allow.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from .trainers import Trainer, WorkFailedError, refusals
 _MEASURED_ROUNDS = 2
 # Runs after which a process is replaced: each leaves some 20 MB of graphs.
 _RUNS_OF_A_TRAINER = 16
-# So is one that holds so many times what it held after its first run: each matrix
+# Growth of memory since its first run after which a process is replaced: each matrix
 # factorization with a million parameters leaves 150 MB.
 _MOST_GROWTH = 1.5
-# Runs that fail before the others are not tried any more.
+# Number of failures after which no further runs are started.
 _MOST_FAILURES = 3
 
 
 class _Round(NamedTuple):
-    """A run has done rounds."""
+    """An event: a run has finished rounds."""
 
     work: Training
     done: int
@@ -49,14 +49,14 @@ class _Round(NamedTuple):
 
 
 class _Ended(NamedTuple):
-    """A run has ended; or, without one, a thread has."""
+    """An event: a run has ended or, without a run, a thread."""
 
     work: Optional[Training]
     error: Optional[BaseException] = None
 
 
 class ParallelRuns:
-    """What does the work that a results table lacks."""
+    """Does the work that a results table lacks."""
 
     def __init__(
         self,
@@ -65,13 +65,13 @@ class ParallelRuns:
         jobs: Optional[int] = None,
         concurrency: Optional[int] = None,
     ):
-        """No process is started yet.
+        """Initializes the runs; no process is started yet.
 
         Args:
-          folder: Each piece of work has a folder in it.
-          jobs: Runs at a time; None for what the machine bears.
-          concurrency: Groups of clients that a run works on at a time; None for an
-            equal share of the processors.
+          folder: Parent of the folders of all work.
+          jobs: Concurrent runs; None for as many as the machine allows.
+          concurrency: Concurrent groups of clients in a run; None for an equal share of
+            the processors.
         """
         self._folder = folder
         self._machine = remaining_work.this_machine()
@@ -82,7 +82,7 @@ class ParallelRuns:
         self._chains: collections.deque[list[Training]] = collections.deque()
         self._events: queue.Queue[Any] = queue.Queue()
         self._trainers: list[Trainer] = []
-        # Held where trainers are made or ended: none is made once all are ended.
+        # Held while trainers are made or ended: none is made once all are ended.
         self._lock = threading.Lock()
         self._closed = False
         self._failures = 0
@@ -112,13 +112,13 @@ class ParallelRuns:
     def do(self, grid: Sequence[sweep.Work], table: sweep.ResultsTable) -> None:
         """Does the work of a grid that the table lacks; a row is added for each.
 
-        What is no run of `dpfl-train` is done first, in this process, one by one: it
-        may measure time.
+        Work other than runs of `dpfl-train` is done first, in this process, one by one,
+        since it may measure time.
 
         Raises:
-          WorkFailedError: If runs fail; it is the first one's, or that of one that is
-            refused. The others are done, unless three fail or one is refused: they
-            are stopped then, and go on from their checkpoints the next time.
+          WorkFailedError: If runs fail; the error is that of a refused run, or the
+            first. The other runs are finished, unless three fail or one is refused:
+            then they are stopped, and resume from their checkpoints the next time.
         """
         missing = [work for work in grid if work not in table]
         alone = [(work, work.compute) for work in missing if work.compute is not None]
@@ -140,7 +140,7 @@ class ParallelRuns:
     def _follow(
         self, left: dict[str, Training], of: Sequence[Training], table: Any
     ) -> None:
-        """Adds the rows of the runs that are left, as their threads do them."""
+        """Adds the rows of the remaining runs as their threads finish them."""
         failures: list[BaseException] = []
         done = {k: rounds_done(self._folder / w.folder) for k, w in left.items()}
         totals = {key: work.rounds for key, work in left.items()}
@@ -170,7 +170,7 @@ class ParallelRuns:
                         break
                     bar.write(f"note: {event.error}; the others go on", sys.stderr)
                     if all(each.problem != work.problem for each in left.values()):
-                        # No run is left by which it could be measured.
+                        # No run is left to measure.
                         self._unknown.discard(work.problem)
                 if left and was_unknown and not self._unknown:
                     self._start_others(left.values(), of, bar)
@@ -178,7 +178,7 @@ class ParallelRuns:
             raise failures[0]
 
     def close(self) -> None:
-        """Ends all processes; runs go on from their checkpoints the next time."""
+        """Ends all processes; their runs resume from checkpoints the next time."""
         with self._lock:
             self._closed = True
             self._chains.clear()
@@ -194,31 +194,31 @@ class ParallelRuns:
         known = {} if unknown else {each: self._rates[each] for each in problems}
         at_a_time = self._at_a_time(len(missing), known)
         chains = _chains(missing, at_a_time)
-        # A run of each problem that is to be measured goes first.
+        # One run of each unmeasured problem goes first.
         first = {chain[0].problem: chain for chain in reversed(chains)}
         heads = [first[problem] for problem in unknown]
         others = [chain for chain in chains if not any(chain is h for h in heads)]
         self._chains.extend([*heads, *others])
-        # Where there is less room than problems, they are measured one after another.
+        # With less room than problems, they are measured one after another.
         at_first = min(len(unknown), at_a_time) if unknown else at_a_time
         self._hire(self._jobs or at_first)
 
     def _at_a_time(self, runs: int, rates: remaining_work.Rates) -> int:
-        """How many runs go on at a time; their groups of clients are set by it."""
+        """The number of concurrent runs; also sets their groups of clients."""
         found = self._jobs or remaining_work.jobs(self._machine, runs, rates)
         shared = remaining_work.concurrency(self._machine, min(found, max(1, runs)))
         self._groups = self._concurrency or shared
         return found
 
     def _hire(self, threads: int) -> None:
-        """Starts threads until there are so many, or as many as chains."""
+        """Starts threads up to a number, but no more than chains."""
         while self._threads < threads and self._threads < len(self._chains) + 1:
             checked = self._trainers[:1] if self._threads == 0 else []
             self._threads += 1
             threading.Thread(target=self._serve, args=checked, daemon=True).start()
 
     def _serve(self, trainer: Optional[Trainer] = None) -> None:
-        """Does what is left of the chains, in a thread of its own."""
+        """Does the remaining chains, in a thread of its own."""
         try:
             runs, first_memory = 0, 0
             trainer = trainer or self._new_trainer()
@@ -245,7 +245,7 @@ class ParallelRuns:
                             self._failures += 1
                         if self._failures >= _MOST_FAILURES:
                             return
-                        # Whoever failed may be in any state, or gone.
+                        # A trainer that failed may be in any state, or gone.
                         trainer.close()
                         trainer, runs = self._new_trainer(), 0
         except BaseException as error:
@@ -269,7 +269,7 @@ class ParallelRuns:
             return trainer
 
     def _measure(self, event: _Round) -> None:
-        """Notes what a round cost, if that is unknown and rounds enough are done."""
+        """Records the cost of a round, if it is unknown and enough rounds are done."""
         problem = event.work.problem
         if problem not in self._unknown:
             return
@@ -294,7 +294,7 @@ class ParallelRuns:
     def _start_others(
         self, left: Iterable[Training], of: Sequence[Training], bar: Any
     ) -> None:
-        """Says what is left, once that is known, and starts the other runs."""
+        """Reports the remaining work, once its cost is known, and starts other runs."""
         if self._unknown:
             names = ", ".join(sorted(self._unknown))
             bar.write(f"the first rounds of {names} are measured", sys.stderr)
@@ -309,14 +309,14 @@ class ParallelRuns:
 
 
 def _is_spent(trainer: Trainer, runs: int, first_memory: int) -> bool:
-    """Whether a process is to be replaced before its next run."""
+    """Whether a process must be replaced before its next run."""
     return runs >= _RUNS_OF_A_TRAINER or (
         runs > 1 and trainer.memory() > _MOST_GROWTH * first_memory
     )
 
 
 def _chains(works: Sequence[Training], at_a_time: int) -> list[list[Training]]:
-    """Runs in lists that one process does; all of one run if those are few."""
+    """Lists of runs that one process does; lists of one run if there are few runs."""
     found: dict[str, list[Training]] = {}
     for work in works:
         found.setdefault(work.all_but_seed, []).append(work)

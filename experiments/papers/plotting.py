@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The one drawing of all figures: lines of means with their ranges, in panels."""
+"""The common drawing of all figures: panels of lines of means with their ranges."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from .. import effects
 from ..tables import HEADS, Row, Rows, distinct, mean_and_range, numbers
 from . import sweep
 
-# Color and marker of a mechanism, by its name in a grid and by what the papers call it.
-# Color-blind safe (Okabe and Ito); what is akin has the same color, and the marker
+# Color and marker of each mechanism, by its name in a grid and by what the papers call
+# it. Color-blind safe (Okabe and Ito); what is akin has the same color, and the marker
 # tells it apart in grey too.
 STYLES: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("gaussian", "GM", "gaussian_sgd", "Gaussian"), ("#000000", "*")),
@@ -41,23 +41,23 @@ STYLES: Mapping[str, tuple[str, str]] = {
     # Lighter than the optimal matrix of momentum, which stands beside it.
     "optimal-prefix-sum": ("#a98fd6", "h"),
 }
-# Of lines that are not mechanisms (Tol's muted colors).
+# Colors of lines that are not mechanisms (Tol's muted colors).
 _COLORS = ("#332288", "#cc6677", "#44aa99", "#999933", "#aa4499", "#88ccee", "#117733")
 _MARKERS = "o^svDPX*"
 _DASHES = ("-", "--", ":", "-.")
-# Inches of a picture that is read at the width of a page of 800 pixels.
+# Width in inches of a picture that is shown at 800 pixels.
 _WIDTH, _HEIGHT = 10.0, 3.4
 _LEGEND_LINE = 0.24
-# Letters of an inch.
+# Letters per inch.
 _LETTERS = 12
-# Points beyond which a line has none marked, and its range is a band.
+# Number of points beyond which a line has no markers, and a band for its range.
 _MOST_MARKED = 24
-# Share of the height between lines of names by which the dots of series stand apart.
+# Distance between the dots of series, as a share of that between names.
 _APART = 0.16
 _HEADS = {**HEADS, "noise_multiplier": "noise multiplier z"}
 # Titles of compression rates.
 UNCOMPRESSED = {"1": "no compression"}
-# An axis of at most so many places has a tick at each.
+# Most places of an axis with a tick at each.
 _FEW_PLACES = 4
 _STYLE: Mapping[str, Any] = {
     **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize"), 10),
@@ -71,25 +71,25 @@ _STYLE: Mapping[str, Any] = {
 
 @dataclasses.dataclass(frozen=True)
 class Plot:
-    """What is drawn of the rows of a figure.
+    """The drawing of the rows of a figure.
 
     Attributes:
-      x: Column of the place. Where its values are words, they are names one below the
-        other, and what is measured goes to the right.
-      series: Columns, by spaces, that tell lines apart; they have the color of the
-        first.
-      panels: Columns, by spaces, that tell panels apart.
-      y: Columns, by spaces, that are drawn, each in panels of its own; if empty the
-        measure of the rows' task.
-      by: Column that tells points of a line apart, where `x` is measured.
-      rows: From the rows of the table to those that are drawn.
+      x: Column of the place. If its values are words, they are names one below the
+        other, and the measure is drawn to the right.
+      series: Columns, separated by spaces, that distinguish lines; the first sets the
+        color.
+      panels: Columns, separated by spaces, that distinguish panels.
+      y: Columns, separated by spaces, that are drawn in panels of their own; if empty
+        the measure of the rows' task.
+      by: Column that distinguishes points of a line if `x` is measured.
+      rows: Function from the rows of the table to those that are drawn.
       log: Which of the axes "x" and "y" are logarithmic.
-      error: Column of the standard error of the first `y`, drawn twice each way; the
-        range over rows if empty.
-      beside: Column of a dashed line beside each line: its theory, say.
-      titles: What a value of a label is called.
+      error: Column of the standard error of the first `y`, of which two are drawn each
+        way; if empty the range over rows is drawn.
+      beside: Column of a dashed line beside each line, such as its theory.
+      titles: Words for the values of labels.
       shown: Values of the first of `series` that are drawn; all if empty.
-      place: Column of what the places of a panel are called; the head of `x` if empty.
+      place: Column of the name of a panel's x axis; the head of `x` if empty.
       baseline: Value of `series` whose line is 0; the others are drawn as differences
         from it, with their 95% intervals, of accuracies in points.
     """
@@ -110,7 +110,7 @@ class Plot:
 
 
 def print_remark(rows: Rows) -> None:
-    """Says how many rows have an epsilon that protects nobody, if any have."""
+    """Prints how many rows have an epsilon that protects nobody, if any."""
     spent = [row.get("measured_epsilon") or row.get("epsilon") or "0" for row in rows]
     large = [text for text in spent if float(text) > accounting.LARGE_EPSILON]
     if large:
@@ -124,13 +124,13 @@ def print_remark(rows: Rows) -> None:
 def draw(
     plot: Plot, rows: Rows, title: str, curves: Optional[sweep.Curves] = None
 ) -> Any:
-    """A matplotlib figure of the rows of a table.
+    """Draws the rows of a table as a matplotlib figure.
 
     Args:
-      plot: What is drawn of them.
-      rows: Those of a figure, each with the folder or the file of its curves.
-      title: The line above all panels.
-      curves: Those of which each point is a row; None if rows are drawn themselves.
+      plot: The drawing.
+      rows: Rows of a figure, each with the folder or the file of its curves.
+      title: Title above all panels.
+      curves: Curves whose points are drawn; None to draw the rows themselves.
     """
     import matplotlib
     from matplotlib import pyplot
@@ -190,7 +190,7 @@ def _measure(rows: Rows) -> str:
 def _grouped(
     rows: Rows, names: Sequence[str]
 ) -> list[tuple[tuple[str, ...], list[Row]]]:
-    """The rows with the same values of some columns, and those values."""
+    """The rows with equal values of some columns, by these values."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(row.get(n, "") for n in names), []).append(row)
@@ -209,7 +209,7 @@ def _is_finite(row: Row, column: str) -> bool:
 
 
 def _is_named(plot: Plot, rows: Rows) -> bool:
-    """Whether places are names and not numbers."""
+    """Whether places are names rather than numbers."""
     return any(math.isnan(_number(row[plot.x])) for row in rows)
 
 
@@ -230,7 +230,7 @@ def _words(plot: Plot, names: str, key: Sequence[str]) -> str:
 
 
 def _scale(column: str) -> int:
-    """Of differences: those of accuracies are in points."""
+    """The factor of a column: differences of accuracies are in points."""
     return 100 if column.endswith("accuracy") else 1
 
 
@@ -239,7 +239,7 @@ def _head(column: str) -> str:
 
 
 def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> set[int]:
-    """Draws the lines of a panel; returns how many seeds its points have."""
+    """Draws the lines of a panel; returns the numbers of seeds of its points."""
     counts: set[int] = set()
     names = distinct(rows, plot.x)
     named = _is_named(plot, rows)
@@ -297,9 +297,9 @@ def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> set[int]:
 def _points(
     plot: Plot, rows: Rows, column: str, beside: Rows
 ) -> Iterator[tuple[Any, ...]]:
-    """Seeds, place, mean, and how far it reaches down and up, of each point.
+    """Seeds, place, mean, and reach down and up, of each point.
 
-    Where a line has a baseline, it is the difference from it, with its interval.
+    With a baseline, the mean is the difference from it, with its interval.
     """
     names = [*plot.series.split(), plot.by or plot.x]
     beside = [row for row in beside if _is_finite(row, column)]
@@ -317,7 +317,7 @@ def _points(
         seeds = len({row.get("seed") for row in own})
         if plot.baseline and bases:
             key = tuple(own[0].get(name, "") for name in names)
-            # What is at the same place, if the baseline is more than a point.
+            # The baseline at the same place, unless it is a single point.
             base = next((one for one in bases if one[-1] == key[-1]), bases[0])
             found = effects.effect(cells, [(key, base)])
             if math.isinf(found.high):
@@ -337,7 +337,7 @@ def _points(
 def _draw_line(
     axis: Any, points: Sequence[tuple[float, ...]], label: Any, look: Mapping[str, Any]
 ) -> None:
-    """Draws a line through means; what has no finite place goes across the panel."""
+    """Draws a line through means; one without a finite place crosses the panel."""
     across = [point for point in points if math.isinf(point[0])]
     finite = [point for point in points if math.isfinite(point[0])]
     for _, mean, below, above in across:
@@ -359,7 +359,7 @@ def _draw_line(
 
 
 def _plain_numbers(axis: Any) -> None:
-    """Writes the numbers of logarithmic axes without powers, where they are few."""
+    """Labels logarithmic axes without powers, if there are few numbers."""
     from matplotlib import ticker
 
     for way in (axis.xaxis, axis.yaxis):

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""How many runs of a figure go on at a time, and what is left of it."""
+"""The number of concurrent runs of a figure, and its remaining work."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from dpfl import machine as machine_lib
 
 from .sweep import Training, rounds_done
 
-# A run's memory as long as none was measured: F-EMNIST's at a cohort of 100.
+# A run's assumed memory before it is measured: F-EMNIST's at a cohort of 100.
 _GUESSED_BYTES = 2_500_000_000
-# Part of the memory that runs may fill.
+# Share of the memory that runs may fill.
 _PART_OF_MEMORY = 0.8
 # As `RunConfig.keep_checkpoints`.
 _CHECKPOINTS = 3
 
 
 class Machine(NamedTuple):
-    """The processors that runs may use, and the bytes of memory that are free."""
+    """The processors that runs may use, and the bytes of free memory."""
 
     processors: int
     memory: int
@@ -35,10 +35,10 @@ class Machine(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Rate:
-    """What a run of a problem was measured to cost; see `Training.problem`.
+    """The measured cost of a run of a problem; see `Training.problem`.
 
-    These are the seconds of a round of so many clients, in so many groups at a time,
-    the bytes that its processes held, and those of a checkpoint.
+    These are the seconds of a round of `cohort_size` clients in `concurrency` groups at
+    a time, the bytes of memory of its processes, and those of a checkpoint.
     """
 
     seconds: float
@@ -52,7 +52,7 @@ Rates = Mapping[str, Rate]
 
 
 def this_machine() -> Machine:
-    """The machine as it is now, within the limits of a container."""
+    """The machine's current state, within the limits of a container."""
     free = machine_lib.free_memory()
     if free is None:
         free = psutil.virtual_memory().available
@@ -60,10 +60,12 @@ def this_machine() -> Machine:
 
 
 def jobs(machine: Machine, runs: int, rates: Rates) -> int:
-    """How many runs go on at a time: as many as processors and memory allow.
+    """The number of concurrent runs that processors and memory allow.
 
-    The machine is as it was before any began; there are no rates if nothing is measured
-    yet.
+    Args:
+      machine: The machine before any run began.
+      runs: Number of runs.
+      rates: Measured costs by problem; empty if nothing is measured yet.
     """
     each = max((rate.memory for rate in rates.values()), default=_GUESSED_BYTES)
     room = int(_PART_OF_MEMORY * machine.memory / each)
@@ -71,7 +73,7 @@ def jobs(machine: Machine, runs: int, rates: Rates) -> int:
 
 
 def concurrency(machine: Machine, at_a_time: int) -> int:
-    """How many groups of clients each of so many runs works on at a time."""
+    """The number of concurrent groups of clients in each of several runs."""
     return max(1, machine.processors // at_a_time)
 
 
@@ -83,10 +85,15 @@ def sentence(
     at_a_time: int,
     groups: int,
 ) -> str:
-    """The runs `left` of all runs of a figure, and what these take, in words.
+    """A sentence on the remaining runs of a figure and their cost.
 
-    Their folders are in `folder`; so many of them go on `at_a_time`, and each works on
-    so many groups of clients at a time.
+    Args:
+      left: The remaining runs.
+      of: All runs.
+      folder: Parent of the runs' folders.
+      rates: Measured costs by problem.
+      at_a_time: Number of concurrent runs.
+      groups: Number of concurrent groups of clients in a run.
     """
     rounds, seconds = 0, []
     for work in left:
@@ -95,7 +102,7 @@ def sentence(
         clients = int(work.all_flags["cohort_size"]) / rate.cohort_size
         seconds.append(own * rate.seconds * clients * rate.concurrency / groups)
         rounds += own
-    # The longest run is not divided among them.
+    # A single run is not divided, so the longest is a lower bound.
     hours = max([sum(seconds) / at_a_time, *seconds]) / 3600
     memory = at_a_time * max(rates[work.problem].memory for work in left)
     disk = sum(_CHECKPOINTS * rates[work.problem].checkpoint for work in left)
@@ -109,7 +116,7 @@ def sentence(
 
 
 def load(path: Path, machine: Machine) -> dict[str, Rate]:
-    """The rates that were measured on such a machine, by problem."""
+    """Loads the costs that were measured on such a machine, by problem."""
     try:
         found = files.read_json(path)
         if found["processors"] != machine.processors:
@@ -125,7 +132,13 @@ def load(path: Path, machine: Machine) -> dict[str, Rate]:
 
 
 def save(path: Path, machine: Machine, rates: Rates) -> None:
-    """Keeps rates for the next call."""
+    """Saves costs for the next call.
+
+    Args:
+      path: Path of the file.
+      machine: The machine.
+      rates: Measured costs by problem.
+    """
     tasks = {task: dataclasses.asdict(rate) for task, rate in rates.items()}
     files.write_json(path, {"processors": machine.processors, "tasks": tasks})
 

@@ -1,11 +1,11 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""A small table of a figure, from which it can be drawn again.
+"""Small result tables of figures, from which they can be drawn again.
 
-Each line says of which figure and scale it is. Where the drawing shows curves,
-`NAME_curves.csv` beside `NAME.csv` has the points of each row, known by its labels, and
-`NAME.csv` how many they are.
+Each line names its figure and scale. If the drawing shows curves, `NAME_curves.csv`
+beside `NAME.csv` has the points of each row, identified by its labels, and `NAME.csv`
+their number.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from .sweep import CURVES, KEY, Curves, Figure, Work, points_of
 
 # The first columns of both files.
 _OWNER = ("figure", "scale")
-# How many lines of the curves a row has.
+# Column of the number of a row's points.
 _POINTS = "points"
-# Columns of a results table that say how it was made, and not what came of it.
+# Columns of a results table about its making rather than its results.
 _LEFT_OUT = (KEY, "folder", "wall_time_seconds")
-# A measure that was not taken, as `str` and `csv` write it.
+# Texts of a missing measure, as `str` and `csv` write it.
 _NOTHING = ("", "None")
 
 
@@ -36,7 +36,13 @@ def curves_path(path: Path) -> Path:
 
 
 def refused(figure: Figure, scale: str, found: str) -> ValueError:
-    """The error that a table is not one of this figure, and what it is instead."""
+    """The error for a table that is not of this figure.
+
+    Args:
+      figure: The figure.
+      scale: Name of the scale.
+      found: Words on the table.
+    """
     return ValueError(
         f"--from_table must be a table of {figure.name} at the {scale} scale, "
         f"found {found}"
@@ -46,9 +52,14 @@ def refused(figure: Figure, scale: str, found: str) -> ValueError:
 def write(
     path: Path, figure: Figure, scale: str, works: Sequence[Work], rows: Rows
 ) -> None:
-    """Writes a table, and its curves if it has any, of work and its rows.
+    """Writes a figure's table, and its curves if it has any.
 
-    The rows are those of the results table, each with its `folder`.
+    Args:
+      path: Path of the table.
+      figure: The figure.
+      scale: Name of the scale.
+      works: The figure's work.
+      rows: Rows of the results table, each with its `folder`.
     """
     owner = dict(zip(_OWNER, (figure.name, scale)))
     own = [{**owner, **row} for row in rows]
@@ -68,7 +79,13 @@ def write(
 
 
 def read(path: Path, figure: Figure, scale: str, works: Sequence[Work]) -> list[Row]:
-    """The rows of a table as drawings ask for them; some works may have none.
+    """Reads a figure's table as drawings ask for it; some work may have no row.
+
+    Args:
+      path: Path of the table.
+      figure: The figure.
+      scale: Name of the scale.
+      works: The figure's work.
 
     Raises:
       ValueError: If the table, or the curves beside it, are of another figure or scale,
@@ -98,7 +115,7 @@ def read(path: Path, figure: Figure, scale: str, works: Sequence[Work]) -> list[
 def _check_curves(
     path: Path, figure: Figure, curves: Curves, scale: str, rows: Rows
 ) -> None:
-    """Raises ValueError if the points of some row are missing or no numbers."""
+    """Raises ValueError if the points of a row are missing or no numbers."""
     if not path.exists():
         raise ValueError(
             f"--from_table must have the curves of {figure.name} beside it, "
@@ -135,7 +152,7 @@ def _check_numbers(cells: Row, place: str, figure: Figure, scale: str) -> None:
 
 
 def _lines(path: Path, figure: Figure, scale: str) -> Iterator[tuple[str, Row]]:
-    """Where a row is, and the row without the columns that say whose it is."""
+    """Yields the place of each row, and the row without the owner's columns."""
     try:
         text = files.read_text(path)
         head, *lines = list(csv.reader(io.StringIO(text, newline=""))) or [[]]

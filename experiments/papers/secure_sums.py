@@ -1,9 +1,9 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What integer noise and secure sums cost, without training; exact or measured.
+"""Costs of integer noise and secure sums without training, exact or measured.
 
-Figures on Chen et al. 2022, 'The Fundamental Price of Secure Aggregation'.
+The figures are on Chen et al. 2022, 'The Fundamental Price of Secure Aggregation'.
 """
 
 from __future__ import annotations
@@ -32,8 +32,12 @@ def expected_error(
 
     `mean_squared_error` is for equal vectors. A sketch errs in proportion to the
     squared norm of the mean, (1 + (n - 1) product) / n, which is less if the inner
-    products of any two are less than 1; noise and rounding do not depend on it. The
-    mechanism has clip norm 1 and n clients.
+    products of any two are less than 1; noise and rounding do not depend on it.
+
+    Args:
+      mechanism: The mechanism, of clip norm 1 and n clients.
+      dimension: d.
+      product: Inner product of any two vectors.
     """
     error = mechanism.mean_squared_error(dimension)
     compression = getattr(mechanism, "compression_error", None)
@@ -49,11 +53,18 @@ def error_ratio(
 ) -> float:
     """The squared error of DDG over that of Gaussian noise at equal epsilon.
 
-    All n clients take part in the one release; messages have so many coordinates and
-    no sketch, a coordinate of the sum so many bits, and `bound` is a value of
-    `integer_bound`. The ratio is infinity if no noise meets the budget with so few.
+    Args:
+      n: Number of clients, all of which take part in the one release.
+      length: Number of coordinates of a message, without a sketch.
+      epsilon: The budget.
+      delta: The budget's delta.
+      bits: Bits of a coordinate of the sum.
+      bound: A value of `integer_bound`.
+
+    Returns:
+      The ratio; infinity if no noise meets the budget with so few bits.
     """
-    # Both by the same method: the Gaussian alone has a tighter one.
+    # Both use the same method: only the Gaussian has a tighter one.
     plain = budget.calibrate(
         mechanisms.Gaussian(n, 1.0, 1.0), None, length, epsilon, delta, method="rdp"
     )
@@ -62,7 +73,7 @@ def error_ratio(
             n, 1.0, 1.0, bits, integer_bound=bound
         )
         config.grid(length)
-        # Any noise will do here, even what `budget.calibrate` says is too much.
+        # Any noise is allowed here, even more than `budget.calibrate` accepts.
         noise = accounting.calibrate_noise_multiplier(
             lambda z: config.with_noise_multiplier(z).round_dp_event(length, 1.0),
             *(epsilon, delta),
@@ -74,13 +85,13 @@ def error_ratio(
     return noised.mean_squared_error(length) / plain.mean_squared_error(length)
 
 
-# Clients, dimension and repeats; enough bits, and few: a coordinate of the sum needs
+# Clients, dimension and repeats; sufficient and few bits: a coordinate of the sum needs
 # more with more clients; and the expected product of two vectors of a distribution.
 MEAN_SIZES = {"small": (100, 2**14, 50), "paper": (1000, 2**20, 10)}
 _MEAN_BITS = {"small": (16, 12), "paper": (18, 15)}
 PRODUCTS = {"similar": 0.5, "independent": 0.0}
 _MEAN_RATES = (1, 3, 10, 30, 100)
-# Where hashes, which are slow, and other vectors are tried.
+# Setting for hashes, which are slow, and for other vectors.
 _FEW_RATES = (10, 100)
 
 
@@ -136,10 +147,16 @@ SPARSE_NAMES = {
 def sparse_config(
     name: str, n: int, dimension: int, sparsity: int
 ) -> mechanisms.Mechanism:
-    """A mechanism for a mean of that sparsity.
+    """The mechanism for a mean of sparse vectors.
 
     Sketches have the length of the LASSO's; that of a count-mean sketch is rounded up
     to a multiple of its rows.
+
+    Args:
+      name: Name of the mechanism.
+      n: Number of clients.
+      dimension: d.
+      sparsity: Number of nonzero coordinates.
     """
     common = (n, 1.0, 1.0, _SPARSE_BITS)
     recovery = mechanisms.SparseRecovery(*common, sparsity=sparsity)
@@ -152,7 +169,7 @@ def sparse_config(
 
 
 def _sparse_means(scale: str) -> Iterator[Work]:
-    """The LASSO, a sketch of its length and no sketch, over sparsities."""
+    """Measurements of LASSO, a sketch of equal length and no sketch, by sparsity."""
     n, dimension, repeats, sparsities = SPARSE_SIZES[scale]
     for name, sparsity in itertools.product(SPARSE_NAMES, sparsities):
         yield mean_estimation.work(

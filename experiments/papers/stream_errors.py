@@ -34,7 +34,7 @@ STREAM, EPOCHS, SLOTS = "stream", "epochs", "random_slot"
 
 
 def _noised(compression_rate: int, noise_multiplier: float = 1.0) -> Any:
-    """The mechanism of which a round is a release."""
+    """The mechanism whose release is a round."""
     own = (COHORT_SIZE, 1.0, noise_multiplier)
     if compression_rate == 1:
         return mechanisms.Gaussian(*own)
@@ -44,7 +44,14 @@ def _noised(compression_rate: int, noise_multiplier: float = 1.0) -> Any:
 def run_of(
     compression_rate: int, epsilon: float, rounds: int, encoder: str = "toeplitz"
 ) -> bands_curve.StreamRun:
-    """The run of which the figure shows points."""
+    """The run whose points the figure shows.
+
+    Args:
+      compression_rate: The compression rate.
+      epsilon: The budget.
+      rounds: Number of rounds.
+      encoder: Kind of encoder.
+    """
     return bands_curve.StreamRun(
         workload=mf.prefix_sum(rounds),
         population=POPULATION,
@@ -60,7 +67,13 @@ def run_of(
 def random_slot(
     compression_rate: int, epsilon: float, rounds: int
 ) -> Mapping[str, float]:
-    """The noise, and its error, if each client draws a round of every epoch."""
+    """The noise and its error if each client draws a round of every epoch.
+
+    Args:
+      compression_rate: The compression rate.
+      epsilon: The budget.
+      rounds: Number of rounds.
+    """
     noised: Any = planning.calibrate(
         _noised(compression_rate),
         mechanisms.RandomSlot(POPULATION, COHORT_SIZE, rounds),
@@ -90,7 +103,7 @@ def _work(
 
 
 def grid(scale: str) -> Iterator[Work]:
-    """Every stream of each run, and the two that are no streams over it."""
+    """The work on every stream of each run, and on the two alternatives."""
     encoder = "toeplitz" if scale == "small" else "banded"
     for rate, epsilon in PANELS:
         for rounds in ROUNDS[scale]:
@@ -102,7 +115,7 @@ def grid(scale: str) -> Iterator[Work]:
 
 
 def least(rows: Rows) -> list[Row]:
-    """The stream of least error of each number of rounds."""
+    """The stream of least error for each number of rounds."""
     streams = where(rows, method=STREAM)
     return [
         min(where(streams, rounds=rounds), key=lambda row: float(row["error"]))
@@ -111,7 +124,7 @@ def least(rows: Rows) -> list[Row]:
 
 
 def _ways(rows: Rows) -> list[Row]:
-    """The lines of the drawing, errors over those of Poisson sampling."""
+    """The lines of the drawing: errors over those of Poisson sampling."""
     found: list[Row] = []
     for rate, epsilon in PANELS:
         own = where(rows, compression_rate=rate, epsilon=epsilon)

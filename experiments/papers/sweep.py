@@ -1,11 +1,11 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a reproducible figure is: a grid of work, a results table and a drawing.
+"""Reproducible figures: a grid of work, a results table and a drawing.
 
-Each piece of work adds one row to `results.csv`. The row is keyed by everything that
-defines the work, so that a second call does only what is missing, and a row made with
-other settings is never mistaken for a new one. Most work is a run of `dpfl-train`.
+Each piece of work adds one row to `results.csv`. The row's key is everything that
+defines the work, so that a second call does only what is missing, and never reuses a
+row of other settings. Most work is a run of `dpfl-train`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from ..tables import Row, Rows, read_run
 
 SCALES = ("small", "medium", "paper")
 KEY = "key"
-# What a row has of a run's summary.
+# Columns of a row from a run's summary.
 SUMMARY_COLUMNS = (
     *("final_accuracy", "final_loss", "epsilon", "delta", "noise_multiplier"),
     *("uplink_bits_per_client", "uplink_bits_per_parameter"),
     *("downlink_bits_per_parameter", "wall_time_seconds"),
 )
-# Of a row without a folder: a file with the curves of all rows.
+# Column of a row without a folder: a file with the curves of all rows.
 CURVES = "curves"
 # Flags on which no row depends.
 _HARMLESS = ("data_dir", "download", "workers", "round_deadline", "concurrency")
@@ -44,10 +44,10 @@ class Work:
     """One row of a results table.
 
     Attributes:
-      labels: What tells this row from the others in the drawing.
+      labels: Labels that identify the row in the drawing.
       settings: Everything else that defines the work; part of the key.
-      compute: From the folder that the work may use to the measured columns. None for
-        a `Training`.
+      compute: Function from a folder that the work may use to the measured columns;
+        None for a `Training`.
     """
 
     labels: Mapping[str, Any]
@@ -61,31 +61,32 @@ class Work:
 
     @property
     def folder(self) -> str:
-        """A readable name for the work's folder, from the labels."""
+        """A readable name for the work's folder, made of the labels."""
         return "_".join(f"{k}={v}" for k, v in self.labels.items()).replace("/", "-")
 
 
 @dataclasses.dataclass(frozen=True)
 class Training(Work):
-    """A run of `dpfl-train`, which a `trainers.Trainer` does.
+    """A run of `dpfl-train` by a `trainers.Trainer`.
 
     Attributes:
-      flags: The run's without --output_dir; a flag file by its name in `flag_files`.
+      flags: The run's flags without --output_dir; a flag file by its name in
+        `flag_files`.
     """
 
     flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def all_flags(self) -> Mapping[str, Any]:
-        """The flags with those of their flag file."""
+        """The flags, including those of the flag file."""
         return _all_flags(self.flags)
 
     @property
     def problem(self) -> str:
-        """What its costs depend on.
+        """The problem, on which the cost of the run depends.
 
-        That is its task, its model if that is not the task's own, and how many workers
-        of other machines it has.
+        It consists of the task, the model if it is not the task's own, and the number
+        of workers on other machines.
         """
         words = [self.all_flags["task"]]
         if model := self.all_flags.get("model"):
@@ -96,17 +97,17 @@ class Training(Work):
 
     @property
     def rounds(self) -> int:
-        """How many rounds were asked for."""
+        """The number of rounds."""
         return int(self.all_flags["rounds"])
 
     @property
     def all_but_seed(self) -> str:
-        """What runs have in common that differ in their seed alone."""
+        """The settings shared by runs that differ only in their seed."""
         flags = {name: str(v) for name, v in self.flags.items() if name != "seed"}
         return json.dumps(flags, sort_keys=True)
 
     def arguments(self, folder: Path, **more: Any) -> list[str]:
-        """The run's command line; `more` flags are given too, unless it has them."""
+        """The run's command line; `more` flags are added unless the run has them."""
         given = {**more, **self.flags}
         if "flagfile" in given:
             given["flagfile"] = flag_files.path(given["flagfile"])
@@ -125,13 +126,19 @@ def training_work(
     flags: Mapping[str, Any],
     more: Mapping[str, Any] = {},
 ) -> Training:
-    """A run of `dpfl-train`; it is given `more` flags as far as its task has them."""
+    """Makes a run of `dpfl-train`.
+
+    Args:
+      labels: Labels of the row.
+      flags: The run's flags without --output_dir.
+      more: More flags, except options of other tasks.
+    """
     task = _all_flags(flags).get("task")
     own = {o.name for t in registry.task_names() for o in registry.task_options(t)}
     if task is not None:
         own -= {option.name for option in registry.task_options(task)}
     flags = {**flags, **{name: v for name, v in more.items() if name not in own}}
-    # The key has the flags in the flag file too, and no path of this machine.
+    # The key includes the flags in the flag file, and no path of this machine.
     settings = {n: str(value) for n, value in flags.items() if n not in _HARMLESS}
     if "flagfile" in settings:
         settings["flagfile"] = " ".join(flag_files.lines(settings["flagfile"]))
@@ -150,7 +157,7 @@ def without_budget(flags: Mapping[str, Any]) -> dict[str, Any]:
     return {**(flag_files.values(name, "epsilon") if name else {}), **given}
 
 
-# Labels and flags of a run, or what it shares with others.
+# Labels and flags of a run, or of a group of runs.
 Cell = tuple[Mapping[str, Any], Mapping[str, Any]]
 
 
@@ -174,11 +181,11 @@ def cross(*axes: Iterable[Cell]) -> list[Cell]:
 
 @dataclasses.dataclass(frozen=True)
 class Curves:
-    """What a drawing shows of each piece of work point by point.
+    """The curves of a drawing, with several points for each piece of work.
 
     Attributes:
-      columns: Those that are shown.
-      file: Has them, in the folder of the work.
+      columns: Columns that are shown.
+      file: File of the columns in the work's folder.
       place: Column that numbers the points; they are counted from 1 if the file has
         none.
     """
@@ -188,7 +195,7 @@ class Curves:
     place: str = "round"
 
 
-# What is measured of a model now and then.
+# Columns of evaluations, which not every round has.
 EVALUATED = Curves(("eval_accuracy", "eval_loss"))
 
 
@@ -197,15 +204,16 @@ class Figure:
     """A figure of a paper, or one of ours.
 
     Attributes:
-      name: What `--figure` calls it.
+      name: The value of `--figure`.
       source: Paper and number.
-      cells: From the scale to the work it takes; a `Cell` is a run of `dpfl-train`.
-      plot: What is drawn of them, a `plotting.Plot`.
+      cells: Function from the scale to the figure's work; a `Cell` is a run of
+        `dpfl-train`.
+      plot: The drawing, a `plotting.Plot`.
       sweep: Name of the results table, which figures may share; None is `name`.
-      scales: Those of `SCALES` that it has.
-      curves: What the drawing shows point by point, if anything.
-      words: Measured columns that have words beside numbers.
-      needs_folders: Why no table is enough to draw it, if none is.
+      scales: Scales of the figure, from `SCALES`.
+      curves: Curves that the drawing shows; None if it shows rows.
+      words: Measured columns that may have words besides numbers.
+      needs_folders: The reason if a table does not suffice to draw it.
     """
 
     name: str
@@ -220,11 +228,11 @@ class Figure:
 
     @property
     def folder(self) -> str:
-        """Where its results are, without the scale."""
+        """The name of the folder of the results, without the scale."""
         return self.sweep or self.name
 
     def grid(self, scale: str, more: Mapping[str, Any] = {}) -> list[Work]:
-        """The work that the figure takes; see `training_work` of `more` flags."""
+        """The figure's work; `more` flags are those of `training_work`."""
         return [
             one if isinstance(one, Work) else training_work(*one, more)
             for one in self.cells(scale)
@@ -232,7 +240,7 @@ class Figure:
 
 
 class ResultsTable:
-    """A CSV file with one row for each piece of work, in the order it was done."""
+    """A CSV file with one row for each piece of work, in the order of completion."""
 
     def __init__(self, path: Path):
         """Opens the table at `path`, which need not exist yet."""
@@ -246,15 +254,15 @@ class ResultsTable:
         return work.key in self._rows
 
     def row(self, work: Work) -> dict[str, str]:
-        """The row of work that is done."""
+        """The row of finished work."""
         labels = {name: str(value) for name, value in work.labels.items()}
         return {**self._rows[work.key], **labels, "folder": work.folder}
 
     def add(self, work: Work, measures: Mapping[str, Any]) -> None:
-        """Adds a row; the file is replaced at once, never left half written."""
+        """Adds a row; the file is replaced atomically."""
         row = {**work.labels, KEY: work.key}
         for name, value in measures.items():
-            # The epsilon that was asked for and the one that was spent, say.
+            # For instance the requested and the spent epsilon.
             row[f"measured_{name}" if name in work.labels else name] = value
         self._rows[work.key] = {k: str(v) for k, v in row.items()}
         columns = dict.fromkeys(name for done in self._rows.values() for name in done)
@@ -264,17 +272,17 @@ class ResultsTable:
 
 
 def rounds_done(folder: Path) -> int:
-    """After how many rounds a run goes on, or was done."""
+    """The number of rounds from which a run resumes, or with which it ended."""
     path = folder / "times.csv"
-    # A kill may leave a part of a row, which the run takes back.
+    # A kill may leave a partial row, which the resumed run removes.
     rows = read_run(path, cut=True) if path.exists() else []
     return sum(bool(row.get("seconds")) for row in rows)
 
 
 def points_of(rows: Rows, curves: Curves) -> list[Row]:
-    """A row of each point of the curves of rows, where something was measured.
+    """A row for each measured point of the curves of rows.
 
-    A row's `CURVES` names a file that stands in for those of all work, with the labels
+    A row's `CURVES` names a file that replaces those of all work, with the labels
     before the place of each point.
     """
     points: dict[tuple[str, ...], list[Row]] = {}

@@ -5,9 +5,9 @@
 
 This module is also their program. Each line of its stdin is a JSON object: the
 `arguments` of `dpfl-train`, the `log` that takes its output, and whether it
-`only_checks` them and the data. What was stdout takes `{"round": 3, "of": 60}` after
-each round and `{"code": 0}` at the end of the run. Imports are done once, and so is the
-tracing of runs that differ in their seed alone.
+`only_checks` them and the data. The original stdout takes `{"round": 3, "of": 60}`
+after each round and `{"code": 0}` at the end of the run. Imports are done once, and so
+is the tracing of runs that differ in their seed alone.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dpfl import files, interrupts, launcher
 from .. import cli, flag_files
 from .sweep import Training
 
-# Our packages, whether they are in the source tree or installed.
+# Names of our packages, in the source tree or installed.
 _BINARIES = __package__.rpartition(".")[0]
 _TRAIN = f"{_BINARIES}.train"
 # The folder that holds the outermost of them.
@@ -45,8 +45,8 @@ class WorkFailedError(RuntimeError):
     """A training run of a figure ended with an error.
 
     Attributes:
-      exit_code: The run's.
-      said: What it gave as its error; "" for nothing.
+      exit_code: The run's exit code.
+      said: The run's error message; "" for none.
     """
 
     def __init__(self, sentence: str, exit_code: int, said: str = ""):
@@ -57,7 +57,7 @@ class WorkFailedError(RuntimeError):
 
 @contextlib.contextmanager
 def refusals() -> Iterator[None]:
-    """Has a block raise ValueError for a run that refuses its flags or data."""
+    """Raises ValueError in place of a run's refusal of its flags or data."""
     try:
         yield
     except WorkFailedError as error:
@@ -67,7 +67,7 @@ def refusals() -> Iterator[None]:
 
 
 def end(error: WorkFailedError) -> NoReturn:
-    """Ends a binary of which a run failed, after work was done."""
+    """Ends a binary whose run failed, after work was done."""
     print(f"error: {error}", file=sys.stderr)
     print("the same command goes on where it was stopped", file=sys.stderr)
     is_refused = error.exit_code == cli.USAGE_EXIT_CODE
@@ -75,7 +75,7 @@ def end(error: WorkFailedError) -> NoReturn:
 
 
 class Trainer:
-    """A process that does one run at a time; it ends with the thread that made it."""
+    """A process that trains one run at a time, and ends with its parent thread."""
 
     def __init__(self) -> None:
         """Starts the process."""
@@ -95,14 +95,16 @@ class Trainer:
         on_round: Callable[[int, int], Any] = lambda done, of: None,
         **more: Any,
     ) -> None:
-        """Does a run, or what is left of it; its results go to a folder, and train.log.
+        """Trains a run, or the rest of it, with results and train.log in a folder.
 
         Args:
-          on_round: Called with how many rounds are done, and of how many.
-          **more: See `Training.arguments`.
+          work: The run.
+          folder: Folder of the results.
+          on_round: Called with the number of rounds done and in all.
+          **more: More flags; see `Training.arguments`.
 
         Raises:
-          WorkFailedError: If it does not end with exit code 0.
+          WorkFailedError: If the run does not end with exit code 0.
         """
         files.public_folder(folder)
         arguments = work.arguments(folder, **more)
@@ -126,7 +128,7 @@ class Trainer:
         log.unlink(missing_ok=True)
 
     def memory(self) -> int:
-        """How many bytes the process and its children hold now."""
+        """The bytes that the process and its children hold now."""
         total = 0
         with contextlib.suppress(psutil.Error):
             own = psutil.Process(self._process.pid)
@@ -136,7 +138,7 @@ class Trainer:
         return total
 
     def close(self) -> None:
-        """Ends the process, whatever it does."""
+        """Ends the process immediately."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
@@ -167,7 +169,7 @@ class Trainer:
         )
 
     def _answered(self, order: Any, on_round: Callable[[int, int], Any]) -> int:
-        """The exit code of what was ordered."""
+        """Sends an order and returns its exit code."""
         process = self._process
         if process.stdin is None or process.stdout is None:
             raise RuntimeError("the trainer must have pipes, found none")
@@ -179,12 +181,12 @@ class Trainer:
             if "code" in answer:
                 return answer["code"]
             on_round(answer["round"], answer["of"])
-        # It ended in the middle: killed, perhaps for want of memory.
+        # It ended early: killed, perhaps for lack of memory.
         return process.wait() or cli.FAULT_EXIT_CODE
 
 
 def _last_error(log: Path, begin: int) -> str:
-    """The error that a binary gave since its log had so many bytes; "" for none."""
+    """The last error in a log after a number of bytes; "" for none."""
     if not log.exists():
         return ""
     with log.open("rb") as file:
@@ -195,9 +197,9 @@ def _last_error(log: Path, begin: int) -> str:
 
 
 def _environment() -> Optional[dict[str, str]]:
-    """The environment in which a child finds our packages where we did."""
+    """The environment in which a child finds our packages as this process does."""
     if "." in _BINARIES:
-        # Installed: Python finds them by itself.
+        # Installed packages are found by Python itself.
         return None
     before = os.environ.get("PYTHONPATH")
     found = [str(_ROOT), before] if before else [str(_ROOT)]
@@ -205,7 +207,7 @@ def _environment() -> Optional[dict[str, str]]:
 
 
 def main() -> None:
-    """Does what is asked for until nobody asks any more."""
+    """Executes orders until stdin ends."""
     from dpfl.training import run as run_lib
 
     train = importlib.import_module(_TRAIN)
@@ -229,7 +231,7 @@ def main() -> None:
 
 
 def _exit_code(work: Callable[..., Any], arguments: list[str], log: str) -> int:
-    """The exit code of a command line."""
+    """Runs a command line and returns its exit code."""
     with open(log, "ab") as output:
         for descriptor in (1, 2):
             os.dup2(output.fileno(), descriptor)
@@ -252,5 +254,5 @@ if __name__ == "__main__":
     try:
         main()
     except (BrokenPipeError, KeyboardInterrupt):
-        # Whoever asked is gone, or was interrupted too.
+        # The parent is gone, or was interrupted too.
         sys.exit(interrupts.EXIT_CODE)

@@ -3,8 +3,8 @@
 
 """Kinds of claims: an effect of runs, a number, or nothing yet; each has a verdict.
 
-A claim says which runs are compared with which, and what it asks of the effect: the
-same for all claims of a kind. `experiments.papers.claims` has what the papers claim.
+A claim names the compared runs and the condition on their effect, which is the same for
+all claims of a kind. `experiments.papers.claims` has the papers' claims.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dpfl import files
 
 from .. import effects, tables
 
-# What an effect on accuracy is to be above, and how pages say it.
+# Limits that an effect on accuracy must exceed, and their words on pages.
 FREE, AHEAD, A_POINT_AHEAD = "costs below 1 point", "ahead", "a point ahead"
 LIMITS = {FREE: -0.01, AHEAD: 0.0, A_POINT_AHEAD: 0.01}
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "not decided"
@@ -31,25 +31,25 @@ Labels = Mapping[str, str]
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """Runs that are compared, and what is asked of the effect.
+    """A comparison of runs, and the condition on its effect.
 
-    A label that rows must have may be several, with | between them.
+    A label may have several values, separated by |.
 
     Attributes:
-      paper: As its page names it.
-      claim: What is claimed.
+      paper: Name of the paper's page.
+      claim: The claim in words.
       where: Figure, table or section of the paper.
-      setting: What was trained here.
-      asks: What the effect is to be above, as `LIMITS` names it.
+      setting: The training here, in words.
+      asks: The limit that the effect must exceed, a key of `LIMITS`.
       table: Name of a table in docs/results.
       ours: Labels of the runs.
-      other: Labels that those which they are compared with have in place of theirs.
+      other: Labels of the compared runs that differ from `ours`.
       over: Labels over whose values the effect is pooled.
       chosen: Labels that all rows have.
       measure: A column of accuracies.
-      less: The same as `ours` and `other`, for runs whose effect is taken off; None for
-        a single effect.
-      times: How often it is taken off.
+      less: As `ours` and `other`, for runs whose effect is subtracted; None for a
+        single effect.
+      times: Factor of the subtracted effect.
     """
 
     paper: str
@@ -67,11 +67,11 @@ class Claim:
     times: int = 1
 
     def effect(self, folder: Path) -> effects.Effect:
-        """What the runs gain, in units of the measure, from the tables in a folder.
+        """The gain of our runs, in units of the measure, from the tables in a folder.
 
         Raises:
-          ValueError: If a run has none to be compared with, or both effects differ
-            in how many there are.
+          ValueError: If a run has no counterpart, or the two effects have different
+            numbers of pairs.
         """
         rows = _rows(folder, self.table, self.chosen)
         sides = (self.ours, self.other, self.chosen, *(self.less or ()))
@@ -97,21 +97,22 @@ class Claim:
             taken = [(second, first) for first, second in pairs(*self.less)]
             if len(taken) != len(every):
                 raise ValueError(f"{self.table} must have as many of {self.less[0]}")
-            # The mean of all pairs has one part of the effect and the others of this.
+            # Weights of the pairs: one part of the effect, the others of the subtracted
+            # one.
             every, scale = every + taken * self.times, 1.0 + self.times
         found = effects.effect(cells, every)
         return found.times(scale)
 
     def verdict(self, found: effects.Effect) -> str:
-        """Whether it holds, by what was asked beforehand."""
+        """The verdict by the condition that was set beforehand."""
         is_above = found.is_above(LIMITS[self.asks])
         return {"yes": HOLDS, "no": FAILS}.get(is_above, is_above)
 
     def cells(self, folder: Path) -> tuple[str, str, str, str]:
-        """Verdict, effect, seeds and what was asked; accuracies in points."""
+        """Verdict, effect, seeds and condition; accuracies are in points."""
         found = self.effect(folder)
         away = min(abs(x - LIMITS[self.asks]) for x in (found.low, found.high))
-        # An end that is at the limit but for its rounding has two digits.
+        # An end that equals the limit only after rounding gets two digits.
         digits = 2 if away < 0.0005 else 1
         ends = (f"{100 * x:.{digits}f}" for x in (found.size, found.low, found.high))
         effect = "{} ({} to {})".format(*ends)
@@ -120,17 +121,17 @@ class Claim:
 
 @dataclasses.dataclass(frozen=True)
 class Exact:
-    """A number that no seed changes much, and what is asked of it.
+    """A number that hardly depends on seeds, and the condition on it.
 
     Attributes:
-      paper, claim, where, setting, table: As of a `Claim`.
-      ours: Labels of the rows whose mean it is.
-      measure: Their column.
-      other: Labels of the rows by whose mean it is divided; None if it is not.
-      by: Their column; `measure` if it is empty.
-      ends: Columns of the least and the most that processes measured; none without.
-      most: The largest with which the claim holds.
-      least: The smallest.
+      paper, claim, where, setting, table: As for `Claim`.
+      ours: Labels of the rows whose mean is the number.
+      measure: Column of the number.
+      other: Labels of rows by whose mean the number is divided; None for no division.
+      by: Column of the divisor; `measure` if it is empty.
+      ends: Columns of the least and the greatest value over processes; empty without.
+      most: The largest number for which the claim holds.
+      least: The smallest number for which the claim holds.
     """
 
     paper: str
@@ -158,7 +159,7 @@ class Exact:
         return own / self._mean(folder, self.other, self.by or self.measure)
 
     def range(self, folder: Path) -> list[float]:
-        """The least and the most that it can have been, in any two processes."""
+        """The least and the greatest value that any two processes give."""
         own = [self._mean(folder, self.ours, column) for column in self.ends]
         if self.other is None:
             return own
@@ -166,7 +167,7 @@ class Exact:
         return [mine / other for mine, other in zip(own, others)]
 
     def cells(self, folder: Path) -> tuple[str, str, str, str]:
-        """Verdict, number, no seeds and what was asked."""
+        """Verdict, number, no seeds and condition."""
         found, ends = self.value(folder), self.range(folder)
         within = {self.least <= each <= self.most for each in ends or [found]}
         verdict = UNDECIDED if len(within) > 1 else HOLDS if within == {True} else FAILS
@@ -178,11 +179,11 @@ class Exact:
 
 @dataclasses.dataclass(frozen=True)
 class Untested:
-    """A claim that nothing here decides.
+    """A claim that no experiment here decides.
 
     Attributes:
-      paper, claim, where: As of a `Claim`.
-      setting: Why nothing does.
+      paper, claim, where: As for `Claim`.
+      setting: The reason.
     """
 
     paper: str
@@ -191,7 +192,7 @@ class Untested:
     setting: str
 
     def cells(self, _: Path) -> tuple[str, str, str, str]:
-        """The verdict, and no number."""
+        """The verdict without a number."""
         return "not tested", "", "", ""
 
 
@@ -204,7 +205,7 @@ def _rows(folder: Path, table: str, labels: Labels) -> list[tables.Row]:
 
 
 def lines(claims: Iterable[Line], folder: Path) -> str:
-    """A table in Markdown, without columns that are empty."""
+    """A Markdown table of claims, without empty columns."""
     heads = ("claim", "verdict", "effect", "seeds", "here", "asked", "in the paper")
     text: list[tuple[str, ...]] = [heads]
     for one in claims:
