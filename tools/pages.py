@@ -40,7 +40,14 @@ MARKED = re.compile(
 
 
 def value(rows: tables.Rows, name: str, shown: str, **by: str) -> str:
-    """The mean of numbers, and in brackets the least and the most if they differ."""
+    """The mean of numbers, with the least and the greatest in brackets if they differ.
+
+    Args:
+      rows: Rows of a line.
+      name: Column of the numbers, or "lines" for the number of rows.
+      shown: Format of a number.
+      **by: Labels that the rows must have.
+    """
     rows = tables.where(rows, **by)
     if name == "lines":
         return str(len(rows))
@@ -59,14 +66,14 @@ def gained(
     shown: str,
     vs: Sequence[str],
 ) -> Callable[[tables.Rows], str]:
-    """From a line's rows to its effect, as `COLUMN=VALUE over COLUMNS` says.
+    """A function from a line's rows to its effect, by `COLUMN=VALUE over COLUMNS`.
 
     Args:
-      rows: Those of the table, among which are those compared with.
-      keys: Columns that tell cells apart, beside those pooled over.
-      name: The column that is compared.
-      shown: Its format.
-      vs: What is after `vs`, in words.
+      rows: Rows of the table, including those compared with.
+      keys: Columns that distinguish cells, besides those pooled over.
+      name: The compared column.
+      shown: Format of the effect.
+      vs: The words after `vs`.
     """
     column, _, wanted = vs[0].partition("=")
     over = vs[2:]
@@ -94,20 +101,20 @@ def gained(
 
 
 def split(row: dict[str, str]) -> dict[str, str]:
-    """A row with the `number` that it may have as a `setting` and a `case` of it."""
+    """A row with its `number`, if any, split into `setting` and `case`."""
     setting, _, case = row.get("number", "").rpartition(", ")
     return {**row, "setting": setting, "case": case} if case else row
 
 
 def label(word: str) -> str:
-    """A label without digits that nobody reads."""
+    """A label without superfluous digits."""
     if re.fullmatch(r"\d+\.\d{6,}", word):
         return f"{float(word):.3g}"
     return "∞" if word == "inf" else re.sub(r"^(\d+)\.0$", r"\1", word)
 
 
 def head(name: str, **part: str) -> str:
-    """The words above a column of numbers."""
+    """The head of a column of numbers."""
     words = tables.HEADS.get(name, name.replace("_", " "))
     of = [f"{tables.HEADS.get(key, key)}={label(word)}" for key, word in part.items()]
     return ", ".join([words, *of])
@@ -116,7 +123,13 @@ def head(name: str, **part: str) -> str:
 def columns(
     rows: tables.Rows, keys: Sequence[str], text: str
 ) -> Iterator[tuple[str, Callable[[tables.Rows], str]]]:
-    """Heads of numbers, and what a line's rows have below each."""
+    """Yields the heads of columns, and functions from a line's rows to their cells.
+
+    Args:
+      rows: Rows of the table.
+      keys: Columns that name a line.
+      text: The columns' part of the comment.
+    """
     for part in text.split(","):
         name, shown, *how = part.split()
         if not how:
@@ -131,10 +144,11 @@ def columns(
 
 
 def table(spec: str) -> str:
-    """The lines of a table in Markdown, as the comment above it specifies them.
+    """The lines of a Markdown table, by the specification in its comment.
 
     Raises:
-      ValueError: If that does not name a file, columns and formats that there are.
+      ValueError: If the specification names an unknown file or column, or an invalid
+        format.
     """
     matched = re.fullmatch(r"(\w+)((?: \w+=[^:]*?)*): (.*) \| (.*)", spec)
     if matched is None:
@@ -166,7 +180,7 @@ def figures(paper: str) -> str:
 
 
 def made(text: str) -> str:
-    """A page with its tables made anew."""
+    """A page with its tables generated anew."""
     makers = dict(table=table, claims=claimed, figures=figures, words=coverage.words)
     return MARKED.sub(lambda m: f"{m[1]}\n{makers[m[2]](m[3])}\n{m[5]}", text)
 

@@ -40,7 +40,7 @@ END = re.compile(r"(?<=[.!?:])[*)\"]*\s+(?=[*(\"]*[A-Z_`])")
 
 
 class Count(NamedTuple):
-    """What a page has: means over its sentences, and the most that a cell has."""
+    """Counts of a page: means over its sentences, and maxima over cells."""
 
     words: float
     numbers: float
@@ -50,7 +50,7 @@ class Count(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What a page may have; None where there is no limit."""
+    """Limits of a page's counts; None means no limit."""
 
     words: Optional[float] = None
     numbers: Optional[float] = None
@@ -65,25 +65,25 @@ PROOFS = Limits(share=None)
 
 
 def limits(page: Path) -> Limits:
-    """Those of a page, by where it is."""
+    """The limits of a page, by its folder."""
     if page.parent.name == "privacy":
         return PROOFS
     return EVIDENCE if page.parent.name == "evidence" else GUIDE
 
 
 def numbers(text: str) -> int:
-    """How many numbers a sentence or cell has."""
+    """The number of numbers in a sentence or cell."""
     plain = LABEL.sub("", MARKED.sub("x", LINK.sub(r"\1", text)))
     return len(NUMBER.findall(plain))
 
 
 def values(cell: str) -> int:
-    """How many numbers a cell has, unless it begins with a word."""
+    """The number of numbers in a cell, unless it begins with a word."""
     return numbers(cell) if re.match(r"[-+]?\d", cell) else 0
 
 
 def words(text: str) -> int:
-    """How many words it has; code is one, and so is a formula."""
+    """The number of words in a text; code counts as one, and so does a formula."""
     plain = MARKED.sub("x", LINK.sub(r"\1", text))
     return len(re.findall(r"\S*\w\S*", plain))
 
@@ -99,7 +99,7 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def cells(text: str) -> Iterator[str]:
-    """The cells of a page's tables, less quotations; an interval is a number."""
+    """The cells of a page's tables, without quotations; an interval is one number."""
     text = re.sub(r"^```.*?^```$|“[^”]*”", "", text, flags=re.M | re.S)
     for line in re.findall(r"^\|(.*)\|$", text, re.M):
         for cell in re.split(r"(?<!\\)\|", line):
@@ -107,7 +107,7 @@ def cells(text: str) -> Iterator[str]:
 
 
 def count(text: str) -> Count:
-    """What a page has."""
+    """The counts of a page."""
     found = list(sentences(text))
     many = [numbers(sentence) for sentence in found]
     table = list(cells(text)) or [""]
@@ -122,7 +122,13 @@ def count(text: str) -> Count:
 
 
 def line(name: str, count: Count, limits: Limits) -> str:
-    """A line of the report."""
+    """A line of the report.
+
+    Args:
+      name: Name of the page.
+      count: Its counts.
+      limits: Its limits.
+    """
     shown = (".1f", ".2f", ".1%", "d", "d")
     each = (
         f"{value:{form}}" + ("!" if limit is not None and value > limit else " ")

@@ -7,13 +7,12 @@
   dpfl-train --flagfile=configs/tasks/emnist.flags --data_dir=/tmp/data
       --allow_partial_data
 
-A training can be rehearsed at the size of a paper, its time, memory and disk, where the
-published file is not at hand. The examples are made up: strokes of a class that are
-moved and blurred by noise. What is learned of them says nothing about the published
-data.
+It rehearses a training at the size of a paper, with its time, memory and disk, without
+the published file. The examples are synthetic: strokes of a class, moved and blurred by
+noise. Results on them say nothing about the published data.
 
 Examples are drawn, packed and written client by client, so that a file of any size
-takes little memory. The file gets its name when it is whole.
+takes little memory. The file is renamed once it is complete.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ CREATE TABLE client_metadata (client_id TEXT NOT NULL, split_name TEXT NOT NULL,
 """
 _INDEX = "CREATE INDEX by_client ON examples (client_id, split_name)"
 
-# From a generator and a number of examples to so many serialized ones.
+# Function from a generator and a number of examples to serialized examples.
 Examples = Callable[[np.random.Generator, int], Iterator[bytes]]
 
 
 def _emnist_examples(drawn: np.random.Generator) -> Examples:
-    """What draws handwriting: a class is a few strokes of its own, which are drawn."""
+    """The function that draws handwriting, in which a class is a few random strokes."""
     import tensorflow as tf
 
     grid = np.mgrid[:_SIDE, :_SIDE].astype(np.float32)
@@ -81,10 +80,10 @@ def _emnist_examples(drawn: np.random.Generator) -> Examples:
 def _write_sql(
     path: Path, examples: Examples, splits: Mapping[str, tuple[int, int]]
 ) -> None:
-    """Writes a file as TFF's loaders read it, with an index of its clients.
+    """Writes a file for TFF's loaders, with an index of its clients.
 
-    A split has a number of clients and of examples each, on average: clients have half
-    as many to half as many again.
+    A split has a number of clients and a mean number of examples each: clients have
+    between half and one and a half times as many.
     """
     with files.replacing(path) as partial:
         connection = sqlite3.connect(partial)
@@ -105,10 +104,16 @@ def _write_sql(
 
 
 def write_emnist(folder: Path, clients: int, examples: int) -> None:
-    """Writes F-EMNIST's file; an eighth as many examples are for testing."""
+    """Writes F-EMNIST's file; the test split has an eighth of the examples.
+
+    Args:
+      folder: Folder of the file.
+      clients: Number of clients.
+      examples: Mean number of training examples of a client.
+    """
     path = folder / "emnist_all.sqlite"
     if path.exists():
-        # It may be the published one.
+        # The existing file may be the published one.
         raise ValueError(f"folder must have no {path.name}, found {path}")
     few = max(1, examples // 8)
     splits = {"all_train": (clients, examples), "all_test": (clients, few)}
@@ -117,7 +122,7 @@ def write_emnist(folder: Path, clients: int, examples: int) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """The exit code."""
+    """Writes the file; returns the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--clients", type=int, default=3400)

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""LaTeX of the pages as MathML, which browsers show without scripts: a hook of mkdocs.
+"""An mkdocs hook that converts LaTeX to MathML, which browsers show without scripts.
 
 `$...$` stands within a line and `$$...$$` as a paragraph of its own, as on GitHub. Code
 is left alone.
@@ -24,7 +24,7 @@ NAME = re.compile(r"(</mo>)?<mi>(exp|ln|log)</mi>(?=((?:<mrow>)?<mo)?)")
 
 
 def _spaced(name: re.Match[str]) -> str:
-    """With a thin space on the sides that have neither."""
+    """A function's name, with a thin space on sides that have no bracket or sign."""
     left, right = ("0" if name[i] else "0.17em" for i in (1, 3))
     return f'{name[1] or ""}<mo lspace="{left}" rspace="{right}">{name[2]}</mo>'
 
@@ -44,14 +44,14 @@ class _Formula(InlineProcessor):
 
 
 class Formulas(Extension):
-    """The extension of Python-Markdown."""
+    """The extension of Python-Markdown for formulas."""
 
     def extendMarkdown(self, md: Markdown) -> None:
-        """Adds formulas after code, where a dollar is one, and before escapes."""
+        """Registers formulas after code, whose dollars are plain, before escapes."""
         md.inlinePatterns.register(_Formula(PATTERN, md), "formula", 185)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Adds the extension, as mkdocs asks its hooks to."""
+    """Adds the extension, as an mkdocs hook."""
     config.markdown_extensions.append(Formulas())  # type: ignore[arg-type]
     return config

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Pages of the site that are not in docs/: a hook that mkdocs.yml names.
+"""An mkdocs hook that adds pages of the site which are not in docs/.
 
 README becomes the first page, CONTRIBUTING and CHANGELOG pages beside it, a notebook a
 page with the outputs that it keeps, and every module of dpfl a page of the reference
@@ -22,7 +22,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parent.parent
-# Where files of the root are on the site.
+# Paths of the root's files on the site.
 MOVED = {
     **{"README.md": "index.md", "CONTRIBUTING.md": "contributing.md"},
     "CHANGELOG.md": "changelog.md",
@@ -31,7 +31,7 @@ MOVED = {
         for path in sorted((ROOT / "examples").glob("*.ipynb"))
     },
 }
-# Names in cells that are wider than a column of a small screen.
+# Pattern of names in cells that are wider than a column of a small screen.
 LONG_NAME = re.compile(r"<td[^>]*><code>(\w{16,})</code></td>")
 LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)]*)?\))")
 
@@ -46,7 +46,7 @@ def _modules() -> Iterator[tuple[str, Path]]:
 
 
 def _module_page(name: str, path: Path) -> str:
-    """A page: of a package what it says and its modules, else everything."""
+    """The page of a module: everything; of a package: its docstring and its modules."""
     if path.name != "__init__.py":
         return f"# {name}\n\n::: {name}\n"
     text = f"# {name}\n\n{_text(path)}\n\n"
@@ -62,12 +62,12 @@ def _text(path: Path) -> str:
 
 
 def _page(path: Path) -> str:
-    """A page of a file of the root or of examples/."""
+    """The page of a file of the root or of examples/."""
     return _notebook_page(path) if path.suffix == ".ipynb" else path.read_text("utf-8")
 
 
 def _notebook_page(path: Path) -> str:
-    """A notebook's text, code, and of its outputs the text and pictures."""
+    """A notebook's text and code, with the text and pictures among its outputs."""
     parts = []
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         source = "".join(cell["source"])
@@ -84,7 +84,7 @@ def _notebook_page(path: Path) -> str:
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Adds the pages, as mkdocs asks its hooks to."""
+    """Adds the pages, as an mkdocs hook."""
     made = {page: _page(ROOT / source) for source, page in MOVED.items()}
     for name, path in _modules():
         made[f"reference/{name}.md"] = _module_page(name, path)
@@ -96,7 +96,10 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 def on_page_markdown(
     markdown: str, *, page: Page, config: MkDocsConfig, files: Files
 ) -> str:
-    """Turns links between files of the tree into links between pages of the site."""
+    """Turns links between files of the tree into links between pages of the site.
+
+    See mkdocs's event `on_page_markdown` for the arguments.
+    """
     here = page.file.src_uri
     if here.startswith("reference/"):
         return markdown

@@ -1,16 +1,16 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Disturbs trainings in all the ways that are promised to do no harm.
+"""Disturbs trainings in all ways that must do no harm.
 
   python -m tools.soak --seed=1
   python -m tools.soak --seed=1 --mechanisms=gaussian --kills=5 --signals=0 --lines=0
 
 SIGKILL at random moments, over every mechanism, and of workers that share a round;
 every signal that can be caught; disks that are full at every size; updates that no
-honest client sends; command lines that no user would write. Whatever went on is
-compared, bit by bit, with a training that nobody disturbed. Prints a table; the exit
-code is 1 after any fault.
+honest client sends; command lines that no user would write. Every resumed training is
+compared, bit by bit, with an undisturbed one. It prints a table; the exit code is 1
+after any fault.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def run_lines(count: int, seed: int) -> kills.Outcome:
     return len(found), [json.dumps(each) for each in found if each["fault"]]
 
 
-# By the flag that says how much of it there is: how much by default, what it is, and
+# Kinds of trouble, by the flag of their number: how much by default, what it is, and
 # what does it, from how much, the other flags and a folder. Forks may compute; this
 # process may not.
 PARTS: dict[str, tuple[int, str, Part]] = {
@@ -82,7 +82,7 @@ PARTS: dict[str, tuple[int, str, Part]] = {
 
 
 def arguments(argv: Sequence[str]) -> argparse.Namespace:
-    """What the command line says; 0 leaves a kind of trouble out."""
+    """Parses the command line; 0 turns a kind of trouble off."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--only", action="store_true", help="what is asked for alone")
@@ -106,7 +106,7 @@ def main(argv: Sequence[str]) -> int:
     asked.end = time.monotonic() + 60 * asked.minutes
     print(f"seed {asked.seed}", flush=True)
     runs.prepare()
-    # Not a TemporaryDirectory: every fork would remove it at its end.
+    # A TemporaryDirectory would be removed by every fork at its end.
     folder = pathlib.Path(tempfile.mkdtemp(prefix="soak"))
     has_fault = False
     try:

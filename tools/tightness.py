@@ -1,21 +1,21 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""How much noise runs need by dpfl, by the best other accountant, and in truth.
+"""The noise that runs need by dpfl, by the best other accountant, and in truth.
 
   python -m tools.tightness docs/results/tightness.csv [--run=WORDS] [--peers]
 
-It computes what dpfl asks for and a lower bound on the truth anew, of all `RUNS` or of
-those with WORDS in their names. With `--peers` it computes what other accountants ask
-for instead, in an environment that has them (dp_accounting, jax_privacy 2.0,
-PLD_accounting 2.0; any Python that these and dpfl are for); otherwise that stays what
-it was in the table.
+It recomputes dpfl's noise and a lower bound on the true noise, for all `RUNS` or those
+with WORDS in their names. With `--peers` it recomputes the noise of other accountants
+instead, in an environment that has them (dp_accounting, jax_privacy 2.0, PLD_accounting
+2.0; any Python that these and dpfl support); otherwise those columns of the table are
+kept.
 
 The truth is bounded from below by two neighbours: with less noise they break the
-budget. Their loss has a characteristic function, by a sum over a grid or over integers;
-its power is that of all releases, and a Fourier series is what is left. Nothing of it
-is rounded up or down: errors are below 1e-5. A loss of many rounds at once is drawn at
-random, and three standard errors are taken off. None of it is code of dpfl.accounting.
+budget. The characteristic function of their loss is a sum over a grid or over integers;
+its power is that of all releases, which a Fourier series inverts. There is no directed
+rounding: errors are below 1e-5. A loss of many rounds at once is sampled, and three
+standard errors are subtracted. Nothing here uses dpfl.accounting.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ _SERIES = 1 << 14
 # Log of the mass beyond the ends of a series.
 _BEYOND = -34.0
 _BATCHES, _DRAWS = 20, 100_000
-# Noise is found up to this, relative, and rounded down by as much.
+# Relative tolerance of the noise, which is rounded down by as much.
 _TOLERANCE = 1e-5
-# With which a Monte Carlo accountant shows its figure.
+# Number of draws of a Monte Carlo accountant.
 _PEERS_DRAWS = 100_000
 
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """Two neighbours' laws on the same points, float64 [m] each.
+    """Two neighbours' distributions on the same points, float64 [m] each.
 
     Attributes:
-      loss: log(P/Q), P being with the client.
-      given: P's masses.
-      without: Q's.
+      loss: log(P/Q), where P is with the client.
+      given: The masses of P.
+      without: The masses of Q.
     """
 
     loss: np.ndarray
@@ -64,13 +64,13 @@ class Pair:
     without: np.ndarray
 
     def sampled(self, q: float) -> Pair:
-        """The same if the client joins with probability q."""
+        """The pair if the client joins with probability q."""
         rest = math.log1p(-q) if q < 1 else -math.inf
         loss = np.logaddexp(rest, self.loss + math.log(q))
         return Pair(loss, (1 - q) * self.without + q * self.given, self.without)
 
     def summed(self, count: int) -> Pair:
-        """The loss of so many independent ones together, in equal steps."""
+        """The loss of independent pairs together, in equal steps."""
         laws = self.given, self.without
         ends = [_ends(self.loss, law, count) for law in laws]
         low, high = min(ends)[0], max(high for _, high in ends)
@@ -78,7 +78,7 @@ class Pair:
         return Pair(loss, *(_sum(self.loss, law, count, loss) for law in laws))
 
     def delta(self, epsilon: float) -> float:
-        """The larger hockey-stick of both directions."""
+        """The larger hockey-stick divergence of both directions."""
         there, back = (
             -np.expm1(np.minimum(epsilon - sign * self.loss, 0)) for sign in (1, -1)
         )
@@ -86,7 +86,7 @@ class Pair:
 
 
 def _ends(loss: np.ndarray, law: np.ndarray, count: int) -> tuple[float, float]:
-    """Where Chernoff's bounds on the tails of a sum are small."""
+    """The points where Chernoff's bounds on the tails of a sum are small."""
     rates = np.geomspace(1e-3, 300, 60) / (np.std(loss) + 1e-300)
     ends = []
     for sign in (-1, 1):
@@ -105,14 +105,14 @@ def _sum(
         u = 2 * math.pi / width * np.arange(first, min(first + 32, len(waves)))
         one = np.exp(1j * u[:, None] * loss) @ law / np.sum(law)
         waves[first : first + len(u)] = one**count * np.exp(-1j * u * points[0])
-        # What follows is lost in float64, and further on the points become visible.
+        # Later terms are lost in float64, and still later ones show the discretization.
         if abs(one[-1]) ** count < 1e-15:
             break
     return np.maximum(fft.irfft(waves.conj(), len(points)), 0.0)
 
 
 def shifted(distance: float) -> Pair:
-    """N(distance, 1) against N(0, 1)."""
+    """The pair N(distance, 1) and N(0, 1)."""
     x = np.arange(-11.0, 11.0 + distance, _STEP)
     laws = [
         np.exp(-np.square(x - mean) / 2) * _STEP / math.sqrt(2 * math.pi)
@@ -122,9 +122,9 @@ def shifted(distance: float) -> Pair:
 
 
 def _integers(mechanism: Any) -> tuple[Pair, int]:
-    """One coordinate, a whole number of steps long, and how many of them there are.
+    """A coordinate of a whole number of steps, and the number of such coordinates.
 
-    They are as short as the length of the vector allows, so that none is rounded.
+    The coordinates are as short as the vector's length allows, so that none is rounded.
     """
     grid = mechanism.grid(DIMENSION)
     rotated = mechanism.rotated_dimension(DIMENSION)
@@ -138,7 +138,7 @@ def _integers(mechanism: Any) -> tuple[Pair, int]:
     size = fft.next_fast_len(2 * reach * shares + 1, real=True)
     law = fft.irfft(fft.rfft(share / np.sum(share), size) ** shares, size)
     law = law[: 2 * reach * shares + 1]
-    # What float64 holds.
+    # The precision of float64.
     law = law[np.flatnonzero(law > 1e-15)[0] : np.flatnonzero(law > 1e-15)[-1] + 1]
     given, without = law[:-steps], law[steps:]
     pair = Pair(np.log(given / without), given, without)
@@ -146,7 +146,7 @@ def _integers(mechanism: Any) -> tuple[Pair, int]:
 
 
 def coordinates(mechanism: Any) -> tuple[Pair, int]:
-    """One coordinate of a vector of the clip's length, and how many of them it has."""
+    """A coordinate of a vector of the clip's length, and the number of such ones."""
     z = mechanism.noise_multiplier
     if isinstance(mechanism, mechanisms.DistributedDiscreteGaussian):
         return _integers(mechanism)
@@ -157,10 +157,10 @@ def coordinates(mechanism: Any) -> tuple[Pair, int]:
 
 
 def of_rounds(run: Run, mechanism: Any) -> tuple[float, float]:
-    """Delta of a client that is in all rounds that it may be in, and 0, its error.
+    """Delta of a client that is in all its possible rounds, and its error, 0.
 
-    In cohorts of a fixed size that are drawn the others send the opposite of what the
-    client does, and it sends that as well if its contributions are replaced.
+    In sampled cohorts of a fixed size the others send the opposite of the client's
+    update, and the client sends it too in the neighbouring data.
     """
     plan = run.participation
     q, rounds = plan.sampling_probability, plan.max_participations
@@ -177,7 +177,7 @@ def of_rounds(run: Run, mechanism: Any) -> tuple[float, float]:
 def _drawn(
     draw: Callable[[np.random.Generator], np.ndarray], count: int, epsilon: float
 ) -> tuple[float, float]:
-    """Delta of `count` losses of P, and its standard error, by draws of one of them."""
+    """Delta of `count` losses of P, and its standard error, by sampling one of them."""
     generator, found = np.random.default_rng(1), []
     for _ in range(_BATCHES):
         losses = draw(generator)
@@ -195,7 +195,7 @@ def _drawn(
 
 
 def of_slots(run: Run, mechanism: Any) -> tuple[float, float]:
-    """The same of a client that is in one round of each epoch, in secret."""
+    """Delta, and its error, of a client in one secret round of each epoch."""
     plan = run.participation
     m = 1 / mechanism.noise_multiplier
 
@@ -209,7 +209,7 @@ def of_slots(run: Run, mechanism: Any) -> tuple[float, float]:
 
 
 def of_bins(run: Run, mechanism: Any) -> tuple[float, float]:
-    """The same of a client that is in all rounds of a group, drawn once in secret."""
+    """Delta, and its error, of a client in all rounds of a secret group, drawn once."""
     encoder = mechanism.factorization.encoder() / mechanism.matrix_sensitivity
     b, z = run.participation.separation, mechanism.noise_multiplier
     means = np.stack([encoder[:, group::b].sum(axis=1) for group in range(b)])
@@ -229,7 +229,7 @@ def of_bins(run: Run, mechanism: Any) -> tuple[float, float]:
 def longest_sum(mechanism: Any, length: int) -> float:
     """The largest sum of columns, one of each epoch, that exchanges find.
 
-    It is over the longest column.
+    The sum is relative to the longest column.
     """
     encoder = np.abs(mechanism.factorization.encoder())
     gram, begins = encoder.T @ encoder, np.arange(0, encoder.shape[1], length)
@@ -249,7 +249,7 @@ def longest_sum(mechanism: Any, length: int) -> float:
 
 
 def of_stream(run: Run, mechanism: Any) -> tuple[float, float]:
-    """The same of a client in one round of each epoch, of which all is released."""
+    """Delta, and its error, of a client in one round of each epoch, all released."""
     still = dataclasses.replace(mechanism, noise_multiplier=1.0)
     most = longest_sum(still, run.participation.rounds_per_epoch)
     one = shifted(most / mechanism.noise_multiplier)
@@ -261,15 +261,17 @@ class Run:
     """A row of the table.
 
     Attributes:
-      name: What the row is called.
-      mechanism: Its noise multiplier plays no part.
-      participation: Who takes part when.
+      name: Name of the row.
+      mechanism: The mechanism, whose noise multiplier is ignored.
+      participation: The participation of clients.
       budget: Epsilon and delta.
-      truth: Delta of two neighbours and its standard error, from the run and the
-        mechanism with its noise.
-      peer: The noise multiplier of the best other accountant, or None without one.
-      by: The peer's distribution.
-      why: Why dpfl asks for more than the peer, or 2% more than the truth; else "".
+      truth: Function from the run and the mechanism with its noise to the delta of two
+        neighbours and its standard error.
+      peer: Function to the noise multiplier of the best other accountant; None without
+        one.
+      by: Name of the peer's package.
+      why: The reason if dpfl asks for more than the peer, or 2% more than the truth;
+        else "".
     """
 
     name: str
@@ -283,17 +285,17 @@ class Run:
 
     @property
     def key(self) -> str:
-        """What tells the row apart."""
+        """The key of the row."""
         return f"{self.mechanism.name}, {self.participation.name}, {self.name}"
 
     @property
     def epsilon(self) -> float:
-        """The budget's."""
+        """The budget's epsilon."""
         return self.budget[0]
 
     @property
     def delta(self) -> float:
-        """The budget's."""
+        """The budget's delta."""
         return self.budget[1]
 
 
@@ -307,7 +309,7 @@ def true_noise(run: Run, most: float) -> float:
     """A noise multiplier below which the neighbours break the budget.
 
     Raises:
-      ValueError: If they break it with `most` as well.
+      ValueError: If they break it even with `most`.
     """
 
     def excess(log_noise: float) -> float:
@@ -333,7 +335,7 @@ def _least(
 
 
 def by_losses(run: Run, factor: float = 1.0) -> float:
-    """By dp_accounting's privacy loss distributions of sampled Gaussians."""
+    """The noise by dp_accounting's privacy loss distributions of sampled Gaussians."""
     plan = run.participation
     q = plan.sampling_probability
     if isinstance(plan, mechanisms.WithoutReplacement):
@@ -351,12 +353,12 @@ def by_losses(run: Run, factor: float = 1.0) -> float:
 
 
 def of_twice_the_clip(run: Run) -> float:
-    """The same as jax_privacy has it for FIXED_BATCH_SIZE: of half the noise."""
+    """The noise by jax_privacy for FIXED_BATCH_SIZE, which counts half of it."""
     return by_losses(run, 0.5)
 
 
 def by_allocation(run: Run) -> float:
-    """By PLD_accounting's random allocation."""
+    """The noise by PLD_accounting's random allocation."""
     import PLD_accounting
 
     plan = run.participation
@@ -380,7 +382,7 @@ def by_allocation(run: Run) -> float:
 
 
 def by_draws(run: Run) -> float:
-    """By jax_privacy's draws for balls in bins, and its bound on what they show."""
+    """The noise by jax_privacy's sampling for balls in bins, with its error bound."""
     from jax_privacy import batch_selection
     from jax_privacy.experimental.monte_carlo import (
         delta_calculation,
@@ -411,7 +413,7 @@ def by_draws(run: Run) -> float:
 
 
 def by_separation(run: Run) -> float:
-    """By jax_privacy's bound on the sensitivity, and the Gaussian mechanism."""
+    """The noise by jax_privacy's bound on sensitivity and the Gaussian mechanism."""
     from jax_privacy.matrix_factorization import sensitivity
 
     encoder = run.mechanism.factorization.encoder()
@@ -508,7 +510,13 @@ RUNS = (
 
 
 def row(run: Run, before: Mapping[str, str], is_of_peers: bool) -> dict[str, str]:
-    """A row of the table, of which parts are what they were `before`."""
+    """A row of the table, parts of which are kept from `before`.
+
+    Args:
+      run: The run.
+      before: The row that was in the table.
+      is_of_peers: Whether to recompute the peers' noise rather than dpfl's.
+    """
     plan = run.participation
     found = {
         "mechanism": run.mechanism.name,
@@ -541,7 +549,7 @@ def row(run: Run, before: Mapping[str, str], is_of_peers: bool) -> dict[str, str
 
 
 def key(found: Mapping[str, str]) -> str:
-    """What a row is called."""
+    """The key of a row."""
     return ", ".join(found[name] for name in ("mechanism", "participation", "run"))
 
 

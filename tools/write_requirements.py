@@ -1,13 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Pins what dpfl and its tests need: `python tools/write_requirements.py`.
+"""Pins the requirements of dpfl and its tests: `python tools/write_requirements.py`.
 
-Needs `uv` on the path. Writes dpfl/requirements-tff.txt, which the wheel carries, and
-requirements.txt, which adds what tests, checks and site need. Both are complete, so
-that they are installed with --no-deps: TensorFlow Federated's own pins cannot be met.
-Each pin has the digests of its files, and pip takes no other file for it.
-Pins in the files stay; delete a line, or a file, to have it chosen again.
+It needs `uv` on the path. It writes dpfl/requirements-tff.txt, which the wheel carries,
+and requirements.txt, which adds packages for tests, checks and the site. Both are
+complete, so that they are installed with --no-deps: TensorFlow Federated's own pins
+cannot be met. Each pin has the digests of its files, and pip takes no other file for
+it. Pins in the files stay; delete a line, or a file, to have it chosen again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).resolve().parent.parent
 RUN = ROOT / "dpfl/requirements-tff.txt"
 ALL = ROOT / "requirements.txt"
-# Where TensorFlow Federated 0.87 is: a pin that is for elsewhere is left out.
+# Platforms of TensorFlow Federated 0.87; pins for others are left out.
 PLATFORMS = [
     {
         "python_full_version": f"3.{minor}.{patch}",
@@ -35,7 +35,7 @@ PLATFORMS = [
     for minor in (9, 10, 11)
     for patch in (0, 99)
 ]
-# How a marker is said that holds for these platforms, in the order above.
+# Short forms of markers that hold on these platforms, in the order above.
 SHORT: dict[tuple[bool, ...], str] = {
     (True,) * 6: "",
     (True, True, False, False, False, False): " ; python_version < '3.10'",
@@ -48,7 +48,7 @@ HEADER = "# Made by tools/write_requirements.py; install with --no-deps.\n"
 
 
 class Pin(NamedTuple):
-    """A version with its marker where TFF is, and the digest of each of its files.
+    """A version with its marker for TFF's platforms, and the digests of its files.
 
     The digests are SHA-256, as pip's options.
     """
@@ -61,7 +61,7 @@ class Pin(NamedTuple):
 
 
 def pins(source: Path) -> list[Pin]:
-    """The pins of everything `source` leads to, where TFF is."""
+    """The pins of everything that `source` requires, on TFF's platforms."""
     kept = [p.read_text(encoding="utf-8") for p in (RUN, ALL) if p.exists()]
     with tempfile.TemporaryDirectory() as folder:
         constraints = Path(folder, "constraints.txt")
@@ -78,10 +78,10 @@ def pins(source: Path) -> list[Pin]:
 
 
 def parsed(text: str) -> Iterator[Pin]:
-    """The pins in what `uv pip compile --generate-hashes` wrote.
+    """The pins in the output of `uv pip compile --generate-hashes`.
 
     Raises:
-      ValueError: If one of them has no digest: pip would refuse the whole list.
+      ValueError: If a pin has no digest, since pip would refuse the whole list.
     """
     for line in text.replace("\\\n", " ").splitlines():
         requirement, *hashes = line.split(" --hash=")
@@ -94,7 +94,7 @@ def parsed(text: str) -> Iterator[Pin]:
 
 
 def _shortened(line: str) -> str:
-    """A pin with the marker that matters where TFF is, '' if none holds."""
+    """A pin with the marker that matters on TFF's platforms, '' if none holds."""
     marker = Requirement(line).marker
     holds = tuple(marker is None or marker.evaluate(where) for where in PLATFORMS)
     if not any(holds):

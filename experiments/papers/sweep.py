@@ -116,7 +116,7 @@ class Training(Work):
 
 
 def measured(folder: Path) -> dict[str, Any]:
-    """The `SUMMARY_COLUMNS` of a run that has ended."""
+    """The `SUMMARY_COLUMNS` of a finished run."""
     found = covered.plain_keys(files.read_json(folder / "summary.json"))
     return {name: found[name] for name in SUMMARY_COLUMNS}
 

@@ -1,9 +1,10 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Disks that are full, at every size that a run needs: small file systems in memory.
+"""Full disks of every size that a run needs: small file systems in memory.
 
-They are in a namespace of this process, which needs no privileges on most systems.
+They are mounted in a namespace of this process, which needs no privileges on most
+systems.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def full_at_every_page(name: str) -> kills.Outcome:
-    """Runs the loop on disks of every size up to that which suffices, in a fork.
+    """Runs the loop on disks of every size up to a sufficient one, in a fork.
 
-    What computes is a stub, so that each takes milliseconds; checkpoints and files are
-    those of any run. After each failure the disk grows and the run goes on. The name
-    is that of a mount point.
+    The process is a stub, so that each run takes milliseconds; checkpoints and files
+    are real. After each failure the disk grows and the run resumes. `name` is that of a
+    mount point.
     """
     from experiments.benchmarks import programs
 
-    # First, while this process has a single thread.
+    # Done first, while this process has a single thread.
     _own_namespace()
     folder = pathlib.Path(name)
     folder.mkdir()

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Trainings that are killed at random moments, and gone on with until they are done."""
+"""Trainings that are killed at random moments, and resumed until they are done."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from typing import Any, NamedTuple
 
 from tools.soaks import runs
 
-# Of the kills, those while a training starts.
+# Share of the kills during the start of a training.
 _AT_START = 0.15
 _KILLS_OF_A_RUN = 3
 _LOOP_ROUNDS = 300
-# How often there was trouble, and a sentence for each fault.
+# The number of disturbances, and a sentence for each fault.
 Outcome = tuple[int, list[str]]
 
 
 class Reference(NamedTuple):
-    """A training that nobody disturbed, with `runs.results`."""
+    """An undisturbed training, with its `runs.results`."""
 
     results: dict[str, Any]
-    # Until its first checkpoint, of a round, and from its last checkpoint to its end.
+    # Seconds to its first checkpoint, of a round, and from its last checkpoint to its
+    # end.
     start_seconds: float
     round_seconds: float
     end_seconds: float
@@ -69,7 +70,12 @@ def kill_all(
 ) -> Outcome:
     """Kills trainings of mechanisms in turn, at moments spread over all their work.
 
-    No new one is started after the end, by `time.monotonic`.
+    Args:
+      names: Names of the mechanisms.
+      kills: Number of kills of each mechanism.
+      seed: Seed of the moments.
+      folder: Folder of the trainings.
+      end: Time, by `time.monotonic`, after which none is started.
     """
     draw = random.Random(f"{seed} kills")
     references: dict[str, Reference] = {}
@@ -88,7 +94,7 @@ def kill_all(
             code = runs.wait(training)
             faults += _left(name)
             if code != -signal.SIGKILL:
-                # It was done before the kill.
+                # The training ended before the kill.
                 break
             done += 1
         faults += _finish(name, flags, own, references[name])
@@ -98,7 +104,13 @@ def kill_all(
 
 
 def kill_loops(kills: int, seed: int, folder: pathlib.Path) -> Outcome:
-    """Kills runs of a loop that computes nothing: most kills come while it writes."""
+    """Kills runs of a loop that computes nothing, so that most kills come in writes.
+
+    Args:
+      kills: Number of kills.
+      seed: Seed of the moments.
+      folder: Folder of the runs.
+    """
     draw = random.Random(f"{seed} loops")
     whole = folder / "loop-whole"
     seconds = runs.fork_call(_loop, str(whole))
@@ -124,7 +136,7 @@ def kill_loops(kills: int, seed: int, folder: pathlib.Path) -> Outcome:
 
 
 def _loop(name: str) -> float:
-    """The seconds that the loop of a small plan takes, or what is left of it."""
+    """Runs the loop of a small plan, or its rest; returns the seconds that it took."""
     from experiments.benchmarks import programs
 
     folder = pathlib.Path(name)
@@ -142,7 +154,7 @@ def _left(name: str) -> list[str]:
 def _finish(
     name: str, flags: Sequence[str], folder: pathlib.Path, untouched: Reference
 ) -> list[str]:
-    """Goes on with a training to its end; returns in what it differs from another."""
+    """Resumes a training to its end; returns its differences from the reference."""
     training = runs.start(flags, folder)
     code = runs.wait(training)
     faults = _left(name)
@@ -158,7 +170,7 @@ def _await_moment(
 ) -> None:
     """Waits until a training is at a point of its work, in [0, 1), or has ended.
 
-    The work is that of all rounds and of the end; some wait for a moment of the start.
+    The work consists of all rounds and the end; some points are in the start.
     """
     end = time.monotonic() + runs.RUN_SECONDS
     if draw.random() < _AT_START:
@@ -172,7 +184,7 @@ def _await_moment(
     if at < seconds:
         target = max(1, int(at / untouched.round_seconds) // 2 * 2)
         delay = draw.random() * 2 * untouched.round_seconds
-    # One that goes on has its newest checkpoint before it has begun.
+    # A resumed training has its newest checkpoint before it begins.
     before = runs.newest_round(training.folder)
     while time.monotonic() < end and runs.is_running(training):
         newest = runs.newest_round(training.folder)
@@ -184,7 +196,13 @@ def _await_moment(
 
 
 def send_signals(count: int, seed: int, folder: pathlib.Path) -> Outcome:
-    """Sends the first of the signals that a process can catch, at random moments."""
+    """Sends the first of the signals that a process can catch, at random moments.
+
+    Args:
+      count: Number of signals.
+      seed: Seed of the moments.
+      folder: Folder of the trainings.
+    """
     draw = random.Random(f"{seed} signals")
     uncatchable = {signal.SIGKILL, signal.SIGSTOP}
     chosen = sorted(set(signal.valid_signals()) - uncatchable)[:count]
@@ -215,7 +233,7 @@ def send_signals(count: int, seed: int, folder: pathlib.Path) -> Outcome:
 
 
 def _documented(which: int) -> int:
-    """The exit code that a signal gives; a shell says 128 + n for -n."""
+    """The documented exit code of a signal; a shell says 128 + n for -n."""
     if which == signal.SIGINT:
         return 130
     # Python ignores PIPE and XFSZ, and a session of its own has no terminal to stop it.

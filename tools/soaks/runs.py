@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Trainings to be disturbed: forked after the imports, ended, and compared bit by bit.
+"""Trainings to disturb: forked after the imports, killed, and compared bit by bit.
 
 The imports of a training take longer than its rounds. So they are done once, in this
 process, which then computes nothing; each training is a fork of it that runs the train
@@ -35,7 +35,7 @@ from dpfl import mechanisms
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
-# Longest that a training of a soak may take, and what a kill leaves may live on.
+# Most seconds of a training, and of processes that survive a kill.
 RUN_SECONDS = 3600.0
 _LINGER_SECONDS = 60.0
 _UNEXPECTED = 99
@@ -48,7 +48,7 @@ BASE = (
 )
 _ONCE = ("--participation=once_per_epoch", "--num_clients=16")
 _FIXED = ("--participation=fixed",)
-# What a mechanism is given beside its example in `mechanisms.EXAMPLES`.
+# Flags of a mechanism besides its example in `mechanisms.EXAMPLES`.
 _BESIDE: dict[str, tuple[str, ...]] = {
     "gaussian": ("--adaptive_clipping",),
     **dict.fromkeys(("distributed_discrete_gaussian", "distributed_skellam"), _FIXED),
@@ -59,9 +59,9 @@ _BESIDE: dict[str, tuple[str, ...]] = {
 
 
 def prepare() -> None:
-    """Imports all that a training needs, and adopts what trainings leave behind.
+    """Imports everything that a training needs, and adopts its orphaned processes.
 
-    Nothing may be computed here afterwards: TensorFlow's threads survive no fork.
+    This process must compute nothing afterwards: TensorFlow's threads survive no fork.
     """
     from experiments import start
 
@@ -74,7 +74,7 @@ def prepare() -> None:
     from dpfl.training import federated_averaging, local_worker, page  # noqa: F401
     from experiments import train  # noqa: F401
 
-    # It becomes the parent of what its children leave behind.
+    # This process becomes the parent of its children's orphans.
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -93,7 +93,7 @@ def flags_of(mechanism: str) -> list[str]:
 
 
 class Training(NamedTuple):
-    """A training that was started, the folder of its results, and what it prints."""
+    """A started training, the folder of its results, and its output."""
 
     pid: int
     folder: pathlib.Path
@@ -101,7 +101,7 @@ class Training(NamedTuple):
 
 
 def start(flags: Sequence[str], folder: pathlib.Path) -> Training:
-    """Starts the train binary in a fork; what it prints goes beside its folder."""
+    """Starts the train binary in a fork; its output goes beside its folder."""
     log = folder.with_name(f"{folder.name}.log")
 
     def train() -> None:
@@ -118,7 +118,7 @@ def start(flags: Sequence[str], folder: pathlib.Path) -> Training:
 
 
 def fork(function: Any, *arguments: Any) -> int:
-    """The id of a fork that calls a function and ends with it."""
+    """Forks a process that calls a function and ends; returns its id."""
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
@@ -135,7 +135,7 @@ def fork(function: Any, *arguments: Any) -> int:
 
 
 def fork_call(function: Any, *arguments: Any) -> Any:
-    """What a function of a module returns, or raises, in a fork that then ends."""
+    """Calls a module's function in a fork; returns its result or raises its error."""
     forking = multiprocessing.get_context("fork")
     with futures.ProcessPoolExecutor(1, forking) as fork_of_one:
         return fork_of_one.submit(function, *arguments).result()
@@ -144,9 +144,13 @@ def fork_call(function: Any, *arguments: Any) -> Any:
 def fork_program(
     run: Callable[[], Any], words: Sequence[str], out: pathlib.Path, err: pathlib.Path
 ) -> int:
-    """The id of a fork that is a program in a session of its own, to its exit code.
+    """Forks a program into a session of its own; returns its id.
 
-    The files `out` and `err` may be the same.
+    Args:
+      run: The program's function, to its exit code.
+      words: The command line.
+      out: File for stdout.
+      err: File for stderr, which may be the same.
     """
 
     def be() -> NoReturn:
@@ -166,7 +170,7 @@ def fork_program(
         except BaseException:
             sys.excepthook(*sys.exc_info())
             code = 1
-        # As the interpreter does at its end.
+        # Flushed as by the interpreter at its end.
         atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -176,7 +180,7 @@ def fork_program(
 
 
 def ended(pid: int, seconds: float) -> Optional[int]:
-    """A child's exit code, or minus its signal; None if it ran on for the seconds."""
+    """A child's exit code, or minus its signal; None if it still runs after that."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         done, status = os.waitpid(pid, os.WNOHANG)
@@ -187,7 +191,7 @@ def ended(pid: int, seconds: float) -> Optional[int]:
 
 
 def wait(training: Training, seconds: float = RUN_SECONDS) -> int:
-    """How a training ended, as `ended` says it; it is killed after so many seconds."""
+    """Waits for a training to end, as `ended`; kills it after so many seconds."""
     code = ended(training.pid, seconds)
     if code is None:
         os.kill(training.pid, signal.SIGKILL)
@@ -196,7 +200,7 @@ def wait(training: Training, seconds: float = RUN_SECONDS) -> int:
 
 
 def is_running(training: Training) -> bool:
-    """Whether a training goes on; it can be waited for afterwards."""
+    """Whether a training is running; it can still be waited for."""
     flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
     return os.waitid(os.P_PID, training.pid, flags) is None
 
@@ -208,7 +212,7 @@ def newest_round(folder: pathlib.Path) -> int:
 
 
 def left_behind() -> list[str]:
-    """What still runs of trainings that have ended; it is killed then."""
+    """Kills processes left behind by ended trainings; returns them."""
     children = psutil.Process().children(recursive=True)
     _, alive = psutil.wait_procs(children, _LINGER_SECONDS)
     names = [f"process {child.pid} ({child.name()})" for child in alive]
@@ -218,12 +222,12 @@ def left_behind() -> list[str]:
 
 
 def results(folder: pathlib.Path) -> dict[str, Any]:
-    """All that equal trainings have in common, to the last bit."""
+    """The results that equal trainings share, to the last bit."""
     return {**record(folder), "model": model_bits(folder / "model.keras")}
 
 
 def record(folder: pathlib.Path) -> dict[str, Any]:
-    """The results of a run of the loop, which leaves no model."""
+    """The results of a run of the loop, which has no model."""
     from dpfl.training import checkpoint
 
     newest = checkpoint.CheckpointStore(folder / "checkpoints").load_newest()
@@ -248,7 +252,7 @@ def differences(folder: pathlib.Path, expected: dict[str, Any]) -> list[str]:
 
 
 def model_bits(path: pathlib.Path) -> dict[str, bytes]:
-    """The weights in a .keras file by their name."""
+    """The weights in a .keras file by name."""
     import h5py
 
     found: dict[str, bytes] = {}
@@ -265,7 +269,7 @@ def model_bits(path: pathlib.Path) -> dict[str, bytes]:
 
 
 def events(folder: pathlib.Path) -> list[tuple[int, str, float]]:
-    """(round, name, value) of all events, without their wall time."""
+    """The (round, name, value) of all events, without their wall time."""
     import tensorflow as tf
 
     found = []

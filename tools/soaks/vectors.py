@@ -3,9 +3,9 @@
 
 """Updates that no honest client sends, through every codec, without TFF.
 
-Of each round it is asked that the mean, the state and the measurements are finite; of
-each message that it differs from that of an update that counts as none, under the same
-randomness, by no more than the bound that the noise is made for.
+In each round the mean, the state and the measurements must be finite; each message must
+differ from that of an ignored update, under the same randomness, by no more than the
+bound that the noise covers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tools.soaks import kills
 _DIMENSION, _COHORT = 64, 8
 _MAX = float(np.finfo(np.float32).max)
 _TINY = float(np.finfo(np.float32).tiny)
-# A kind of update: what may stand at a coordinate.
+# Values of a coordinate, by kind of update.
 _KINDS: dict[str, tuple[float, ...]] = {
     "nan": (np.nan, 0.0, 1.0),
     "infinite": (np.inf, -np.inf, 1.0),
@@ -31,7 +31,7 @@ _KINDS: dict[str, tuple[float, ...]] = {
     "mixed": (np.nan, np.inf, -_MAX, _TINY / 2, 0.0, -0.0, 1e30, -1e-30, 1.0),
     "mixed, finite": (_MAX, -_MAX, _TINY / 2, -0.0, 1e19, 1e-30, -1.0),
 }
-# Options under which a mechanism treats updates otherwise.
+# Options under which a mechanism treats updates differently.
 _VARIANTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("gaussian", {"adaptive_clipping": True}),
     ("linf_csgm", {"rotation": "dft"}),
@@ -54,7 +54,7 @@ def mechanism_cases() -> list[Any]:
 
 
 def hostile(seed: int, count: int) -> kills.Outcome:
-    """Sends hostile updates through every codec, so many in all at least."""
+    """Sends at least so many hostile updates in all, through every codec."""
     cases = mechanism_cases()
     rounds = -(-count // (len(cases) * _COHORT))
     faults: list[str] = []
@@ -77,7 +77,7 @@ class _Aggregation:
 
         self._codec = registry.make_codec(config, _DIMENSION)
         self._state = self._codec.initial_state()
-        # Two numbers next to the largest have no sum where nothing is clipped.
+        # Without clipping, the sum of two numbers near the largest overflows.
         self._has_clip = not isinstance(config, mechanisms.NoMechanism)
         # Compiled once each, so that a round takes milliseconds.
         self._share = tf.function(self._shared, reduce_retracing=True)
@@ -85,7 +85,7 @@ class _Aggregation:
         self._decode = tf.function(self._codec.decode, reduce_retracing=True)
 
     def round(self, draw: np.random.Generator, number: int) -> list[str]:
-        """What is wrong with a round of hostile updates."""
+        """The fault in a round of hostile updates, if any."""
         import tensorflow as tf
 
         kinds = [str(draw.choice(list(_KINDS))) for _ in range(_COHORT)]
@@ -98,7 +98,7 @@ class _Aggregation:
         for index, (kind, update) in enumerate(zip(kinds, updates)):
             own = tf.constant([number, index], tf.int64)
             message, mine = self._encode(update, shared, own)
-            # What counts as no update is one that is not a number.
+            # An update of NaN is ignored.
             nothing, _ = self._encode(np.full_like(update, np.nan), shared, own)
             if self._has_clip:
                 moved, bound = shift(self._codec, message, nothing)
@@ -144,10 +144,15 @@ def _update(draw: np.random.Generator, kind: str) -> np.ndarray:
 
 
 def shift(codec: Any, message: Any, plain: Any) -> tuple[int, int]:
-    """By how much a message moves the integers of a sum, and the bound on it.
+    """The squared norm by which a message moves the integer sum, and its bound.
 
-    Both are squared norms in steps. The codec has integers of some kind; the plain
-    message is the same client's for an update that counts as none.
+    Args:
+      codec: A codec of integers.
+      message: The message.
+      plain: The same client's message for an update that is ignored.
+
+    Returns:
+      Both in squared steps.
     """
     found = []
     for part in (message, plain):
@@ -160,7 +165,7 @@ def shift(codec: Any, message: Any, plain: Any) -> tuple[int, int]:
         inner = inner.inner if hasattr(inner, "inner") else inner._inner
     grid = inner._grid if hasattr(inner, "_grid") else inner._sum.grid
     bits = inner._config.bits if hasattr(inner, "_grid") else 32
-    # Integers are residues, shares of noise are the same in both.
+    # The integers are residues, and the shares of noise are equal in both messages.
     half = 1 << (bits - 1)
     steps = (found[0] - found[1] + half) % (1 << bits) - half
     bound = grid.max_squared_norm

@@ -20,10 +20,10 @@ _WORKERS = 2
 
 
 class Rounds:
-    """A process that is spread over workers of this machine, each of which may die."""
+    """A process spread over workers of this machine, each of which may die."""
 
     def __init__(self, stack: contextlib.ExitStack):
-        """Starts the workers, which the stack ends, and does one round."""
+        """Starts the workers, which the stack ends, and runs one round."""
         import tensorflow_federated as tff
 
         from dpfl import aggregators, mechanisms
@@ -87,7 +87,7 @@ class Rounds:
 
 
 def kill_in_rounds(seed: int, kills: int) -> tuple[int, list[str]]:
-    """Kills so many workers in the middle of rounds, and compares the rounds' bits."""
+    """Kills workers in the middle of rounds, and compares the rounds' bits."""
     drawn = random.Random(seed)
     faults = []
     with contextlib.ExitStack() as stack:
