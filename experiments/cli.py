@@ -365,7 +365,7 @@ def _open_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            # It gets the lowest free number.
+            # The opened file gets the lowest free number.
             os.open(os.devnull, os.O_RDWR)
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")

@@ -133,7 +133,7 @@ _PARAMETERS: Mapping[str, flags.FlagHolder] = {
     **{"rtol": _RTOL, "bands": _BANDS, "band": _BANDS, "rank": _RANK},
     **{"buffers": _BUFFERS, "objective": _OBJECTIVE, "separation": _SEPARATION},
 }
-# These flags, and those of the workload and the participations.
+# Flags of the methods, of the workload and of the participations.
 _FLAG_OF: Mapping[str, str] = {
     **{name: flag.name for name, flag in _PARAMETERS.items()},
     "participations": _EPOCHS.name,

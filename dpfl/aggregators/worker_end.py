@@ -28,7 +28,7 @@ import psutil
 
 from dpfl import launcher
 
-# Where TFF starts its worker, by `subprocess.Popen`.
+# Module in which TFF starts its worker, by `subprocess.Popen`.
 _PLACE = "tensorflow_federated.python.core.impl.executor_stacks.executor_factory"
 _WORKER = "worker_binary"
 

@@ -114,8 +114,8 @@ def _random_slot(participation: Any, seed: int, round_index: int) -> np.ndarray:
 def _b_min_separation(participation: Any, seed: int, round_index: int) -> np.ndarray:
     population, p = participation.population, participation.turn_probability
     blocked = participation.separation - 1
-    # Each client draws one of N places; n of them have it wait for one of the first
-    # b - 1 rounds, and with those that are left it is free at once.
+    # Each client draws one of N places; with n of them it waits for one of the first b
+    # - 1 rounds, and with those that are left it is free at once.
     places = _generator(seed, purposes.Run.SLOT, 0).integers(
         population, size=population
     )

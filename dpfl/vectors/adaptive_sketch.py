@@ -376,8 +376,8 @@ def _paper_rule(strengths: tf.Tensor, inside: tf.Tensor, outside: tf.Tensor) -> 
 def _eigen_rule(strengths: tf.Tensor, inside: tf.Tensor, outside: tf.Tensor) -> _Core:
     """The eigenvectors of S^T diag(L, 0) S + g g^T, which Y only approximates."""
     vector = tf.concat([inside, [outside]], 0)
-    # Where there is no direction outside, that axis must be the one that is dropped.
-    # In the graphs that TFF builds `==` would compare identities.
+    # If there is no direction outside, that axis must be the one that is dropped. In
+    # the graphs that TFF builds `==` would compare identities.
     absent = tf.cast(tf.equal(outside, 0), tf.float64)
     matrix = tf.linalg.diag(tf.concat([strengths, [-absent]], 0))
     matrix += vector[:, tf.newaxis] * vector

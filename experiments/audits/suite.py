@@ -134,7 +134,7 @@ def _wide(name: str) -> Any:
         "sgmf": {**stream, **rotated},
         "dome": {"sketch_size": 64},
         "dome_ddg": {"sketch_size": 64, "bits": 16},
-        # So many bits that noise does not wrap, at ten thousand standard deviations.
+        # Bits enough that noise does not wrap, at ten thousand standard deviations.
         "distributed_discrete_gaussian": {"bits": 28},
         "distributed_skellam": {"bits": 28},
         "sketched_ddg": {"bits": 16, **sketch},

@@ -81,7 +81,7 @@ def _of_tff(work: Work, is_ours: bool = False) -> Loop:
 
     sizes = {"cohort": work.cohort, "examples": work.examples}
     task = rounds.round_task(harness.settings(False, 1, models=(work.model,), **sizes))
-    # It ends with this process.
+    # The worker ends with this process.
     worker = local_worker.start(groups=is_ours)
     tff.framework.set_default_context(worker.context())
     if is_ours:

@@ -145,7 +145,7 @@ def compare(asked: Work, pythons: Mapping[str, str], processes: int) -> list[Row
 
 
 def _row(way: str, taken: Mapping[str, Sequence[Row]]) -> Row:
-    # It imports SciPy, and what is refused need not wait for that.
+    # Imported here, since SciPy takes time that a refusal need not wait for.
     from .. import effects
 
     found: Row = {"name": way, "processes": len(taken[way]), "baseline": None}

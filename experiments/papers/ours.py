@@ -266,8 +266,9 @@ def _over_gaussian(rows: Rows) -> list[Row]:
     return found
 
 
-# How often an interval of two cells contains the true effect and excludes zero, which
-# is in deviations of a run's accuracy, where runs of one seed correlate so much.
+# Frequency with which an interval of two cells contains the true effect and excludes
+# zero, which is in deviations of a run's accuracy, where runs of one seed correlate so
+# much.
 _EFFECTS, _CELL_SEEDS, _ALIKE = (0.0, 1.0, 2.0), (3, 6, 10, 17), (0.0, 0.5)
 _TRIES = 20_000
 

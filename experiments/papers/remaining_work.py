@@ -22,7 +22,7 @@ from .sweep import Training, rounds_done
 _GUESSED_BYTES = 2_500_000_000
 # Share of the memory that runs may fill.
 _PART_OF_MEMORY = 0.8
-# As `RunConfig.keep_checkpoints`.
+# Number of checkpoints kept, as in `RunConfig.keep_checkpoints`.
 _CHECKPOINTS = 3
 
 
@@ -127,7 +127,7 @@ def load(path: Path, machine: Machine) -> dict[str, Rate]:
         ]
         return rates if all(are_finite) else {}
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        # Not measured yet, or by another version.
+        # The file is missing, or of another version.
         return {}
 
 

@@ -181,7 +181,7 @@ class Trainer:
             if "code" in answer:
                 return answer["code"]
             on_round(answer["round"], answer["of"])
-        # It ended early: killed, perhaps for lack of memory.
+        # The process ended early: killed, perhaps for lack of memory.
         return process.wait() or cli.FAULT_EXIT_CODE
 
 

@@ -135,7 +135,7 @@ def fork(function: Any, *arguments: Any) -> int:
 
 
 def fork_call(function: Any, *arguments: Any) -> Any:
-    """Calls a module's function in a fork; returns its result or raises its error."""
+    """Calls a function in a fork; returns its result or raises its error."""
     forking = multiprocessing.get_context("fork")
     with futures.ProcessPoolExecutor(1, forking) as fork_of_one:
         return fork_of_one.submit(function, *arguments).result()
