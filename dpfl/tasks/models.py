@@ -127,17 +127,20 @@ def lstm(
     seed: int,
 ) -> tf.keras.Model:
     """The recurrent next-word model of Reddi et al. 2021.
+
     Embedding, one LSTM, a dense layer back to the embedding's width, dense to logits:
     4,050,748 parameters with 10,000 words and 4 special tokens, width 96 and 670
     units. The embedding masks nothing: padding comes after the sentence, an LSTM does
     not look ahead, and loss and metrics leave padding out, so the mask would cost
     time and change no gradient. Unrolled, a step takes half the time on a CPU.
+
     Args:
       vocab_size: Number of tokens, the special ones included.
       sequence_length: Number of positions.
       embedding_size: Width of the embedding.
       lstm_size: Units of the LSTM.
       seed: Seed of the initial weights.
+
     Returns:
       An uncompiled model from integers [batch, sequence_length] to
       [batch, sequence_length, vocab_size].
