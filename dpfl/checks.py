@@ -230,11 +230,7 @@ def orders(values: Any, *, closed: bool = False) -> np.ndarray:
       values: A number or a non-empty sequence of numbers.
       closed: Whether 1 and infinity are orders too.
     """
-    try:
-        with np.errstate(over="ignore"):
-            result = np.atleast_1d(np.asarray(values, dtype=np.float64))
-    except (TypeError, ValueError, OverflowError) as error:
-        raise TypeError(message("orders", "a sequence of numbers", values)) from error
+    result = np.atleast_1d(_floats("orders", values, "a sequence of numbers"))
     if result.ndim != 1 or result.size == 0:
         raise ValueError(message("orders", "a non-empty sequence", values))
     good = result >= 1 if closed else (result > 1) & np.isfinite(result)
@@ -310,8 +306,26 @@ def renaming(names: Mapping[str, str]) -> Iterator[None]:
         raise type(error)(f"{names[name]}{must}{rest}") from error
 
 
+def _floats(name: str, value: Any, wanted: str) -> np.ndarray:
+    """`value` as a float64 array; TypeError if it is not of real numbers."""
+    try:
+        with np.errstate(over="ignore"):
+            found = np.asarray(value)
+            # Digits in a text are no number, and complex ones lose a part.
+            if found.dtype.kind in "biufO" and not _has_text(found):
+                return found.astype(np.float64, copy=False)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TypeError(message(name, wanted, value)) from error
+    raise TypeError(message(name, wanted, value))
+
+
+def _has_text(array: np.ndarray) -> bool:
+    is_object = array.dtype.kind == "O"
+    return is_object and any(isinstance(one, (str, bytes)) for one in array.flat)
+
+
 def _array(name: str, value: Any, rank: int, word: str) -> np.ndarray:
-    result = np.asarray(value, dtype=np.float64)
+    result = _floats(name, value, f"a {word} of numbers")
     if result.ndim != rank or result.size == 0:
         raise ValueError(
             f"{name} must be a non-empty {word}, found shape {result.shape}"

@@ -78,6 +78,14 @@ def test_arrays():
         checks.vector("v", [[1.0]])
     with pytest.raises(ValueError, match="m must be finite, found NaN or infinity"):
         checks.matrix("m", [[1.0, math.nan]])
+    for wrong in ("12", ["1", "2"], [1, "2"], [b"1"], [1j], [[1], [2, 3]], [None], {1}):
+        for check in (
+            checks.vector,
+            checks.matrix,
+            lambda _, value: checks.orders(value),
+        ):
+            with pytest.raises((TypeError, ValueError), match="^(orders|v) must be"):
+                check("v", wrong)
 
 
 def test_renaming_changes_the_name_in_front_alone():

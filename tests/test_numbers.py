@@ -266,7 +266,11 @@ def test_participations(kind):
     given = {name: {**VALUES, **PARTICIPATION}[name] for name in names}
     check_all(kind, given)
     plan = kind(**given)
-    for name, value in (("first", {"rounds": 7}), ("group_of", {"round_index": 7})):
+    turns = {"first": 100, "last": 120}
+    for name, value in (
+        *(("first", {"rounds": 7}), ("group_of", {"round_index": 7})),
+        ("most_rounds_in", turns),
+    ):
         check_all(getattr(plan, name), value)
     for method in (plan.excluded_from, plan.known_from):
         check_all(method, {"round_index": 7})
@@ -382,8 +386,14 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         {**EVENT, "interval": 0.125},
     ),
     "DpflAccountant": (
-        lambda order: dpfl.DpflAccountant([order]).compose(RELEASE).get_epsilon(0.125),
-        {"order": 16.0},
+        lambda order, count, **target: (
+            dpfl.DpflAccountant([order]).compose(RELEASE, count).get_epsilon(**target)
+        ),
+        {"order": 16.0, "count": 100, "target_delta": 0.125},
+    ),
+    "DpflAccountant.get_delta": (
+        dpfl.DpflAccountant([16.0]).compose(RELEASE).get_delta,
+        {"target_epsilon": 8.0},
     ),
     "accounting.epsilon": (lambda **more: accounting.epsilon(**more).epsilon, EVENT),
     "accounting.gaussian_delta": (

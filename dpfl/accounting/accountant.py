@@ -28,6 +28,7 @@ from typing import Optional
 
 import dp_accounting
 import numpy as np
+from dp_accounting import dp_event
 from dp_accounting.rdp import rdp_privacy_accountant
 
 from dpfl import checks
@@ -38,6 +39,11 @@ _ABOVE_ONE = 1.0 + 2.0**-20
 
 # Substitute for a larger number of releases, which would not be a float.
 _MOST = 10**300
+
+_SAMPLED = (
+    dp_accounting.PoissonSampledDpEvent,
+    dp_accounting.SampledWithoutReplacementDpEvent,
+)
 
 RdpFunction = Callable[[dp_accounting.DpEvent, np.ndarray], np.ndarray]
 
@@ -69,6 +75,23 @@ def rdp_at(
     return np.where(finite | (values == 0), values, np.inf)
 
 
+def _delta_of(
+    orders: np.ndarray, rdp: np.ndarray, epsilon: float
+) -> tuple[float, float]:
+    """The least delta of finite orders at an epsilon, and its order.
+
+    As dp_accounting's, of which some releases crash on an RDP below 1e-16.
+    """
+    by_divergence = np.sqrt(-np.expm1(-rdp))
+    above = np.maximum(orders, 1.01)
+    with np.errstate(over="ignore", under="ignore"):
+        logs = (above - 1) * (rdp - epsilon + np.log1p(-1 / above)) - np.log(above)
+        by_order = np.where(orders > 1.01, np.exp(np.minimum(logs, 0.0)), 1.0)
+    found = np.minimum(by_divergence, by_order)
+    best = int(np.argmin(found))
+    return float(found[best]), float(orders[best])
+
+
 def _delta_of_pure(largest_loss: float, epsilon: float) -> float:
     """A delta at `epsilon` of a (largest_loss, 0)-private release."""
     if largest_loss <= epsilon:
@@ -96,6 +119,7 @@ def register(event_type: type, rdp_function: RdpFunction) -> None:
             f"event_type must be a subclass of DpEvent, found {event_type!r}"
         )
     _TABLE[event_type] = rdp_function
+    trees.REGISTERED.add(event_type)
 
 
 def _drawn_rdp(event: dp_accounting.DpEvent, orders: np.ndarray) -> np.ndarray:
@@ -111,7 +135,7 @@ _THEIR_TABLE: dict[type, RdpFunction] = {
     ),
     dp_accounting.SampledWithoutReplacementDpEvent: _drawn_rdp,
 }
-register(events.RdpDpEvent, lambda event, orders: event.rdp(orders))
+_TABLE[events.RdpDpEvent] = lambda event, orders: event.rdp(orders)
 
 
 def _resolve_sampling(event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
@@ -198,11 +222,16 @@ class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
           ValueError: an order is not a number of at least 1.
         """
         orders = events.DEFAULT_ORDERS if orders is None else orders
-        super().__init__(checks.orders(orders, closed=True), neighboring_relation)
+        relation = checks.instance(events.Relation)
+        super().__init__(
+            checks.orders(orders, closed=True),
+            relation("neighboring_relation", neighboring_relation),
+        )
 
     def compose(self, event: dp_accounting.DpEvent, count: int = 1) -> DpflAccountant:
         """See base class; ValueError if a number of the event is out of range."""
-        super().compose(trees.normalised(event), checks.integer("count", count))
+        count = checks.integer("count", count, 1, trees.MOST_RELEASES)
+        super().compose(trees.normalised(event), count)
         return self
 
     def _maybe_compose(
@@ -237,6 +266,10 @@ class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
         is_composed = isinstance(
             event, (dp_accounting.SelfComposedDpEvent, dp_accounting.ComposedDpEvent)
         )
+        if isinstance(event, _SAMPLED) and trees.has_registered(event.event):
+            raise RefusedEventError(
+                f"event must be known under sampling, found {event.event}"
+            )
         if is_composed or not do_compose:
             return super()._maybe_compose(event, count, do_compose)
         self._rdp += _as_float(count) * self._their_rdp(event)
@@ -248,9 +281,17 @@ class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
         found = np.full(orders.shape, np.inf)
         finite = np.isfinite(orders)
         errors: tuple[type[Exception], ...] = (OverflowError, ZeroDivisionError)
+        # Randomized response is refused at order 1.
+        least = _ABOVE_ONE if hasattr(event, "num_buckets") else 1.0
+        if isinstance(event, dp_event.RepeatAndSelectDpEvent):
+            # Of an RDP below 1e-16.
+            errors = (*errors, ValueError)
         try:
             for part in (finite, ~finite):
-                self._orders, self._rdp = orders[part], np.zeros(part.sum())
+                if not part.any():
+                    continue
+                asked = np.maximum(orders[part], least)
+                self._orders, self._rdp = asked, np.zeros(part.sum())
                 with contextlib.suppress(*errors), np.errstate(all="ignore"):
                     super()._maybe_compose(event, 1, True)
                     found[part] = self._rdp
@@ -278,6 +319,7 @@ class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
 
     def get_epsilon_and_optimal_order(self, target_delta: float) -> tuple[float, float]:
         """The least epsilon at a delta of at least 0, and the order that gave it."""
+        target_delta = min(trees.up_to_infinity("target_delta", target_delta), 1.0)
         return self._convert(
             rdp_privacy_accountant.compute_epsilon,
             lambda largest_loss, _: largest_loss,
@@ -287,9 +329,8 @@ class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
 
     def get_delta_and_optimal_order(self, target_epsilon: float) -> tuple[float, float]:
         """The least delta at an epsilon of at least 0, and the order that gave it."""
-        return self._convert(
-            rdp_privacy_accountant.compute_delta, _delta_of_pure, 1.0, target_epsilon
-        )
+        target_epsilon = trees.up_to_infinity("target_epsilon", target_epsilon)
+        return self._convert(_delta_of, _delta_of_pure, 1.0, target_epsilon)
 
     def _convert(
         self,

@@ -144,7 +144,8 @@ def epsilon(
         book.compose(event)
     name = events.NAMES[relation]
     found = None
-    if method != "rdp" and relation in events.TRUSTED_RELATIONS:
+    is_own = not trees.has_registered(event)
+    if method != "rdp" and relation in events.TRUSTED_RELATIONS and is_own:
         found = gaussian.tight_epsilon(event, delta)
         if found is None:
             found = stopped_martingale.stopped_epsilon(event, delta)
@@ -217,6 +218,7 @@ def calibrate_noise_multiplier(
       BudgetNotBindingError: even 1e-6 meets the budget.
       ValueError: an argument is out of range.
     """
+    make_event = checks.function("make_event", make_event)
     target = checks.positive("target_epsilon", target_epsilon)
     delta = checks.delta("target_delta", target_delta)
     step = math.log1p(checks.real("rtol", rtol, at_least=_LEAST_STEP, below=1))
@@ -238,7 +240,9 @@ def calibrate_noise_multiplier(
         return gap, report.order
 
     half = math.ceil(0.5 / step)
-    all_orders = events.DEFAULT_ORDERS if orders is None else sorted(set(orders))
+    all_orders: Sequence[float] = events.DEFAULT_ORDERS
+    if orders is not None:
+        all_orders = sorted(set(checks.orders(orders, closed=True).tolist()))
 
     def by_rdp() -> int:
         return _least_index_by_rdp(gap_at, all_orders, step)
@@ -263,6 +267,8 @@ def calibrate_noise_multiplier(
 def has_tight_figure(event: dp_accounting.DpEvent) -> bool:
     """Whether an exact, PLD or Monte Carlo epsilon is available."""
     event = trees.normalised(event)
+    if trees.has_registered(event):
+        return False
     if hidden_turns.alone(event) is not None:
         return True
     return stopped_martingale.is_of_gaussians(event)

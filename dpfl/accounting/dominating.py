@@ -19,6 +19,9 @@ from dpfl import checks
 from dpfl.accounting import accountant, calibration, events, gaussian, losses, trees
 from dpfl.accounting.stopped_martingale import stopped_losses
 
+# A longer step has no power of e in the floats.
+_LONGEST_INTERVAL = 100.0
+
 
 def loss_distribution(
     event: dp_accounting.DpEvent, delta: float, interval: float = 1e-4
@@ -36,7 +39,7 @@ def loss_distribution(
       delta: The delta of the whole composition, in (0, 1). Epsilon is most accurate
         there, and may be infinite at a smaller one: masked coordinates and integer
         noise put a hundredth of delta at infinity.
-      interval: The grid's step, above 0; `PLDAccountant`'s by default. Only
+      interval: The grid's step, up to 100; `PLDAccountant`'s by default. Only
         distributions of the same interval compose.
 
     Raises:
@@ -45,7 +48,7 @@ def loss_distribution(
       ValueError: an argument is out of range.
     """
     delta = checks.delta("delta", delta)
-    interval = checks.positive("interval", interval)
+    interval = checks.real("interval", interval, above=0, at_most=_LONGEST_INTERVAL)
     event = trees.normalised(event)
     relation = calibration.first_relation(event)
     book = accountant.DpflAccountant(neighboring_relation=relation)
@@ -54,7 +57,8 @@ def loss_distribution(
         book.compose(event)
     pair = None
     try:
-        if relation in events.TRUSTED_RELATIONS:
+        is_own = not trees.has_registered(event)
+        if relation in events.TRUSTED_RELATIONS and is_own:
             pair = gaussian.tight_losses(event, delta, interval)
             pair = pair or stopped_losses(event, delta, interval)
     except losses.TooManyLossesError as error:

@@ -125,11 +125,11 @@ def round_release(name: str, value: Any) -> dp_accounting.DpEvent:
       TypeError: it is no event that knows its privacy.
       ValueError: its clients bring the noise, or a number is out of range.
     """
-    known = (dp_accounting.GaussianDpEvent, events.RdpDpEvent)
     found = value
     if isinstance(value, dp_accounting.DpEvent):
         found = trees.bare(trees.normalised(value))
-    if not isinstance(found, known):
+    is_gaussian = type(found) is dp_accounting.GaussianDpEvent
+    if not (is_gaussian or isinstance(found, events.RdpDpEvent)):
         raise TypeError(
             f"{name} must be a GaussianDpEvent or an event that knows its Renyi "
             f"differential privacy, found {type(value).__name__}"

@@ -19,6 +19,7 @@ exchanges both pairs, and no order of the coordinates. They are refused.
 
 from __future__ import annotations
 
+import functools
 import math
 import numbers
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ from typing import Any, Optional
 
 import attr
 import dp_accounting
+import numpy as np
 from dp_accounting import DpEvent, dp_event
 from dp_accounting.rdp import rdp_privacy_accountant
 
@@ -39,6 +41,10 @@ MOST_RELEASES = 10**15
 # Cap of products of such numbers.
 _MOST_PRODUCTS = 10**300
 
+# Classes of other packages, by `accountant.register`. Their events cost what was
+# registered, also where a base class has a smaller figure.
+REGISTERED: set[type] = set()
+
 
 def _count(name: str, value: Any) -> int:
     return checks.integer(name, value, 0, MOST_RELEASES)
@@ -48,6 +54,23 @@ def _size(name: str, value: Any) -> int:
     return checks.integer(name, value, 0)
 
 
+def up_to_infinity(name: str, value: Any) -> float:
+    """`value` as a float, if it is at least 0; infinity is too."""
+    is_infinite = isinstance(value, numbers.Real) and value == math.inf
+    return math.inf if is_infinite else checks.nonnegative(name, value)
+
+
+def _step_counts(name: str, value: Any) -> Any:
+    """An integer, or one for each epoch, as a tuple."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if not isinstance(value, (list, tuple)):
+        return checks.integer(name, value)
+    if not value:
+        raise ValueError(checks.message(name, "a list that is not empty", value))
+    return tuple(checks.integer(name, one, 0) for one in value)
+
+
 def _any_number(name: str, value: Any) -> Any:
     """The value of a field without a check of its own: numbers must be at least 0."""
     if isinstance(value, (list, tuple)):
@@ -55,8 +78,7 @@ def _any_number(name: str, value: Any) -> Any:
     if isinstance(value, numbers.Integral):
         return checks.integer(name, value, 0)
     if isinstance(value, numbers.Real):
-        # Infinity is the number of repetitions that follow Poisson's law.
-        return value if value == math.inf else checks.nonnegative(name, value)
+        return checks.nonnegative(name, value)
     return value
 
 
@@ -67,6 +89,12 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "count": _count,
     "sample_size": _size,
     "source_dataset_size": checks.integer,
+    "mean": functools.partial(checks.real, at_least=1),
+    # Infinity is the number of repetitions that follow Poisson's law.
+    "shape": up_to_infinity,
+    "step_counts": _step_counts,
+    "num_buckets": checks.integer,
+    **dict.fromkeys(("noise_parameter", "rho", "xi"), checks.nonnegative),
 }
 
 
@@ -100,6 +128,8 @@ def normalised(event: DpEvent) -> DpEvent:
     if not _is_theirs(event):
         return event
     event = _with_python_numbers(event)
+    if _is_registered(event):
+        return event
     if isinstance(event, dp_accounting.ComposedDpEvent):
         return _composed(event)
     if isinstance(getattr(event, "event", None), DpEvent):
@@ -123,6 +153,19 @@ def _is_theirs(event: DpEvent) -> bool:
     return any(kind.__module__.startswith("dp_accounting.") for kind in kinds[:-1])
 
 
+def _is_registered(event: DpEvent) -> bool:
+    return not REGISTERED.isdisjoint(type(event).__mro__)
+
+
+def has_registered(event: DpEvent) -> bool:
+    """Whether a tree has an event of a class of `REGISTERED`."""
+    inner = (getattr(event, name, None) for name in ("event", "round_event"))
+    parts = (*inner, *getattr(event, "events", ()))
+    return _is_registered(event) or any(
+        has_registered(part) for part in parts if isinstance(part, DpEvent)
+    )
+
+
 def _with_event(event: Any, inner: DpEvent) -> DpEvent:
     return event if inner is event.event else attr.evolve(event, event=inner)
 
@@ -144,7 +187,9 @@ def releases(event: DpEvent, count: int = 1) -> Iterator[tuple[DpEvent, int]]:
 
     A sampled release is one release.
     """
-    if isinstance(event, (events.RunDpEvent, dp_accounting.SelfComposedDpEvent)):
+    if _is_registered(event):
+        yield event, count
+    elif isinstance(event, (events.RunDpEvent, dp_accounting.SelfComposedDpEvent)):
         times = min(count * getattr(event, "count", 1), _MOST_PRODUCTS)
         yield from releases(event.event, times)
     elif isinstance(event, dp_accounting.ComposedDpEvent):

@@ -50,6 +50,8 @@ class Participation(Checked, abc.ABC):
     checked_arguments: ClassVar[Mapping[str, checks.Check]] = {
         "round_index": functools.partial(checks.integer, at_least=0),
         "round_event": checks.instance(dp_accounting.DpEvent),
+        "first": functools.partial(checks.integer, at_least=0),
+        "last": checks.integer,
     }
     name: ClassVar[str]
     # Whether cohorts of different rounds are independent.

@@ -10,10 +10,11 @@ import attr
 import dp_accounting
 import numpy as np
 import pytest
+from dp_accounting import dp_event
 from dp_accounting.rdp import rdp_privacy_accountant, rdp_privacy_accountant_test
 
 from dpfl import accounting
-from dpfl.accounting import accountant, events
+from dpfl.accounting import accountant, events, random_slot
 
 GAUSSIAN = dp_accounting.GaussianDpEvent
 SELF = dp_accounting.SelfComposedDpEvent
@@ -241,13 +242,78 @@ def test_register_teaches_an_event_and_its_subclasses(monkeypatch):
     np.testing.assert_allclose(got, [3, 6])
 
 
+@attr.s(frozen=True, auto_attribs=True)
+class _HeavyDpEvent(GAUSSIAN):
+    """A Gaussian, but for what somebody else has found that it costs."""
+
+
+class _HeavyRun(SELF):
+    """Another kind of repetition."""
+
+
+def test_what_is_registered_costs_what_was_registered(monkeypatch):
+    monkeypatch.setattr(accountant, "_TABLE", dict(accountant._TABLE))
+    heavy, alike = _HeavyDpEvent(1.0), accounting.epsilon(GAUSSIAN(1.0), 1e-5)
+    assert accounting.epsilon(heavy, 1e-5) == alike
+    accounting.register(_HeavyDpEvent, lambda event, orders: 2 * orders)
+    accounting.register(_HeavyRun, lambda event, orders: 2 * orders)
+    truth = accounting.DpflAccountant().compose(GAUSSIAN(0.5)).get_epsilon(1e-5)
+    for event in (heavy, SELF(heavy, 1), _HeavyRun(GAUSSIAN(1.0), 1)):
+        assert accounting.epsilon(event, 1e-5).epsilon == pytest.approx(truth)
+        with pytest.raises(dp_accounting.UnsupportedEventError):
+            accounting.epsilon(event, 1e-5, method="tight")
+        with pytest.raises(dp_accounting.UnsupportedEventError):
+            accounting.loss_distribution(event, 1e-5)
+        for sampled in (
+            dp_accounting.PoissonSampledDpEvent(0.1, COMPOSED([event])),
+            dp_accounting.SampledWithoutReplacementDpEvent(9, 3, event),
+        ):
+            for relation in events.NAMES:
+                assert not accounting.DpflAccountant(None, relation).supports(sampled)
+    with pytest.raises(TypeError, match="^round_event must"):
+        random_slot.RandomSlotDpEvent(heavy, 3, 10.0)
+
+
+@pytest.mark.parametrize("noise", [1e6, 1e7, 1e8, 1e12])
+@pytest.mark.parametrize("epsilon", [0, 0.1, 50, 1e308, INF])
+def test_a_delta_with_much_noise(noise, epsilon):
+    # dp_accounting 0.4.3 to 0.6 crashes on an RDP below 1e-16.
+    book = accounting.DpflAccountant().compose(GAUSSIAN(noise))
+    least = accounting.gaussian_delta(min(epsilon, 1e308), noise)
+    assert least <= book.get_delta(epsilon) <= 2 / noise
+    selected = dp_event.RepeatAndSelectDpEvent(GAUSSIAN(noise), 2, INF)
+    assert accounting.epsilon(selected, 1e-5).epsilon > 0
+
+
+@pytest.mark.parametrize("bad", [math.nan, -1e-5, True, None, "1e-5", 1j])
+def test_targets_that_are_no_number(bad):
+    # NaN was an epsilon of 0.
+    book = accounting.DpflAccountant([2.0, INF]).compose(GAUSSIAN(1.0))
+    for call, name in (
+        (book.get_epsilon, "delta"),
+        (book.get_epsilon_and_optimal_order, "delta"),
+        (book.get_delta, "epsilon"),
+        (book.get_delta_and_optimal_order, "epsilon"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=f"^target_{name} must"):
+            call(bad)
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove", 1, None])
+def test_a_relation_that_is_none(relation):
+    with pytest.raises(TypeError, match="^neighboring_relation must"):
+        accounting.DpflAccountant(None, relation)
+
+
 @pytest.mark.parametrize("bad", [int, 3, "GaussianDpEvent"])
 def test_register_refuses_what_is_no_event(bad):
     with pytest.raises(TypeError, match="^event_type must"):
         accounting.register(bad, lambda event, orders: orders)
 
 
-@pytest.mark.parametrize("orders", [[0.9, 2.0], [2, math.nan], [-INF], [], ["a"]])
+@pytest.mark.parametrize(
+    "orders", [[0.9, 2.0], [2, math.nan], [-INF], [], ["a"], ["2"], "2", {2: 3}]
+)
 def test_bad_orders_are_refused(orders):
     with pytest.raises((TypeError, ValueError), match="^orders must"):
         accounting.DpflAccountant(orders)

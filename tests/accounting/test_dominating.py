@@ -161,6 +161,10 @@ def test_wrong_arguments_are_refused():
         accounting.loss_distribution(GAUSSIAN(0.01), 1e-5, 1e-6)
     with pytest.raises(ValueError, match="^interval must be"):
         accounting.loss_distribution(GAUSSIAN(1.0), 1e-5, 0)
+    sampled = dp_accounting.PoissonSampledDpEvent(0.1, GAUSSIAN(1.0))
+    for interval in (1e3, 1e30):
+        with pytest.raises(ValueError, match="^interval must be"):
+            accounting.loss_distribution(sampled, 1e-5, interval)
     with pytest.raises(ValueError, match="^delta must be"):
         accounting.loss_distribution(GAUSSIAN(1.0), 1.0)
 

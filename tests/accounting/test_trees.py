@@ -25,6 +25,7 @@ SELF = dp_accounting.SelfComposedDpEvent
 COMPOSED = dp_accounting.ComposedDpEvent
 POISSON = dp_accounting.PoissonSampledDpEvent
 DRAWN = dp_accounting.SampledWithoutReplacementDpEvent
+TREE = dp_accounting.SingleEpochTreeAggregationDpEvent
 NOTHING = dp_accounting.NoOpDpEvent()
 OPEN = dp_accounting.NonPrivateDpEvent()
 ADD, ZEROS, ONE = (
@@ -97,6 +98,38 @@ def test_the_largest_loss_of_laplacian_noise():
     # With 0.6 dp_accounting refuses the order.
     event = SELF(LAPLACE(2), 3)
     assert by_rdp(event, orders=[INF]) == by_rdp(event, orders=[2.0, INF]) == 1.5
+
+
+def test_steps_of_trees_of_any_kind():
+    want = epsilon(TREE(1.0, [127, 255, 3]))
+    for steps in (
+        (127, np.uint8(255), 3),
+        np.array([127, 255, 3], np.uint8),
+        [np.int8(127), np.int64(255)],
+        np.uint8(255),
+        np.array(255),
+    ):
+        assert epsilon(TREE(1, steps)) == want
+
+
+def test_one_infinite_order_of_what_is_selected():
+    for inside in (GAUSSIAN(1), L2(1.0, 0.5, 0.5, 8), POISSON(0.1, GAUSSIAN(1))):
+        selected = dp_event.RepeatAndSelectDpEvent(inside, 2, 1)
+        assert by_rdp(selected, orders=[INF]) == INF
+    # (2 + shape) epsilon: Liu and Talwar 2019, Papernot and Steinke 2022, Corollary 3.
+    selected = dp_event.RepeatAndSelectDpEvent(LAPLACE(2), 5, 1)
+    assert by_rdp(selected, orders=[INF]) == pytest.approx(3 / 2)
+
+
+@pytest.mark.skipif(
+    not hasattr(dp_event, "RandomizedResponseDpEvent"), reason="it came with 0.5"
+)
+def test_randomized_response_at_any_order():
+    event = dp_event.RandomizedResponseDpEvent(np.float32(0.5), np.int8(2))
+    assert by_rdp(event, ONE, orders=[1.0, INF]) == pytest.approx(math.log(3))
+    for wrong in (2.5, INF, 0, True):
+        with pytest.raises((TypeError, ValueError), match="^num_buckets must"):
+            epsilon(dp_event.RandomizedResponseDpEvent(0.5, wrong), ONE)
 
 
 def test_samples_of_samples_are_samples():
@@ -173,6 +206,16 @@ def test_noise_that_is_none_is_refused_at_any_depth(noise, around, kind):
         ("event", POISSON(0.1, [GAUSSIAN(1.0)])),
         ("mean", dp_event.RepeatAndSelectDpEvent(GAUSSIAN(1.0), math.nan, 1)),
         ("shape", dp_event.RepeatAndSelectDpEvent(GAUSSIAN(1.0), 2, -1)),
+        ("shape", dp_event.RepeatAndSelectDpEvent(GAUSSIAN(1.0), 2, "1")),
+        ("mean", dp_event.RepeatAndSelectDpEvent(GAUSSIAN(1.0), INF, 1)),
+        ("mean", dp_event.RepeatAndSelectDpEvent(GAUSSIAN(1.0), 0.5, 1)),
+        ("mean", dp_event.RepeatAndSelectDpEvent(GAUSSIAN(1.0), None, 1)),
+        ("step_counts", TREE(1.0, [])),
+        ("step_counts", TREE(1.0, 0)),
+        ("step_counts", TREE(1.0, 7.5)),
+        ("step_counts", TREE(1.0, [3, math.nan])),
+        ("step_counts", TREE(1.0, np.array([3.0, 2.0]))),
+        ("step_counts", TREE(1.0, iter([3]))),
     ],
 )
 def test_other_numbers_are_refused_too(name, event):
