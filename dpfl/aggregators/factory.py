@@ -11,6 +11,7 @@ computations whatever the mechanism:
 so that the compiled computation stays shallow: TFF's worker refuses computations nested
 more than about 50 deep, which a stack of wrapping factories reaches. Programs with
 their own computations use the same functions from `CodecFactory.round_functions`.
+Where all share a fresh seed, clients return it beside their messages.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import numpy as np
 import tensorflow_federated as tff
 
 from dpfl import checks
+from dpfl.aggregators import reductions
 from dpfl.aggregators.codec import Codec
 from dpfl.aggregators.layout import Layout
 from dpfl.aggregators.round_functions import RoundFunctions
@@ -218,6 +220,16 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
         shared_type = prepare.type_signature.result
         encode = tff.tensorflow.computation(steps.encode, value_type, shared_type)
         reduce = steps.codec.reduction(*encode.type_signature.result)
+        # A program that is compiled to a part before its clients and one after them, as
+        # to a `MapReduceForm`, prepares in both. Clients say which seed they had.
+        returns_seed = steps.seed is None and len(shared_type["expanded"]) > 0
+
+        def finish(state: Any, shared: Any, total: Any) -> Any:
+            return steps.finish(state, shared, *total)
+
+        def finish_with(state: Any, shared: Any, total: Any, seeds: Any) -> Any:
+            theirs = steps.shared_with(state, shared, seeds)
+            return steps.finish(state, theirs, *total)
 
         @tff.federated_computation
         def initialize() -> tff.Value:
@@ -228,15 +240,17 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
         )
         def next_fn(state: tff.Value, value: tff.Value) -> Any:
             shared = tff.federated_map(prepare, state)
-            own = (value, tff.federated_broadcast(shared))
-            total = reduce(tff.federated_map(encode, own))
-            total_type = total.type_signature.member
-
-            @tff.tensorflow.computation(state_type, shared_type, total_type)
-            def finish(state: Any, shared: Any, total: Any) -> Any:
-                return steps.finish(state, shared, *total)
-
-            output = tff.federated_map(finish, (state, shared, total))
+            sent = tff.federated_broadcast(shared)
+            total = reduce(tff.federated_map(encode, (value, sent)))
+            given: list[Any] = [state, shared, total]
+            function: Callable[..., Any] = finish
+            if returns_seed:
+                seeds = sent["round_seed"]
+                given.append(reductions.sum_seeds(seeds, steps.codec.sums_securely))
+                function = finish_with
+            types = [part.type_signature.member for part in given]
+            last = tff.tensorflow.computation(function, *types)
+            output = tff.federated_map(last, tuple(given))
             return tff.templates.MeasuredProcessOutput(
                 output["state"], output["result"], output["measurements"]
             )

@@ -14,9 +14,7 @@ import tensorflow_privacy as tfp
 
 from dpfl import mechanisms
 from dpfl.accounting import trees
-from dpfl.aggregators import registry
-
-_HALF = 0xFFFFFFFF
+from dpfl.aggregators import reductions, registry
 
 
 class MechanismQuery(tfp.SumAggregationDPQuery):
@@ -47,8 +45,8 @@ class MechanismQuery(tfp.SumAggregationDPQuery):
         """The values that all clients of a round share.
 
         Raises:
-          RuntimeError: If the state is a constant of a graph, in which all rounds would
-            have the same noise, as in Keras's `fit` unless it runs eagerly.
+          RuntimeError: If the state is a constant of a graph, in which each round would
+            be the first one, as in Keras's `fit` unless it runs eagerly.
         """
         leaves = tf.nest.flatten(global_state)
         if not tf.executing_eagerly() and not any(map(tf.is_symbolic_tensor, leaves)):
@@ -64,14 +62,14 @@ class MechanismQuery(tfp.SumAggregationDPQuery):
         total = self._steps.codec.accumulate(self._steps.codec.zero(), message)
         if not self._brings_seed:
             return total
-        return total, tf.constant(1, tf.int64), _halves(params["round_seed"])
+        return total, reductions.counted(params["round_seed"])
 
     def initial_sample_state(self, template: Any = None) -> Any:
         """The sum of zero messages; the template is ignored."""
         total = self._steps.codec.zero()
         if not self._brings_seed:
             return total
-        return total, tf.constant(0, tf.int64), tf.zeros([2, 2], tf.int64)
+        return total, tf.zeros([5], tf.int64)
 
     def get_noised_result(self, sample_state: Any, global_state: Any) -> Any:
         """The release in the structure of a record, the state after it, and the event.
@@ -80,25 +78,13 @@ class MechanismQuery(tfp.SumAggregationDPQuery):
         one: `dpfl.Ledger` computes the epsilon of a run, sampling of clients included.
         """
         if self._brings_seed:
-            sample_state, records, halves = sample_state
-            seed = _of_halves(halves // tf.maximum(records, 1))
+            sample_state, seeds = sample_state
+            seed = reductions.common_seed(seeds)
             shared = self._steps.prepared(global_state, seed)
         else:
             shared = self.derive_sample_params(global_state)
         made = self._steps.finish(global_state, shared, sample_state, {})
         return made["result"], made["state"], self._event
-
-
-def _halves(seed: tf.Tensor) -> tf.Tensor:
-    """Splits a seed into int64[2, 2], small enough that sums of them are exact."""
-    low = tf.bitwise.bitwise_and(seed, tf.constant(_HALF, tf.int64))
-    high = tf.bitwise.right_shift(seed, tf.constant(32, tf.int64))
-    return tf.stack([low, high])
-
-
-def _of_halves(halves: tf.Tensor) -> tf.Tensor:
-    high = tf.bitwise.left_shift(halves[1], tf.constant(32, tf.int64))
-    return tf.bitwise.bitwise_or(high, halves[0])
 
 
 def query(

@@ -79,8 +79,43 @@ Reduction = Callable[[tff.Value], tff.Value]
 # Function from totals of groups of clients,  each at a TFF client, to that of all at
 # the server.
 GroupReduction = Callable[[tff.Value], tff.Value]
-# Bits of the modulus of a count of clients.
-_COUNT_BITS = 30
+# Bits of the modulus of a count of clients, and of a sum of halves of seeds.
+_COUNT_BITS, _SEED_BITS = 30, 62
+_HALF = 0xFFFFFFFF
+
+
+def counted(seed: tf.Tensor) -> tf.Tensor:
+    """Halves of the words of a seed, and 1: int64[5] of which sums are exact."""
+    low = tf.bitwise.bitwise_and(seed, tf.constant(_HALF, tf.int64))
+    high = tf.bitwise.right_shift(seed, tf.constant(32, tf.int64))
+    high = tf.bitwise.bitwise_and(high, tf.constant(_HALF, tf.int64))
+    return tf.concat([low, high, [1]], 0)
+
+
+def common_seed(total: tf.Tensor) -> tf.Tensor:
+    """The seed that clients have in common, of the sum of `counted`; 0 of none."""
+    low, high = tf.split(total[:4] // tf.maximum(total[4], 1), 2)
+    high = tf.bitwise.left_shift(high, tf.constant(32, tf.int64))
+    return tf.bitwise.bitwise_or(high, low)
+
+
+def sum_seeds(seeds: tff.Value, securely: bool) -> tff.Value:
+    """The sum of `counted` at the server, of seeds at the clients.
+
+    Args:
+      securely: Whether it is to be a secure sum, of which the residue modulo 2^62 is
+        enough.
+    """
+    seed_type = seeds.type_signature.member
+    if not securely:
+        return _aggregation(
+            lambda: tf.zeros([5], tf.int64),
+            lambda total, seed: total + counted(seed),
+            lambda total, other: total + other,
+            seed_type,
+        )(seeds)
+    parts = tff.federated_map(tff.tensorflow.computation(counted, seed_type), seeds)
+    return tff.backends.mapreduce.federated_secure_modular_sum(parts, 1 << _SEED_BITS)
 
 
 def open_sums(codec: Any, message_type: tff.Type, sums_type: tff.Type) -> Reduction:

@@ -18,7 +18,7 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from dpfl import purposes
-from dpfl.aggregators import measurements
+from dpfl.aggregators import measurements, reductions
 from dpfl.aggregators.codec import Codec, Fields, Structure
 from dpfl.aggregators.layout import Layout
 from dpfl.covered import EXACT_FOR_SIMULATION
@@ -97,6 +97,21 @@ class RoundFunctions:
             round_seed=round_seed,
             expanded=self.codec.expand(broadcast),
             downlink_bits=measurements.structure_bits(broadcast),
+        )
+
+    def shared_with(self, state: Fields, shared: Fields, seeds: tf.Tensor) -> Fields:
+        """The tensors of `prepare` that the clients had, of which there may be others.
+
+        Args:
+          shared: The tensors of some execution of `prepare`.
+          seeds: The sum of `reductions.counted` of the clients' `round_seed`.
+        """
+        seed = reductions.common_seed(seeds)
+        is_theirs = tf.reduce_all(tf.equal(seed, shared["round_seed"]))
+        return tf.cond(
+            is_theirs | tf.equal(seeds[4], 0),
+            lambda: tf.nest.map_structure(tf.identity, shared),
+            lambda: self.prepared(state, seed),
         )
 
     def encode(self, value: Structure, shared: Fields) -> tuple[Structure, Fields]:

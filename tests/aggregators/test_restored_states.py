@@ -211,6 +211,30 @@ def test_in_tff_a_round_is_executed_once(name, tff_secure_context):
     assert total @ truth / (truth @ truth) == pytest.approx(1, abs=0.2)
 
 
+@pytest.mark.parametrize("name", ["l2_csgm", "sketched_ddg"])
+def test_a_round_that_is_compiled_in_two_parts_has_one_rotation(
+    name, tff_secure_context
+):
+    """What is before and after the clients in a `MapReduceForm` prepares for itself."""
+    mechanism = dataclasses.replace(CASES[name], noise_multiplier=1e-3)
+    process = aggregators.build(mechanism).create(tff.to_type((np.float32, [D])))
+
+    @tff.federated_computation(*process.next.type_signature.parameter)
+    def pair(state, value):
+        output = process.next(state, value)
+        return output.state, output.result
+
+    forms = tff.backends.mapreduce
+    form = forms.get_map_reduce_form_for_computation(pair)
+    again = forms.get_computation_for_map_reduce_form(form)
+    same, state, total = updates_of(0), process.initialize(), np.zeros(D)
+    for _ in range(4):
+        state, result = again(state, list(same))
+        total += result / 4
+    truth = same.mean(0)
+    assert total @ truth / (truth @ truth) == pytest.approx(1, abs=0.2)
+
+
 def test_in_tff_a_stream_telescopes_over_restores(tff_context):
     """Its state has the seeds of the very rows that were released."""
     mechanism = dataclasses.replace(CASES["matrix_factorization"], clip_norm=1e-6)
