@@ -68,7 +68,7 @@ class UnreachableBudgetError(CalibrationError):
 
 
 class BudgetNotBindingError(CalibrationError):
-    """The budget is met however small the noise is, so no noise is the answer."""
+    """The budget is met however small the noise is, so that none is the least."""
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)

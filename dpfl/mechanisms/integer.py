@@ -433,9 +433,9 @@ class DistributedDiscreteGaussian(IntegerMechanism):
     event_class = accounting.DistributedDiscreteGaussianDpEvent
 
     def share_variance(self, stddev: float) -> float:
-        """The variance in squared steps, which is below `stddev`^2.
+        """The variance in squared steps, at most `stddev`^2.
 
-        The difference is visible below one grid step.
+        Below one grid step it is visibly less.
         """
         if not 0 < stddev < 2:
             return stddev**2
