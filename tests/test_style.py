@@ -124,6 +124,28 @@ BINARIES = {
 EXPERIMENTS = sorted((ROOT / "experiments").rglob("*.py"))
 
 
+def documented(path):
+    """Docstrings of a file, and texts behind its constants, with their lines."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        text = getattr(getattr(node, "value", None), "value", None)
+        if isinstance(node, ast.Expr) and isinstance(text, str):
+            yield node.lineno, text.strip()
+
+
+HEADLESS = {"What", "Those", "That", "Whose", "Of", "Who", "Which", "Has"}
+
+
+def test_docstrings_begin_with_a_noun_or_a_verb():
+    paths = [*(ROOT / "dpfl").rglob("*.py"), *EXPERIMENTS]
+    headless = [
+        f"{path}:{line} {text.splitlines()[0]}"
+        for path in sorted(paths)
+        for line, text in documented(path)
+        if re.split(r"\W", text, maxsplit=1)[0] in HEADLESS
+    ]
+    assert not headless, "\n".join(headless)
+
+
 def test_binaries_are_imported_by_nothing():
     assert len(BINARIES) == 9
     for path in EXPERIMENTS:
