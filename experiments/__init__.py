@@ -5,6 +5,6 @@
 
 import os
 
-# Hides TensorFlow's start-up messages (about CUDA, on every machine without it) would
-# bury what the binaries say. It reads this when it is first imported.
+# TensorFlow's start-up messages (about CUDA, on every machine without it) would bury
+# the binaries' output. TensorFlow reads the variable when it is first imported.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -9,6 +9,9 @@ is computed in each seed, as the mean difference of cells from the cells that th
 compared with, and its interval is Student's over the seeds (a paired t). Nothing is
 assumed about the variance of cells, or the correlation of budgets. Two cells that share
 no seed are independent samples, and have Welch's interval.
+
+    cells = by_seed((run.mechanism, run.seed, run.accuracy) for run in runs)
+    effect(cells, [("dome", "gaussian")]).is_above(0)   # "yes", "no" or "not decided"
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ arguments are all checked then.
 
 A line is a small one that is right, with one to three flags added or changed: to a
 value at or beyond the ends of the flag's type, to one of another type, or to words that
-are no flags at all. Values that are paths lead into a folder of the line's own, or to
-what nobody can write.
+are no flags at all. Values that are paths lead into the line's own folder, or to
+unwritable places.
 
 The soak counts the faults, and prints each with the line to run again.
 """

@@ -39,8 +39,8 @@ def run_lines(count: int, seed: int) -> kills.Outcome:
     return len(found), [json.dumps(each) for each in found if each["fault"]]
 
 
-# Kinds of trouble, by the flag of their number: how much by default, what it is, and
-# what does it, from how much, the other flags and a folder. Forks may compute; this
+# Kinds of trouble, by the flag of their amount: the default amount, a description, and
+# a function of the amount, the other flags and a folder. Forks may compute; this
 # process may not.
 PARTS: dict[str, tuple[int, str, Part]] = {
     "disk_sizes": (

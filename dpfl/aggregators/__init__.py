@@ -3,6 +3,9 @@
 
 """TFF aggregators, made from configurations of mechanisms; a module for each family.
 
+    mechanism = dpfl.Gaussian(cohort_size=100, clip_norm=1.0, noise_multiplier=1.0)
+    process = aggregators.build(mechanism).create(value_type)
+
 `build` makes the factory of a `dpfl.mechanisms` configuration, and `build_fed` that for
 a training program that holds the state; `dpfl.mechanisms.registry` has the table.
 Importing this package makes TFF's own workers end with the program; see `worker_end`.

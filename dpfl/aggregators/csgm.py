@@ -129,7 +129,7 @@ class SparsifiedSumCodec(Codec):
     def decode(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Decoded:
-        """The sum, rotated back without the padding, over n gamma.
+        """The mean: the sum over n gamma, rotated back, without the padding.
 
         See base class for the arguments.
         """
@@ -177,7 +177,7 @@ class CsgmCodec(SparsifiedSumCodec):
     def decode(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Decoded:
-        """(sum + noise) / (n gamma), rotated back, without the padding.
+        """The mean (sum + noise) / (n gamma), rotated back, without the padding.
 
         See base class for the arguments.
         """

@@ -43,7 +43,7 @@ class LocalNoiseCodec(SecureCodec):
         )
 
     def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
-        """int64[k], the residues of the vector with noise.
+        """The residues of the noised vector, int64[k].
 
         See base class for the arguments.
         """
@@ -77,7 +77,7 @@ class LocalNoiseCodec(SecureCodec):
     def decode(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Decoded:
-        """The mean.
+        """The mean of the vectors.
 
         See base class for the arguments.
         """

@@ -148,9 +148,9 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
     Measurements, all of the round, and scalars: `downlink_bits` (float32; the model as
     float32 and what the codec broadcasts) and those of the codec, which are public or
     follow from the release. Then, unless the sum is secure, those that are exact, so
-    outside of the privacy guarantee, which is what `exact_` before their name says:
-    `exact_clients` (int32), `exact_nonfinite_clients` (int32; they count as an update
-    of zeros), `exact_mean_update_norm` (float32; before clipping, over finite updates),
+    outside of the privacy guarantee, which the prefix `exact_` marks: `exact_clients`
+    (int32), `exact_nonfinite_clients` (int32; they count as an update of zeros),
+    `exact_mean_update_norm` (float32; before clipping, over finite updates),
     `exact_uplink_bits` (float32; mean over clients, measured from the messages), and
     those of the codec.
     """
@@ -174,8 +174,8 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
             the same identity, dimension and type of values whenever a round is executed
             again: epsilon holds only if it is executed again on the same updates.
           identity: Text of everything else that the codec's noise depends on.
-          output: "mean", or "sum" for the mean times what it was divided by (n of the
-            mechanism, whoever reported): the same release with the same noise, so the
+          output: "mean", or "sum" for the mean times its divisor (the mechanism's n,
+            however many clients reported): the same release with the same noise, so the
             same event. Measurements such as `noise_stddev` are of the mean either way.
           measure: Measurements beside the release. None opens exact sums over clients
             if the server is trusted with each message, and none if the codec sums

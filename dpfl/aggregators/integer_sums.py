@@ -200,5 +200,5 @@ class CountSum:
 
 def share_stddev(grid: numbers.Grid, shares: int) -> float:
     """The parameter of each share, so that the squares add up to the noise's."""
-    # Increased by more than the rounding errors,  so that no noise is missing.
+    # Increased by more than the rounding errors, so that no noise is missing.
     return grid.noise_stddev / math.sqrt(shares) * (1 + 2.0**-40)

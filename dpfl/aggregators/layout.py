@@ -18,7 +18,7 @@ from dpfl import checks
 Structure = Any
 
 
-# The identities that may stand beside a client's update,  and its type.
+# Types of the identities that may stand beside a client's update.
 IDENTITIES = {
     "client_id": tff.TensorType(np.int64),
     "client_key": tff.TensorType(np.int64, [2]),

@@ -303,7 +303,7 @@ class ClippedSumCodec(Codec):
     def decode(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Decoded:
-        """The sum divided by n.
+        """The mean: the sum over n.
 
         See base class for the arguments.
         """

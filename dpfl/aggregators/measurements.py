@@ -28,6 +28,10 @@ def no_metrics(
 
     TFF's own sums the clients' losses and example counts in the open. Beside a secure
     sum, that is an exact function of their data which no epsilon covers.
+
+    Args:
+      metric_finalizers: Ignored.
+      local_unfinalized_metrics_type: Ignored.
     """
     del metric_finalizers, local_unfinalized_metrics_type
 

@@ -73,11 +73,11 @@ def opened(total: Any, clients: tf.Tensor, needed: int) -> Any:
         return tf.nest.map_structure(tf.identity, total)
 
 
-# Function from the pair of messages and scalars at the clients to that of totals at the
-# server.
-Reduction = Callable[[tff.Value], tff.Value]
-# Function from totals of groups of clients,  each at a TFF client, to that of all at
+# Function from the pair of messages and scalars at the clients to the pair of totals at
 # the server.
+Reduction = Callable[[tff.Value], tff.Value]
+# Function from totals of groups of clients, each at a TFF client, to the total at the
+# server.
 GroupReduction = Callable[[tff.Value], tff.Value]
 # Bits of the modulus of a count of clients, and of a sum of halves of seeds.
 _COUNT_BITS, _SEED_BITS = 30, 62

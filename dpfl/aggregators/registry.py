@@ -24,7 +24,10 @@ def make_codec(
 ) -> Codec:
     """The codec of a mechanism for flattened updates, without TFF around it.
 
-    The options are those of the codec's class.
+    Args:
+      mechanism: A configuration from `dpfl.mechanisms.MECHANISMS`.
+      dimension: d, the length of a flattened update.
+      **options: Options of the codec's class, as for `build`.
 
     Raises:
       TypeError: If `mechanism` is not a configuration from the table.
@@ -108,8 +111,12 @@ def build_fed(
     """Builds the factory for a training program that holds the state between rounds.
 
     Large values that can be computed again from a seed then stay in the program, and
-    out of the state that is sent to TFF's worker and saved. The options are those of
-    `build`.
+    out of the state that is sent to TFF's worker and saved.
+
+    Args:
+      mechanism: A configuration from `dpfl.mechanisms.MECHANISMS`.
+      dimension: d, the number of trainable parameters.
+      **options: As for `build`.
 
     Returns:
       The factory, and the function to call on its state before each round, which is the

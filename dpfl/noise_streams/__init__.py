@@ -3,7 +3,10 @@
 
 """Streams of correlated noise for matrix factorizations, in TensorFlow or numpy.
 
-See docs/noise.md for what is added where, and for what it costs.
+    stream = build_stream(factorization, dimension)
+    noise, state = stream.next(stream.init(seed))   # for the sum of round 0
+
+docs/noise.md explains the noise of each round, and its cost.
 """
 
 from dpfl.noise_streams.arrays import InNumpy

@@ -27,8 +27,7 @@ Memory = Any
 # Function from the index of a row of Z to the row.
 Draw = Callable[[Index], Vector]
 
-# Denominator of the entries of Z, which are integers over it:  14 of its multiples are
-# exact in float32.
+# Denominator of the entries of Z; 14 of its multiples are exact in float32.
 GRID = 1 << 18
 # Parameter of their distribution, for the variance 1 + 4 / 2**36: with it an entry has
 # the law of a normal number, rounded at random; see docs/privacy/integer_release.md.

@@ -1,7 +1,11 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Data sets and models: `load_task(name, **options)` returns a `task.Task`."""
+"""Data sets and models: `load_task(name, **options)` returns a `task.Task`.
+
+    task = load_task("digits", num_clients=50)
+    task.client_dataset(task.client_ids[0])   # the batches (x, y) of a client
+"""
 
 from dpfl import (
     needs_tff,  # noqa: F401

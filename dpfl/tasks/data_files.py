@@ -81,7 +81,7 @@ def client_datasets(
       parse_batch: Graph function from serialised examples to a batch (x, y).
       config: Options of the task.
     """
-    # int32 limits what a batch can be asked for, far above any client's examples.
+    # The largest batch size in int32, far above any client's examples.
     everything = 2**31 - 1
 
     def dataset_from_index(index: Any, round_index: Any = 0) -> tf.data.Dataset:
@@ -163,7 +163,7 @@ _COLUMNS = {
 
 
 class DataFileError(ValueError):
-    """A data file is missing, incomplete or not what it should be."""
+    """A data file is missing, incomplete, damaged or not the published one."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -98,6 +98,10 @@ TASKS: dict[str, TaskEntry] = {}
 def register(name: str, entry: TaskEntry) -> None:
     """Adds a task to the table, from which `dpfl-train` takes its flags.
 
+    Args:
+      name: Name of the task.
+      entry: Its row of the table.
+
     Raises:
       TypeError: If the entry or one of its values has a wrong type.
       ValueError: If another task has its name, or `dpfl-train` cannot define its flags;
@@ -194,6 +198,10 @@ def load_config(name: str, config: configs.TaskConfig) -> Task:
 
 def load_task(name: str, **options: Any) -> Task:
     """Loads a task with some options, the others at their defaults.
+
+    Args:
+      name: Name of the task.
+      **options: Options of the task, by name.
 
     Raises:
       TypeError: If an option has a wrong type.

@@ -75,10 +75,10 @@ def batch_parser(
     """
     tokens = text.Tokens(len(vocabulary))
     width = sequence_length + 1
-    # No lookup table is used: a table is a resource, to be initialised wherever it is
-    # traced; a search among sorted 62-bit hashes is plain graph. Two of the known words
-    # must not share a hash, which is checked; an unknown word hits one with chance 1e4
-    # / 4e18.
+    # No lookup table is used, since a table is a resource, to be initialised wherever
+    # it is traced; a search among sorted 62-bit hashes is plain graph. Two of the known
+    # words must not share a hash, which is checked; an unknown word hits one with
+    # probability 1e4 / 4e18.
     hashes = _hash(tf.constant(list(vocabulary))).numpy()
     order = np.argsort(hashes)
     if len(np.unique(hashes)) < len(vocabulary):

@@ -27,8 +27,8 @@ _CHANNEL_OPTIONS = (
     ("grpc.max_message_length", _GIGABYTE),
     ("grpc.max_receive_message_length", _GIGABYTE),
     ("grpc.max_send_message_length", _GIGABYTE),
-    # No proxy is used between this process and its worker, and a connection to an
-    # earlier worker none with a later one.
+    # No proxy is used between this process and its worker, and connections share no
+    # subchannel, so that an earlier worker's state does not affect a later one.
     ("grpc.enable_http_proxy", 0),
     ("grpc.use_local_subchannel_pool", 1),
     # By default an idle channel is closed after half an hour, a handshake is abandoned

@@ -131,7 +131,7 @@ def _over_batches(
         metrics = model.initialize_metrics_state()
         examples = tf.zeros([], tf.int64)
         # A loop over the data set itself would become a reduction inside of tf.data,
-        # single-threaded and without the fast kernels.
+        # which is single-threaded and without the fast kernels.
         for x, y in iter(batches):
             trainable, metrics = _step(
                 model, trainable, initial[1], metrics, (x, y), client_lr

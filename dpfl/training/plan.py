@@ -95,7 +95,14 @@ class Plan:
 
 
 def make_plan(config: config_lib.RunConfig) -> Plan:
-    """Loads the task and checks the settings against it, without training."""
+    """Loads the task and checks the settings against it, without training.
+
+    Args:
+      config: The settings.
+
+    Raises:
+      ValueError: If the settings do not fit the task, the budget or the memory.
+    """
     task = registry.load_config(config.task, config.task_config)
     config = _with_defaults(config, task)
     participation = _participation(config, task)

@@ -253,7 +253,7 @@ class Run:
             )
 
         # The digest covers all but the seed, the data's place, the harmless settings
-        # and what is measured.
+        # and the measurements.
         digest = provenance.digest(plan)
         key = (digest, config.measure, config.task_config, groups, is_elsewhere)
         with shared_array.in_graphs(is_elsewhere):

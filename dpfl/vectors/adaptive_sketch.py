@@ -50,8 +50,8 @@ _SMALLEST_EASY_EIGENVALUE = 0.2
 # Least eigenvalue below which a probe lies in the span of the rest: it becomes short.
 _SMALLEST_EIGENVALUE = 1e-6
 
-# The tensors of a sketch S:  `kept` float32[r, d], U', or int16 of `pack`; `signs`
-# float32[d], of the probes; `mix` float32[k, k], T.
+# The tensors of a sketch S: `kept` float32[r, d], U', or int16 of `pack`; `signs`
+# float32[d], the signs of the probes; `mix` float32[k, k], T.
 Sketch = collections.OrderedDict
 
 
@@ -255,7 +255,7 @@ def unpack(rows: tf.Tensor, dtype: tf.DType = tf.float32) -> tf.Tensor:
 
 
 def project(sketch: Sketch, vector: tf.Tensor) -> tf.Tensor:
-    """S v, float32[k], of a float32[d] vector."""
+    """The projection S v, float32[k], of a float32[d] vector."""
     kept, signs, count = sketch["kept"], sketch["signs"], _probe_count(sketch)
     inside = probes.over_columns(
         signs.shape[0],
@@ -271,12 +271,12 @@ def project(sketch: Sketch, vector: tf.Tensor) -> tf.Tensor:
 
 
 def lift(sketch: Sketch, coordinates: tf.Tensor) -> tf.Tensor:
-    """S^T c, float32[d], of float32[k] coordinates."""
+    """The combination S^T c of the rows, float32[d], of float32[k] coordinates."""
     return combine(sketch, coordinates[tf.newaxis])[0]
 
 
 def combine(sketch: Sketch, coordinates: tf.Tensor) -> tf.Tensor:
-    """C S, float32[m, d], of float32[m, k] coordinates."""
+    """The combinations C S of the rows, float32[m, d], of float32[m, k] coordinates."""
     dimension, count = sketch["signs"].shape[0], _probe_count(sketch)
     result = tf.TensorSpec([coordinates.shape[0], None], tf.float32)
     return probes.by_columns(dimension, count, _combined(sketch, coordinates), result)
@@ -287,7 +287,7 @@ def diagonal(sketch: Sketch) -> tf.Tensor:
 
     With M = T^T T and W = [U'; Q] it is the diagonal of W^T M W; in column j of Q only
     the probe p that has j is not zero. With the Cholesky factor of M's part for U', L
-    L^T, it is ||L^T U'_j + Q_pj L^-1 M_p||^2, and what is left of the probe's own M_pp.
+    L^T, it is ||L^T U'_j + Q_pj L^-1 M_p||^2, and the rest of the probe's own M_pp.
     """
     kept, signs, count = sketch["kept"], sketch["signs"], _probe_count(sketch)
     rank = tf.shape(kept)[0]
@@ -313,7 +313,7 @@ def diagonal(sketch: Sketch) -> tf.Tensor:
 
 
 def dense(sketch: Sketch) -> tf.Tensor:
-    """S itself, float32[k, d]; for tests, and small sketches."""
+    """The matrix S itself, float32[k, d], for tests and small sketches."""
     return combine(sketch, tf.eye(sketch["mix"].shape[0]))
 
 
@@ -362,7 +362,7 @@ def _paper_rule(strengths: tf.Tensor, inside: tf.Tensor, outside: tf.Tensor) -> 
     """The QR of Y, strengths the norms of R's columns (Algorithm 2).
 
     The columns of Y are sorted by their norms first, largest first. These are those of
-    R's columns, and a QR decomposition favours what comes first, so that the energy
+    R's columns, and a QR decomposition favours the first columns, so that the energy
     that is counted for the first r columns is that of r kept directions, and more.
     """
     y = tf.concat([tf.linalg.diag(strengths), tf.zeros_like(inside)[tf.newaxis]], 0)

@@ -32,7 +32,7 @@ class NormedVector(NamedTuple):
 
     @property
     def norm(self) -> tf.Tensor:
-        """float64 scalar, L2 norm of the vector; zero if it was not finite."""
+        """The L2 norm of the vector, a float64 scalar; zero if it was not finite."""
         return self.unit * self.direction_norm
 
 

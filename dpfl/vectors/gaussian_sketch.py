@@ -15,7 +15,7 @@ from dpfl.vectors import randomness
 
 
 class GaussianSketch:
-    """S with independent entries N(0, 1/m): m d numbers, for small d.
+    """A sketch S of independent entries N(0, 1/m): m d numbers, for small d.
 
     E[S^T S g] = g and E ||S^T S g - g||^2 = (d + 1)/m ||g||^2. (Chen et al. 2022,
     Algorithm 3, has entries N(0, 1); dividing by sqrt(m) scales its clip alike.)

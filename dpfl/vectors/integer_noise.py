@@ -120,7 +120,7 @@ def _sixteen_bits(seed: tf.Tensor, length: int, parts: int) -> list[tf.Tensor]:
 _PAIR_RADIUS = 1 << 7
 # Tables of more columns would take seconds to build.
 _LARGEST_RADIUS = 1 << 16
-# The entry for 'look further' in the first level:  a pair of 0 and -2**15.
+# The entry for 'look further' in the first level, a pair of 0 and -2**15.
 _FURTHER_SHARES = -(1 << 31)
 
 

@@ -20,7 +20,7 @@ _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
 _WORD = 0xFFFFFFFF
 _SHIFT = np.uint64(32)
-# The key under which TensorFlow enciphers a seed,  to a key and the upper half of a
+# The key under which TensorFlow enciphers a seed to a key and the upper half of a
 # counter.
 SEED_KEY = 0x02461E293EC8F720
 # Blocks enciphered at a time, so that they stay in the cache.

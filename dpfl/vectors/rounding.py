@@ -25,8 +25,9 @@ ROUNDING_ERROR = 2.0**-22
 # Factor below 1 by more than the rounding of a few products of float32, and of float64.
 _BELOW_ONE_32 = 1 - 2.0**-20
 _BELOW_ONE_64 = 1 - 2.0**-48
-# Slack with which a vector scaled to `norm_target` is rarely found too long:  the sum
-# of squares is taken from above by 2**-15 at most, and norms are right to 2**-17.
+# Slack with which a vector scaled to `norm_target` is rarely found too long: the
+# computed sum of squares is at most 2**-15 above the true one, and norms are right to
+# 2**-17.
 _ROOM = 1 - 2.0**-15
 # Bound on the loss of a square and a sum by underflow of float32.
 _LOST_SQUARE = 4e-38
@@ -169,7 +170,7 @@ def clip_target(max_squared_norm: int, length: int) -> float:
     errors of float32, it is rare that a rounded vector is too long.
     """
     room = length / 12 + 4 * math.sqrt(length / 180)
-    # Cross terms, 2 <v, error>,  have a standard deviation of |v| / sqrt(3).
+    # Cross terms, 2 <v, error>, have a standard deviation of |v| / sqrt(3).
     room += 4 * math.sqrt(max_squared_norm / 3)
     squared = max_squared_norm * (1 - 2.0**-14) - room
     return math.sqrt(max(squared, max_squared_norm / 4))

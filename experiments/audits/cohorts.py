@@ -132,8 +132,8 @@ def _sums(
     """The clips that the client sends, and the number of others: int64[trials]."""
     client = participation.population - 1
     is_gone = leaves and not is_there
-    # If clients join independently of each other, the probabilities of those that stay
-    # are what they were; elsewhere another one takes the place.
+    # If clients join independently of each other, those that stay join with unchanged
+    # probabilities; otherwise another client takes the place.
     if is_gone and not isinstance(participation, _INDEPENDENT):
         participation = dataclasses.replace(participation, population=client)
     mine, rest = np.zeros([2, trials], np.int64)

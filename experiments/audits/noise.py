@@ -61,7 +61,7 @@ _SPREAD_LIMIT = 5.5
 _DIMENSION = 1024
 # Limit of a correlation times the root of the length, which is about N(0, 1).
 _LIMIT = 6.0
-# Contrived seeds that differ in the sign of a word, as two's complement has it.
+# Contrived seeds that differ in the sign of a word in two's complement.
 _CONTRIVED = (7, 7 + (1 << 63))
 # Equal clients with masks of one half.
 _EQUAL_CLIENTS = 32

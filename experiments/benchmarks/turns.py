@@ -19,8 +19,7 @@ from . import peers
 from .harness import Row
 from .peers import Work
 
-# By peer that may be installed for another interpreter: what is imported, and how to
-# install it.
+# Import and installation of each peer that may be installed for another interpreter.
 ELSEWHERE = {
     "pfl": ("pfl.model.tensorflow", "pip install 'pfl[tf]'"),
     "fedjax": ("fedjax", "pip install fedjax 'jax<0.6'"),

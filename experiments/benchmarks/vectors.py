@@ -337,7 +337,7 @@ def noise_bands(settings: Settings) -> dict[str, Call]:
     """A round of a stream over a run, by the number of diagonals of C."""
     rounds = settings.matrix_rounds
     workload = fact.prefix_sum(rounds)
-    # Coefficients of the square root of prefix sums: 1, 1/2, 3/8,
+    # Coefficients of the square root of prefix sums: 1, 1/2, 3/8 and so on.
     column = np.append(1.0, (1 - 0.5 / np.arange(1, rounds)).cumprod())
     found = {"independent": fact.compute(workload, "identity")}
     for count in (8, 64, 256):

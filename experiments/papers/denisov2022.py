@@ -208,11 +208,11 @@ PROBLEMS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     },
 }
 
-# The server's rate at the medium scale by budget and method: the best of those that
-# were tried on the validation set (docs/results/medium_validation.csv for MNIST, and
+# The server's rate at the medium scale by budget and method: the best of the tried ones
+# on the validation set (docs/results/medium_validation.csv for MNIST, and
 # mf_search.csv). At one rate for all, factorizations with more noise lose more than
-# they have to. On MNIST schedules have the rate of the constant one. What has no rate
-# is not run.
+# they have to. On MNIST schedules have the rate of the constant one. Combinations
+# without a rate are not run.
 NO_NOISE = "no-noise"
 _TUNED = (*TITLES, "optimal drop", "optimal cooldown")
 _TUNED_OF_FEWER = ("honaker-online", *_TUNED[3:])

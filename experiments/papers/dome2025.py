@@ -31,9 +31,9 @@ DOME_FLAGS = (
     *("measures_energy", "measure"),
 )
 # Bits of a number of the count sketch. With 8 it is twice as long, but on so coarse a
-# grid that epsilon takes a fifth more noise; with 12 it is about as good as with 16.
-# Where updates are larger beside the noise 8 are as good, and leave room for twice as
-# many.
+# grid that epsilon takes a fifth more noise; with 12 it is about as good as with 16. If
+# updates are larger relative to the noise, 8 are as good, and leave room for twice as
+# many numbers.
 SKETCH_BITS, FEW_BITS = 16, 8
 SKETCH_ROWS = 16
 SKETCHED = {

@@ -267,8 +267,8 @@ def _over_gaussian(rows: Rows) -> list[Row]:
 
 
 # Frequency with which an interval of two cells contains the true effect and excludes
-# zero, which is in deviations of a run's accuracy, where runs of one seed correlate so
-# much.
+# zero. The effect is in deviations of a run's accuracy, and runs of one seed have the
+# given correlation.
 _EFFECTS, _CELL_SEEDS, _ALIKE = (0.0, 1.0, 2.0), (3, 6, 10, 17), (0.0, 0.5)
 _TRIES = 20_000
 

@@ -19,9 +19,9 @@ from .. import effects
 from ..tables import HEADS, Row, Rows, distinct, mean_and_range, numbers
 from . import sweep
 
-# Color and marker of each mechanism, by its name in a grid and by what the papers call
-# it. Color-blind safe (Okabe and Ito); what is akin has the same color, and the marker
-# tells it apart in grey too.
+# Color and marker of each mechanism, by its name in a grid and in the papers.
+# Color-blind safe (Okabe and Ito); related mechanisms share a color, and markers
+# distinguish them in grey too.
 STYLES: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("gaussian", "GM", "gaussian_sgd", "Gaussian"), ("#000000", "*")),
     "gaussian_adam": ("#666666", "*"),
