@@ -151,7 +151,10 @@ class _LoadedWhenUsed:
     ) -> Optional[importlib.machinery.ModuleSpec]:
         """The spec of a lazily loaded module; None for every other module.
 
-        See `importlib.abc.MetaPathFinder` for the arguments.
+        Args:
+          name: Dotted name of the module.
+          path: Path of its package; None at the top.
+          target: As for `importlib.abc.MetaPathFinder`.
         """
         if name not in self._names:
             return None

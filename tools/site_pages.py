@@ -98,7 +98,11 @@ def on_page_markdown(
 ) -> str:
     """Turns links between files of the tree into links between pages of the site.
 
-    See mkdocs's event `on_page_markdown` for the arguments.
+    Args:
+      markdown: Text of the page.
+      page: The page.
+      config: Settings of the site; ignored.
+      files: Files of the site.
     """
     here = page.file.src_uri
     if here.startswith("reference/"):

@@ -5,6 +5,8 @@
 
     task = load_task("digits", num_clients=50)
     task.client_dataset(task.client_ids[0])   # the batches (x, y) of a client
+
+A worker builds a client's batches in its own graph, from the client's index.
 """
 
 from dpfl import (
