@@ -390,7 +390,7 @@ class RemoteProcess(FedProcess):
           feed: As for `FedProcess`.
           client_key: As for `FedProcess`.
           workers: The workers of the clients' part.
-          local: The worker of the server's part.
+          local: This machine's worker, for the server's part.
         """
         super().__init__(process, feed, client_key)
         if process.rounds is None or process.groups is None:

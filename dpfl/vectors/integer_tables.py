@@ -147,7 +147,7 @@ def build(
         context.prec = PRECISION
         scaled = [p * entries for p in probabilities]
         counts = [int(value) for value in scaled]
-        # An entry at least, where one outcome is certain to all digits.
+        # At least one entry, if one outcome is certain to all digits.
         counts[common] -= sum(counts) == entries
         left = entries - sum(counts)
         unit = decimal.Decimal(1 << _ALIAS_BITS) / left

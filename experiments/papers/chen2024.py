@@ -148,9 +148,9 @@ def _csgm(name: str, scale: str) -> Iterator[Cell]:
             )
 
 
-# Figs. 3, 7 and 8: flags of a problem, its budgets, and clip and rate. Of docs two
-# epochs: Debian's Python comes without some modules and has 281 clients. Of MNIST six
-# epochs of eight rounds, of F-EMNIST the paper's 16 epochs of 32 rounds.
+# Figs. 3, 7 and 8: flags of a problem, its budgets, and clip and rate. Docs has two
+# epochs, since Debian's Python comes without some modules and has 281 clients; MNIST
+# has six epochs of eight rounds, F-EMNIST the paper's 16 epochs of 32 rounds.
 _DIGITS = {"task": "digits", "rounds": 40, "delta": 1e-3, "eval_every": 5}
 _DOCS = {"task": "docs", "rounds": 48, "delta": 1e-3, "eval_every": 8}
 _SGMF_PROBLEMS: Mapping[str, Mapping[str, Any]] = {

@@ -165,11 +165,11 @@ COMPARISONS: Mapping[str, tuple[Comparison, ...]] = {
         Comparison("stackoverflow", (10.0, NO_NOISE), (1, 2, 3)),
     ),
 }
-# Clips and the server's rates by mechanism and task; no rate where it is not compared.
-# Those of mnist are of the figure equal_bits, or follow from them. The last two tasks
-# are not tuned: clips of the sketches are the task's times sqrt(k/d), server rates the
-# task's, times d/k where a sketch is not scaled up (or the largest that there is), and
-# usual ones for Adam.
+# Clips and the server's rates by mechanism and task, 0 for a mechanism that is not
+# compared. Values of mnist are those of the figure equal_bits, or follow from them. The
+# last two tasks are not tuned: clips of the sketches are the task's times sqrt(k/d),
+# server rates the task's, times d/k where a sketch is not scaled up (or the largest
+# allowed one), and usual ones for Adam.
 _TASKS = ("digits", "docs", "mnist", "emnist", "stackoverflow")
 _CLIPS = (0.1, 0.3, 0.3, 0.1, 0.1)
 _SKETCHED_CLIPS = (0.012, 0.04, 0.0016, 0.0008)

@@ -107,9 +107,9 @@ PROBLEMS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Mapping[str, Any]]]
         _flags(20, 20, "toeplitz"),
     ),
 }
-# The server's rate of each point, by what decides it: the best of those that were tried
-# on the validation set (docs/results/rates_search.csv and long_search.csv). Points
-# without trials of their own have the rate of their kind with other bits.
+# The server's rate of each point: the best of the tried ones on the validation set
+# (docs/results/rates_search.csv and long_search.csv). Points without trials have the
+# rate of their kind with other bits.
 POINTS: Mapping[str, Mapping[str, Mapping[str, float]]] = {
     "equal_bits": {
         "gaussian": {_WHOLE: 2.0},
