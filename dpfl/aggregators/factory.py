@@ -221,7 +221,8 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
         encode = tff.tensorflow.computation(steps.encode, value_type, shared_type)
         reduce = steps.codec.reduction(*encode.type_signature.result)
         # A program that is compiled to a part before its clients and one after them, as
-        # to a `MapReduceForm`, prepares in both. Clients say which seed they had.
+        # to a `MapReduceForm`, calls `prepare` in both. So clients return the seed that
+        # they had.
         returns_seed = steps.seed is None and len(shared_type["expanded"]) > 0
 
         def finish(state: Any, shared: Any, total: Any) -> Any:

@@ -85,7 +85,7 @@ _HALF = 0xFFFFFFFF
 
 
 def counted(seed: tf.Tensor) -> tf.Tensor:
-    """Halves of the words of a seed, and 1: int64[5] of which sums are exact."""
+    """The halves of a seed's words, and 1: int64[5] of which sums are exact."""
     low = tf.bitwise.bitwise_and(seed, tf.constant(_HALF, tf.int64))
     high = tf.bitwise.right_shift(seed, tf.constant(32, tf.int64))
     high = tf.bitwise.bitwise_and(high, tf.constant(_HALF, tf.int64))
@@ -93,18 +93,19 @@ def counted(seed: tf.Tensor) -> tf.Tensor:
 
 
 def common_seed(total: tf.Tensor) -> tf.Tensor:
-    """The seed that clients have in common, of the sum of `counted`; 0 of none."""
+    """The seed that clients have in common, from the sum of `counted`; 0 for none."""
     low, high = tf.split(total[:4] // tf.maximum(total[4], 1), 2)
     high = tf.bitwise.left_shift(high, tf.constant(32, tf.int64))
     return tf.bitwise.bitwise_or(high, low)
 
 
 def sum_seeds(seeds: tff.Value, securely: bool) -> tff.Value:
-    """The sum of `counted` at the server, of seeds at the clients.
+    """The sum of `counted`, at the server, of the clients' seeds.
 
     Args:
-      securely: Whether it is to be a secure sum, of which the residue modulo 2^62 is
-        enough.
+      seeds: Seeds, int64[2], at the clients.
+      securely: Whether the sum is secure; then it is its residue modulo 2^62, which
+        suffices.
     """
     seed_type = seeds.type_signature.member
     if not securely:

@@ -100,9 +100,10 @@ class RoundFunctions:
         )
 
     def shared_with(self, state: Fields, shared: Fields, seeds: tf.Tensor) -> Fields:
-        """The tensors of `prepare` that the clients had, of which there may be others.
+        """The tensors of `prepare` that the clients had, if others were prepared too.
 
         Args:
+          state: The state given to `prepare`.
           shared: The tensors of some execution of `prepare`.
           seeds: The sum of `reductions.counted` of the clients' `round_seed`.
         """
