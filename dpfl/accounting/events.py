@@ -133,7 +133,8 @@ class RdpDpEvent(Checked, dp_accounting.DpEvent, metaclass=abc.ABCMeta):
     def poisson_sampled(self, sampling_probability: float) -> Optional[RdpDpEvent]:
         """This event on a Poisson sample of clients, or None if no bound is proved.
 
-        `dp_accounting.PoissonSampledDpEvent` around this event means the same.
+        `dp_accounting.PoissonSampledDpEvent` around this event means the same, unless
+        it is one of noise that clients bring.
         """
         del sampling_probability
         return None

@@ -303,10 +303,19 @@ def _carries_relations(event: DpEvent) -> bool:
 
 
 def resolve_sampling(event: DpEvent) -> DpEvent:
-    """The sampled form of a Poisson-sampled event that knows it, else the event."""
+    """The sampled form of a Poisson-sampled event that knows it, else the event.
+
+    Noise that clients bring is not there where they do not join: such releases have
+    no sampled form.
+    """
     if not isinstance(event, dp_accounting.PoissonSampledDpEvent):
         return event
     if not isinstance(event.event, events.RdpDpEvent):
+        return event
+    is_everybody = event.sampling_probability == 1
+    if not is_everybody and events.Relation.ADD_OR_REMOVE_ONE not in (
+        event.event.relations
+    ):
         return event
     return event.event.poisson_sampled(event.sampling_probability) or event
 

@@ -10,6 +10,7 @@ round are the secret that amplifies privacy, so the file is readable by its owne
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -34,13 +35,15 @@ class Journal:
         head = json.dumps({"ledger": files.digest(about)}) + "\n"
         if not self._path.exists():
             files.write_atomically(self._path, head, private=True)
-        content = self._path.read_bytes()
-        whole = content[: content.rfind(b"\n") + 1]
-        if not whole.startswith(head.encode()):
+        with open(self._path, "rb") as file:
+            is_own = file.read(len(head)) == head.encode()
+        if not is_own:
             raise ValueError(
                 "path must be of no file yet, or of a ledger of the same mechanism, "
                 f"participation and dimension, found {self._path}"
             )
+        content = self._path.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
         if len(whole) < len(content):
             os.truncate(self._path, len(whole))
         self._size = len(whole)
@@ -55,7 +58,7 @@ class Journal:
                     number = checks.integer("round", entry["round"])
                     names = entry.get("participants")
                     yield number, None if names is None else names_of(names)
-                except (ValueError, KeyError, TypeError) as error:
+                except (ValueError, KeyError, TypeError, RecursionError) as error:
                     raise ValueError(
                         f"path must be a ledger's file, found a damaged {self._path}"
                     ) from error
@@ -80,15 +83,16 @@ class Journal:
         if names is not None:
             entry["participants"] = _as_json(names)
         line = json.dumps(entry).encode() + b"\n"
-        with open(self._path, "r+b") as file:
+        # Without a buffer, of which the rest would be written when the file is closed.
+        with open(self._path, "r+b", buffering=0) as file:
             if file.seek(0, os.SEEK_END) != self._size:
                 raise ValueError(
                     f"path must be the file of one ledger alone, found {self._path} "
                     "with rounds of another process"
                 )
             try:
-                file.write(line)
-                file.flush()
+                if file.write(line) != len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 os.fsync(file.fileno())
             except OSError:
                 os.truncate(self._path, self._size)

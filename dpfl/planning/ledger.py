@@ -303,6 +303,11 @@ class Ledger:
         done = self.rounds
         if rounds >= done:
             self.check_room(rounds)
+        try:
+            cohorts = list(cohorts)
+        except TypeError:
+            message = checks.message("cohorts", "a list of cohorts", cohorts)
+            raise TypeError(message) from None
         least = min(
             rounds - self.cost.participation.known_from(rounds), max(rounds - done, 0)
         )
@@ -322,9 +327,11 @@ class Ledger:
         if rounds < done:
             self.cost.event_after(rounds, self._with_lost(rounds))
         if self._journal is not None and rounds > done:
-            for number in range(max(done, rounds - len(named)), rounds - 1):
-                self._journal.add(number + 1, named[number - rounds])
-            self._journal.add(rounds, named[-1] if named else None)
+            first = rounds - len(named)
+            # The next round comes first, for rounds beyond it were lost if there are.
+            for number in sorted({done, *range(max(done, first), rounds), rounds - 1}):
+                cohort = named[number - first] if number >= first else None
+                self._journal.add(number + 1, cohort)
         self._lose(rounds)
         self._history = history
         for number, names in enumerate(named, rounds - len(named)):

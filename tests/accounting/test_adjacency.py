@@ -185,8 +185,18 @@ class TestRelationsOfATree:
         one = dataclasses.replace(DDG, adaptive_clipping=adapts)
         event = one.round_dp_event(100, 1.0)
         assert event.relations == (ZEROS,)
+        # Said so, it is noise of helpers: of clients that stay away there is none.
         assert event.poisson_sampled(0.1).relations == (ADD, ZEROS)
-        assert accounting.relations_of(POISSON(0.1, event)) == (ADD, ZEROS)
+        assert not accounting.relations_of(POISSON(0.1, event))
+        assert accounting.relations_of(POISSON(1.0, event)) == (ZEROS,)
+        for relation in accounting.Relation:
+            refuses = accounting.DpflAccountant(neighboring_relation=relation)
+            assert not refuses.supports(SELF(POISSON(0.1, event), 3))
+            with pytest.raises(dp_accounting.UnsupportedEventError):
+                accounting.epsilon(POISSON(0.1, event), 1e-5, relation=relation)
+        helped = dataclasses.replace(one, noise_source="helpers")
+        again = POISSON(0.1, helped.round_dp_event(100, 1.0))
+        assert accounting.relations_of(again) == (ADD, ZEROS)
 
 
 # What one release of each mechanism's example leaves, whoever composes it.

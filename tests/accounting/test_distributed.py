@@ -314,8 +314,8 @@ class TestClientSampling:
 @pytest.mark.parametrize(
     "event",
     [
-        unit_event(),
-        unit_event(KINDS[1]),
+        unit_event(noise_of_helpers=True),
+        unit_event(KINDS[1], noise_of_helpers=True),
     ],
 )
 def test_composes_in_the_accountant(event):

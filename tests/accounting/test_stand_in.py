@@ -197,8 +197,9 @@ class TestEpsilon:
         assert abs(exact / target - 1) < 0.01
 
     def test_counts_and_others_beside_them(self):
-        update = release(m=1024, max_coordinate=1.0)
-        count = release(granularity=1.0, z=10.0, m=1, max_coordinate=1.0)
+        more = {"max_coordinate": 1.0, "noise_of_helpers": True}
+        update = release(m=1024, **more)
+        count = release(granularity=1.0, z=10.0, m=1, **more)
         both = noise_events.WithClipCountDpEvent(update, count)
         assert tight(update).epsilon < tight(both).epsilon
         sampled = tight(dp_accounting.PoissonSampledDpEvent(0.1, both))

@@ -4,6 +4,8 @@
 import dataclasses
 import itertools
 import math
+import subprocess
+import sys
 
 import dp_accounting
 import numpy as np
@@ -493,3 +495,55 @@ def test_a_ledgers_file_outlives_its_process(tmp_path):
         ledger.Ledger(*run, path=path)
     with pytest.raises(ValueError, match="^path must be a .*folder"):
         ledger.Ledger(*run, path=tmp_path)
+
+
+def test_a_file_has_the_rounds_that_were_lost_though_they_are_skipped(tmp_path):
+    """Counted as released: rounds 2 to 4, after a state of round 1 and not of 3."""
+    run = gaussian(), mechanisms.PoissonSampling(500, 50, 30), D, 1e-3
+    for cohorts in ([], [["d"]], [["b"], ["c"], ["d"]]):
+        path = tmp_path / str(len(cohorts))
+        books = [ledger.Ledger(*run, path=path), ledger.Ledger(*run)]
+        for book in books:
+            for _ in range(3):
+                book.record_round()
+            book.resume_at(1)
+            book.resume_at(4, cohorts)
+            assert book.rounds == 4 and book.again == (2, 0)
+        again = ledger.Ledger(*run, path=path)
+        assert again.rounds == 4 and again.again == (2, 0)
+    # A file that goes on from other rounds has no more lines than it needs.
+    again.resume_at(30)
+    assert ledger.Ledger(*run, path=path).rounds == 30
+    assert path.read_text().count("\n") == 9
+
+
+def test_a_round_that_cannot_be_written_is_not_there(tmp_path):
+    """By a limit of the size of files, in the middle of a line."""
+    script = """
+import resource, signal, sys
+import dpfl
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+plan = dpfl.FixedSize(10**6, 50, 30)
+run = dpfl.Gaussian(50, 1.0, 1.0), plan, 10, 1e-5
+book = dpfl.Ledger(*run, path=sys.argv[1])
+book.record_round()
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+try:
+    book.record_round(range(10**5))
+except OSError:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))
+    assert book.rounds == 1
+    book.record_round([1])
+    assert dpfl.Ledger(*run, path=sys.argv[1]).rounds == 2
+    sys.exit(7)
+"""
+    command = [sys.executable, "-c", script, str(tmp_path / "ledger")]
+    assert subprocess.run(command, check=False).returncode == 7
+
+
+@pytest.mark.parametrize("cohorts", [5, "ab", [1], None])
+def test_cohorts_that_are_no_list_are_named(cohorts):
+    with pytest.raises(TypeError, match="^cohorts must be"):
+        ledger.Ledger(gaussian(), mechanisms.FixedSize(500, 50, 30), D, 1e-3).resume_at(
+            2, cohorts
+        )
