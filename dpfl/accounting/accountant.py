@@ -280,23 +280,22 @@ class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
         orders, rdp = self._orders, self._rdp
         found = np.full(orders.shape, np.inf)
         finite = np.isfinite(orders)
-        errors: tuple[type[Exception], ...] = (OverflowError, ZeroDivisionError)
-        # Randomized response is refused at order 1.
+        # Some releases of dp_accounting refuse the infinite order, and all of them an
+        # RDP below 1e-16 of what is selected. Randomized response is refused at order 1.
+        usual: tuple[type[Exception], ...] = (OverflowError, ZeroDivisionError)
+        is_selected = isinstance(event, dp_event.RepeatAndSelectDpEvent)
         least = _ABOVE_ONE if hasattr(event, "num_buckets") else 1.0
-        if isinstance(event, dp_event.RepeatAndSelectDpEvent):
-            # Of an RDP below 1e-16.
-            errors = (*errors, ValueError)
         try:
             for part in (finite, ~finite):
                 if not part.any():
                     continue
-                asked = np.maximum(orders[part], least)
-                self._orders, self._rdp = asked, np.zeros(part.sum())
+                refuses = is_selected or part is not finite
+                errors = (*usual, ValueError) if refuses else usual
+                self._orders = np.maximum(orders[part], least)
+                self._rdp = np.zeros(part.sum())
                 with contextlib.suppress(*errors), np.errstate(all="ignore"):
                     super()._maybe_compose(event, 1, True)
                     found[part] = self._rdp
-                # Some releases of dp_accounting refuse the infinite order.
-                errors = (*errors, ValueError)
         finally:
             self._orders, self._rdp = orders, rdp
         if isinstance(event, dp_accounting.LaplaceDpEvent):
