@@ -281,7 +281,7 @@ class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
         found = np.full(orders.shape, np.inf)
         finite = np.isfinite(orders)
         # Some releases of dp_accounting refuse the infinite order, and all of them an
-        # RDP below 1e-16 of what is selected. Randomized response is refused at order 1.
+        # RDP below 1e-16 of selected runs, and order 1 of randomized response.
         usual: tuple[type[Exception], ...] = (OverflowError, ZeroDivisionError)
         is_selected = isinstance(event, dp_event.RepeatAndSelectDpEvent)
         least = _ABOVE_ONE if hasattr(event, "num_buckets") else 1.0

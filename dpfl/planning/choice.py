@@ -154,8 +154,10 @@ def _with_rate(mechanism: Any, setting: Setting) -> tuple[Any, str]:
     found = dataclasses.replace(mechanism, compression_rate=rate)
     reached = found.shape(d).rate
     if reached < rate:
-        # Widths are whole: the rate becomes the actual one.
-        found = dataclasses.replace(found, compression_rate=_three_digits(reached))
+        # Widths are whole: the rate becomes the actual one, rounded up, since a little
+        # less would be one more number a row.
+        actual = -_three_digits(-reached)
+        found = dataclasses.replace(found, compression_rate=max(1.0, actual))
     length = found.shape(d).length
     return found, (
         f"compression_rate {found.compression_rate:g}: a sketch of {length} "
@@ -178,12 +180,13 @@ def _largest(ratio: Any, tolerance: float, dimension: int) -> float:
         except ValueError:  # more rows than numbers
             fits = False
         low, high = (middle, high) if fits else (low, middle)
-    return _three_digits(low)
+    return max(1.0, _three_digits(low))
 
 
 def _three_digits(rate: float) -> float:
-    unit = 10.0 ** (math.floor(math.log10(rate)) - 2)
-    return max(1.0, round(math.floor(rate / unit * (1 + 1e-12)) * unit, 6))
+    """The next number of three digits, downwards."""
+    unit = 10.0 ** (math.floor(math.log10(abs(rate))) - 2)
+    return round(math.floor(rate / unit + 1e-9) * unit, 6)
 
 
 def error_ratio(release: IntegerMechanism, setting: Setting) -> float:

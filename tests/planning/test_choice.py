@@ -130,10 +130,19 @@ class TestRate:
 
     @pytest.mark.parametrize("dimension", [15_994, 50_001])
     def test_the_length_that_is_said_is_that_of_the_rate(self, dimension):
-        """Digits of the rate are cut off, and the sketch is a little longer for it."""
+        """The length is that of the rate with its three digits."""
         found = planning.chosen(SKETCHED.with_noise_multiplier(2.0), None, dimension)
         length = found.mechanism.shape(dimension).length
         assert f" a sketch of {length} numbers has" in found.sentences[0]
+
+    @pytest.mark.parametrize("dimension", [500, 501, 1000, 3000, 10_000])
+    def test_the_rate_is_one_that_the_rows_reach(self, dimension):
+        """Digits that were cut off asked for one more number a row, and a refusal."""
+        plan = mechanisms.FixedSize(1200, 12, 3)
+        for epsilon in (0.5, 2.0, 20.0):
+            few = replace(SKETCHED, cohort_size=12)
+            found = planning.chosen(few, plan, dimension, epsilon=epsilon).mechanism
+            found.check(plan, dimension)
 
     def test_the_length_grows_with_the_squared_cohort_over_the_noise(self):
         """m of the order (n / z)^2: n^2 epsilon^2 (Chen et al. 2022)."""
