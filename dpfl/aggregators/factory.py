@@ -11,7 +11,7 @@ computations whatever the mechanism:
 so that the compiled computation stays shallow: TFF's worker refuses computations nested
 more than about 50 deep, which a stack of wrapping factories reaches. Programs with
 their own computations use the same functions from `CodecFactory.round_functions`.
-Where all share a fresh seed, clients return it beside their messages.
+If all clients share a fresh seed, they return it beside their messages.
 """
 
 from __future__ import annotations

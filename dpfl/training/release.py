@@ -48,15 +48,15 @@ class EpsilonReleaseManager(tff.program.ReleaseManager):
         """Releases the metrics of a round, with `epsilon` and `delta` among them.
 
         Args:
-          value: Metrics by name; neither `epsilon` nor `delta` is a name of its own.
-          key: The number of the round, from 1 on. A number that skips some, as in a
-            program that goes on where it was stopped, charges for those as well. One
-            that the ledger has already is that of a round that is done again.
+          value: Metrics by name, without `epsilon` and `delta`.
+          key: The number of the round, from 1 on. A number that skips rounds, as in a
+            resumed program, charges for those as well. A number that the ledger has
+            already is a repeated round.
 
         Raises:
           TypeError: If the value is not a mapping or the key not an integer.
-          ValueError: If the round is one too many, or a name is taken, or it is not
-            known what a round that is done again costs.
+          ValueError: If the round is one too many, a name is taken, or the cost of a
+            repeated round is unknown.
         """
         if not isinstance(value, Mapping):
             raise TypeError(checks.message("value", "a mapping of metrics", value))

@@ -25,7 +25,7 @@ from dpfl import checks
 _CANDIDATES = 256
 
 DIRECTIONS = ("present", "absent")
-"""By outputs that are more likely with the canary, and by those without it."""
+"""Tests by outputs that are more likely with the canary, and without it."""
 
 
 @attr.s(frozen=True, auto_attribs=True)

@@ -103,7 +103,7 @@ def correlation(one: Any, other: Any) -> float:
 
 
 ONE_COORDINATE = "one-coordinate "
-"""Before the method of a claim for which the mask of one coordinate is a client's."""
+"""Prefix of the method of a claim in which a client masks a single coordinate."""
 
 
 def tightest(

@@ -42,10 +42,10 @@ from dpfl.vectors import integers, randomness
 from . import adversary, findings, rounds
 
 FAR = (5.0, 5.5, 5.7, 6.0, 6.5)
-"""Standard deviations beyond which draws are counted, where there are many draws."""
+"""Standard deviations beyond which draws are counted if there are many."""
 
 NEAR = (3.0, 4.0, 4.5, 5.0, 5.5)
-"""The same where there are few."""
+"""Standard deviations beyond which draws are counted if there are few."""
 
 # Standard deviation above which sums of shares have a normal distribution's tails, to
 # 1e-4 of them at 6.5.
