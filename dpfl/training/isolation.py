@@ -11,11 +11,12 @@ chosen. It is isolated from outside:
   and this process replaces the worker's socket by a listening socket of its own. It is
   a unix socket whose file is removed as soon as this process has opened it, so that it
   has neither an address nor a path: it is reached through a descriptor of this process.
-  - `namespace`, for Linux before 5.9: the worker lives in a network of its own, which
+- `namespace`, for Linux before 5.9: the worker runs in its own network namespace, which
   has a loopback interface only. A process inside of it accepts connections from a unix
-  socket, as above, and forwards their bytes. - `loopback`: as `socket`, with a TCP
-  socket on 127.0.0.1. Other hosts cannot connect; every user of this machine can. -
-  `anyone_can_connect`: the worker as TFF starts it.
+  socket, as above, and forwards their bytes.
+- `loopback`: as `socket`, with a TCP socket on 127.0.0.1. Other hosts cannot connect;
+  every user of this machine can.
+- `anyone_can_connect`: the worker as TFF starts it.
 
 `auto` takes the first of `socket` and `namespace` that the system allows, and refuses
 otherwise. Nothing here needs privileges. With any isolation a worker is checked once it

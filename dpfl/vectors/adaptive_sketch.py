@@ -3,10 +3,10 @@
 
 """A sketch that tracks the subspace of the gradients (Nicolas et al. 2025).
 
-  S sketch, k orthonormal rows of length d: the paper's S transposed U' kept directions,
-  which the first r rows of S span: past gradients lie in it Q probes, k - r of them:
-  random, other in each round L strengths of the kept directions, their eigenvalues in
-  the sum of g g^T
+  S   sketch, k orthonormal rows of length d: the paper's S transposed
+  U'  kept directions, with the span of S's first r rows: past gradients lie in it
+  Q   probes, k - r of them: random, new in each round
+  L   strengths of the kept directions, their eigenvalues in the sum of g g^T
 
 Rows, not columns, are the directions, so that each is contiguous in memory and leaving
 some out costs nothing. Only U', L and r are kept from round to round, U' in bfloat16:
