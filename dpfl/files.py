@@ -164,6 +164,7 @@ def _naming(path: PathLike) -> Iterator[None]:
 def _replacing(path: PathLike, private: bool) -> Iterator[pathlib.Path]:
     # The target of a link is replaced, not the link.
     path = pathlib.Path(os.path.realpath(path))
+    _check_replaceable(path)
     partial = _partial(path)
     # A leftover of a kill, or a file that somebody put there to be written to.
     partial.unlink(missing_ok=True)
@@ -185,6 +186,24 @@ def _replacing(path: PathLike, private: bool) -> Iterator[pathlib.Path]:
         partial.unlink(missing_ok=True)
         raise
     _sync_directory(path.parent)
+
+
+def _check_replaceable(path: pathlib.Path) -> None:
+    """Raises PermissionError for a file that this user may not write to.
+
+    Its folder may let it be replaced all the same: another's file in a folder that is
+    shared, or one that is the user's own and read-only.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        about, around = os.stat(path), os.stat(path.parent)
+        is_effective = os.access in os.supports_effective_ids
+        is_allowed = os.access(path, os.W_OK, effective_ids=is_effective)
+        if os.name != "nt" and around.st_mode & stat.S_ISVTX:
+            # As in /tmp, where it could be written to and not replaced.
+            is_allowed &= os.geteuid() in (0, about.st_uid, around.st_uid)
+        if not is_allowed:
+            error = errno.EACCES
+            raise PermissionError(error, os.strerror(error), os.fspath(path))
 
 
 def write_atomically(
@@ -338,7 +357,9 @@ def output_path(
         with contextlib.suppress(FileNotFoundError):
             check_regular(name, found)
     with _refused(f"{name} must be a file in a folder that can be written", found):
-        _try(pathlib.Path(os.path.realpath(found)))
+        real = pathlib.Path(os.path.realpath(found))
+        _check_replaceable(real)
+        _try(real)
     return found
 
 

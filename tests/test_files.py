@@ -111,6 +111,27 @@ def test_a_file_becomes_private_when_it_is_replaced(tmp_path):
     assert mode(path) == 0o600 and path.read_text() == "new"
 
 
+@pytest.mark.parametrize("is_sticky", [False, True])
+def test_what_may_not_be_written_to_is_not_replaced(tmp_path, monkeypatch, is_sticky):
+    """Another's file in a shared folder was, and so was a read-only one."""
+    path = tmp_path / "x.csv"
+    path.write_text("mine")
+    if is_sticky:
+        # Whoever may write to a file in /tmp cannot replace it.
+        tmp_path.chmod(0o1777)
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    else:
+        path.chmod(0o444)
+        # Root may write to every file.
+        monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    with pytest.raises(ValueError, match="--output"):
+        files.output_path("--output", path)
+    with pytest.raises(PermissionError):
+        files.write_atomically(path, "new")
+    assert path.read_text() == "mine" and os.listdir(tmp_path) == ["x.csv"]
+    files.output_path("--output", tmp_path / "y.csv")
+
+
 def test_a_folder_that_is_there_keeps_its_mode(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine").chmod(0o755)

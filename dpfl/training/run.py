@@ -329,7 +329,9 @@ def _check_fresh(directory: pathlib.Path) -> None:
         # Others' events stay, and a log is added to.
         is_kept = place.endswith("/*") or place in (".lock", "worker.log")
         if not is_kept:
-            for path in directory.glob(place):
+            # The glob of a name does not see a link that leads nowhere.
+            links = [directory / place] if (directory / place).is_symlink() else []
+            for path in [*links, *directory.glob(place)]:
                 raise ValueError(
                     f"output_dir must have no file of a run without its manifest.json, "
                     f"found {path}, which would be replaced; choose another output_dir"

@@ -103,6 +103,28 @@ def test_what_is_no_flag_file_is_not_waited_for(tmp_path, kind, is_named, argv):
         flag_files.words(["dpfl-train", *(word.format(given) for word in argv)])
 
 
+def test_a_pipe_behind_a_carriage_return_is_not_waited_for(tmp_path):
+    """It ends a line where absl reads the file."""
+    os.mkfifo(tmp_path / "pipe")
+    first = tmp_path / "first"
+    first.write_bytes(b"--rounds=1\r--flagfile=%b\r" % os.fsencode(tmp_path / "pipe"))
+    with pytest.raises(ValueError, match="--flagfile must be"):
+        flag_files.words(["dpfl-train", f"--flagfile={first}"])
+
+
+@pytest.mark.parametrize("times, files", [(2, 40), (1, 1500)])
+def test_files_that_name_others_without_end_are_refused(tmp_path, times, files):
+    """Twice each was a trillion reads; one after the other, a traceback."""
+    for number in range(files):
+        line = f"--flagfile={tmp_path / str(number + 1)}\n"
+        (tmp_path / str(number)).write_text(line * times)
+    (tmp_path / str(files)).write_text("--rounds=1")
+    with pytest.raises(ValueError, match="--flagfile must be"):
+        flag_files.words(["dpfl-train", f"--flagfile={tmp_path / '0'}"])
+    some = tmp_path / str(files - 5)
+    flag_files.words(["dpfl-train", f"--flagfile={some}"])
+
+
 def test_words_that_are_no_flag_files_stay():
     for argv in (["a", "--", "--flagfile", "none"], ["a", "--flagfile"], []):
         assert flag_files.words(argv) == argv

@@ -67,6 +67,17 @@ def test_files_of_no_run_are_not_replaced(plan, place):
             pass
 
 
+@pytest.mark.parametrize("place", REPLACED)
+def test_links_that_lead_nowhere_are_no_run_s(plan, place):
+    """One was removed, and through others files were made elsewhere."""
+    path = plan.config.output_dir / place.replace("*", "mine")
+    path.parent.mkdir(parents=True)
+    path.symlink_to("../elsewhere")
+    with pytest.raises(ValueError) as caught, run_lib.Run(plan):
+        pass
+    assert path.name in str(caught.value) and path.is_symlink()
+
+
 @pytest.mark.parametrize("place", covered.FILES)
 @pytest.mark.parametrize("put", [os.mkfifo, os.mkdir, os.symlink])
 def test_what_is_no_file_is_found_before_anything_is_done(plan, place, put):
