@@ -451,6 +451,20 @@ def locked(folder: PathLike) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def appended(name: str, path: PathLike) -> Iterator[IO[bytes]]:
+    """Opens a log to be added to, unless something else than a file is in its place.
+
+    Raises:
+      OSError: If it cannot be written, or is a link.
+      ValueError: If it is a pipe, a device or a folder; none is waited for.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        check_regular(name, path)
+    with open(path, "ab", opener=public_opener) as file:
+        yield file
+
+
 def public_opener(path: str, flags: int) -> int:
     """Opener for `open` that follows no link; new files only their owner can write."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), _PUBLIC_FILE)

@@ -189,7 +189,13 @@ def _reproduce(figure: sweep.Figure, scale: str, folder: Path) -> None:
     files.output_folder("--output_dir", folder)
     files.output_path("the picture", folder / f"{figure.name}.png")
     if _TABLE.value is not None:
-        files.output_path("--table", _TABLE.value, [".csv"])
+        table = files.output_path("--table", _TABLE.value, [".csv"])
+        own = os.path.realpath(folder / "results.csv")
+        curves = [result_tables.curves_path(table)] if figure.curves else []
+        for path in (table, *curves):
+            if os.path.realpath(files.output_path("--table", path)) == own:
+                wanted = "another file than the results that go into it"
+                raise ValueError(checks.message("--table", wanted, _TABLE.value))
     grid = figure.grid(scale, _flags_of_runs())
     if _FROM_TABLE.value is not None:
         rows, path = _drawn_table(figure, grid, folder)

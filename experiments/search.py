@@ -276,8 +276,11 @@ def main(argv: Sequence[str]) -> None:
     folder = Path(os.path.realpath(_OUTPUT_DIR.value))
     with cli.left_if_used(folder):
         files.output_folder("--output_dir", folder)
-        files.output_path("the best settings", folder / "best.flags")
+        best_flags = files.output_path("the best settings", folder / "best.flags")
         with files.locked(folder):
+            if best_flags.exists() and not (folder / "search.csv").exists():
+                wanted = "a folder of a search, or one without best.flags"
+                raise ValueError(checks.message("--output_dir", wanted, str(folder)))
             table = sweep.ResultsTable(folder / "search.csv")
             for one in grid:
                 if one in table:
@@ -297,8 +300,8 @@ def main(argv: Sequence[str]) -> None:
     if found and not math.isnan(found[0].mean):
         best = {**given, **{n: f"{v:g}" for n, v in found[0].setting.items()}}
         lines = [f"--{name}={value}" for name, value in best.items()]
-        files.write_atomically(folder / "best.flags", "\n".join(lines) + "\n")
-        print(f"best: {folder / 'best.flags'}")
+        files.write_atomically(best_flags, "\n".join(lines) + "\n")
+        print(f"best: {best_flags}")
 
 
 if __name__ == "__main__":

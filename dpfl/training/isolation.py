@@ -282,10 +282,11 @@ def start(
             wanted = "'loopback' or 'anyone_can_connect' with a port"
             raise ValueError(checks.message("isolation", wanted, isolation))
     reasons = []
-    if log_path is not None and os.path.exists(log_path):
-        files.check_regular("log_path", log_path)
-    place = os.devnull if log_path is None else log_path
-    with open(place, "ab", opener=files.public_opener) as log:
+    if log_path is None:
+        opened: Any = open(os.devnull, "ab")
+    else:
+        opened = files.appended("log_path", log_path)
+    with opened as log:
         for choice in _PRIVATE if isolation == "auto" else (isolation,):
             isolated = None
             try:

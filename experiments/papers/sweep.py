@@ -10,6 +10,7 @@ row of other settings. Most work is a run of `dpfl-train`.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Optional, Union
 
-from dpfl import covered, files
+from dpfl import covered, files, reading
 from dpfl.tasks import registry
 from dpfl.training import config
 
@@ -239,6 +240,14 @@ class Figure:
         ]
 
 
+def _is_key(text: str) -> bool:
+    """Whether a cell is what `Work.key` makes."""
+    with contextlib.suppress(ValueError):
+        found = reading.parsed(KEY, text)
+        return isinstance(found, list) and list(map(type, found)) == [dict, dict]
+    return False
+
+
 class ResultsTable:
     """A CSV file with one row for each piece of work, in the order of completion."""
 
@@ -246,8 +255,12 @@ class ResultsTable:
         """Opens the table at `path`, which need not exist yet."""
         self._path = path
         rows = files.read_csv(path, cut=True) if path.exists() else []
-        if not all(KEY in row for row in rows):
-            raise ValueError(f"{path} must have a column {KEY}, found none")
+        keys = {row[KEY] for row in rows if _is_key(row.get(KEY, ""))}
+        if len(keys) < len(rows):
+            raise ValueError(
+                f"{path} must be a table of results, each with another {KEY}, found "
+                "one that dpfl did not write, or that was changed"
+            )
         self._rows: dict[str, dict[str, str]] = {row[KEY]: row for row in rows}
 
     def __contains__(self, work: Work) -> bool:

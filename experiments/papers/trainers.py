@@ -154,8 +154,14 @@ class Trainer:
         *,
         only_checks: bool,
     ) -> None:
+        try:
+            with files.appended("train.log", log):
+                pass
+        except (OSError, ValueError) as error:
+            said = f"{log} must be a file that can be added to ({error})"
+            raise WorkFailedError(said, cli.USAGE_EXIT_CODE, said) from error
         order = {"arguments": list(arguments), "log": os.fspath(log)}
-        begin = log.stat().st_size if log.exists() else 0
+        begin = log.stat().st_size
         code = self._answered({**order, "only_checks": only_checks}, on_round)
         if not code:
             return
@@ -187,8 +193,6 @@ class Trainer:
 
 def _last_error(log: Path, begin: int) -> str:
     """The last error in a log after a number of bytes; "" for none."""
-    if not log.exists():
-        return ""
     with log.open("rb") as file:
         file.seek(begin)
         lines = file.read().decode(errors="replace").splitlines()
@@ -232,7 +236,7 @@ def main() -> None:
 
 def _exit_code(work: Callable[..., Any], arguments: list[str], log: str) -> int:
     """Runs a command line and returns its exit code."""
-    with open(log, "ab") as output:
+    with files.appended("train.log", log) as output:
         for descriptor in (1, 2):
             os.dup2(output.fileno(), descriptor)
     for name in flags.FLAGS:

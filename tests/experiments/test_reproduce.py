@@ -37,6 +37,22 @@ def test_a_figure_from_nothing_and_again(tmp_path):
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
 
 
+@pytest.mark.parametrize(
+    ("figure", "table"),
+    [("mf_table2", "mf_table2-small/results"), ("csgm_fig2", "kept")],
+)
+def test_a_table_that_cannot_be_kept_is_refused_before_any_work(
+    tmp_path, figure, table
+):
+    """It would take the place of the results, or its curves of a folder."""
+    (tmp_path / "kept_curves.csv").mkdir()
+    flags = (f"--figure={figure}", f"--output_dir={tmp_path}")
+    done = reproduce(*flags, f"--table={tmp_path}/{table}.csv")
+    assert done.returncode == 2 and "--table" in done.stderr, done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.glob("*/results.csv"))
+
+
 def test_noise_of_l2_csgm_comes_to_the_gaussian_mechanisms(tmp_path):
     works = [one for one in chen2024._noises("small") if one.labels["panel"] == "left"]
     rows = [one.compute(tmp_path) for one in works[::4]]

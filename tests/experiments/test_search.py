@@ -202,3 +202,16 @@ def test_what_is_no_file_is_found_before_any_run(
     put(tmp_path / "out" / name)
     with pytest.raises(ValueError, match="must be a regular file"):
         searched(monkeypatch, capsys, tmp_path, *GRID)
+
+
+MINE = {"best.flags": "--mine=1\n", "search.csv": "key,mine\na,1\na,2\n"}
+
+
+@pytest.mark.parametrize("name", MINE)
+def test_files_of_no_search_stay(monkeypatch, capsys, tmp_path, name):
+    """One was replaced, and of the other rows were lost."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).write_text(MINE[name])
+    with pytest.raises(ValueError, match=name):
+        searched(monkeypatch, capsys, tmp_path, *GRID)
+    assert (tmp_path / "out" / name).read_text() == MINE[name]

@@ -1,6 +1,8 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
+import os
+
 import pytest
 
 from experiments import flag_files
@@ -11,6 +13,23 @@ def test_failing_training_says_which_command(tmp_path):
     work = sweep.training_work({"task": "digits"}, {"rounds": -1})
     with pytest.raises(trainers.WorkFailedError, match="rounds=-1.*exit code 2: --r"):
         trainers.Trainer().train(work, tmp_path / "run")
+
+
+def _linked(path):
+    path.symlink_to("mine")
+
+
+@pytest.mark.parametrize("put", [os.mkfifo, os.mkdir, _linked])
+def test_what_is_no_log_is_neither_waited_for_nor_written_to(tmp_path, put):
+    (tmp_path / "mine").write_text("mine")
+    put(tmp_path / "train.log")
+    work = sweep.training_work({"task": "digits"}, {"rounds": -1})
+    trainer = trainers.Trainer()
+    with pytest.raises(trainers.WorkFailedError) as caught:
+        trainer.train(work, tmp_path)
+    trainer.close()
+    assert caught.value.exit_code == 2 and "train.log" in caught.value.said
+    assert (tmp_path / "mine").read_text() == "mine"
 
 
 def test_the_key_has_the_flag_file_s_flags_and_no_path(tmp_path):
