@@ -31,6 +31,7 @@ MOST_TEXT = 1 << 30
 MOST_ARRAYS = 1 << 34
 # More levels than any file that dpfl writes; readers descend by recursion.
 _MOST_LEVELS = 100
+_PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 # Name of the header in an archive of arrays.
 HEADER = "header"
 
@@ -203,21 +204,25 @@ def read_arrays(
     return header, arrays
 
 
-def arrays_in(file: IO[bytes]) -> dict[str, np.ndarray]:
+def arrays_in(file: IO[bytes], at_most: int = 0) -> dict[str, np.ndarray]:
     """The arrays of an archive that `numpy.savez` wrote, in their order.
 
+    Args:
+      at_most: The bytes that it may unpack to, where those are more than it has.
+
     Raises:
-      ValueError: If it is damaged, has a name twice, unpacks to more bytes than it has,
-        or holds Python objects.
+      ValueError: If it is damaged, has a name twice, unpacks to more bytes, or holds
+        Python objects.
     """
     size = file.seek(0, os.SEEK_END)
     try:
         with zipfile.ZipFile(file) as archive:
             members = archive.infolist()
             names = [member.filename.rpartition(".npy")[0] for member in members]
-            is_plain = all(m.compress_type == zipfile.ZIP_STORED for m in members)
-            if not is_plain or sum(m.file_size for m in members) > size:
-                raise ValueError("it unpacks to more than it has bytes")
+            # Others unpack more at a time than is read.
+            is_plain = all(m.compress_type in _PACKINGS for m in members)
+            if not is_plain or sum(m.file_size for m in members) > max(size, at_most):
+                raise ValueError("it unpacks to too much")
             if len(set(names)) < len(names):
                 raise ValueError("it has a name twice")
             return dict(zip(names, (_array_in(archive, m) for m in members)))

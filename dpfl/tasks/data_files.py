@@ -12,7 +12,6 @@ import io
 import os
 import re
 import shlex
-import shutil
 import sqlite3
 import tarfile
 import urllib.request
@@ -50,7 +49,10 @@ def sql_pieces(
     import tensorflow_federated as tff
 
     training, testing = file.splits
-    client_data = tff.simulation.datasets.SqlClientData(path, training)
+    try:
+        client_data = tff.simulation.datasets.SqlClientData(path, training)
+    except (TypeError, sqlite3.Error) as error:
+        raise damaged(path, f"names of clients that are no text: {error}") from error
     client_ids = tuple(client_data.client_ids)
     return dict(
         client_ids=client_ids,
@@ -154,6 +156,7 @@ def evaluation_dataset(
 
 
 _MAGIC = b"SQLite format 3\x00"
+_MOST_BYTES_OF_TEXT = 2**30
 # Size up to which reading the whole file for each client takes about 10 milliseconds.
 _MOST_BYTES_WITHOUT_INDEX = 32 * 2**20
 _COLUMNS = {
@@ -267,6 +270,11 @@ def _check_length(path: str) -> None:
 
 def _check_schema(path: str, connection: sqlite3.Connection) -> None:
     for table, columns in _COLUMNS.items():
+        query = "SELECT type FROM sqlite_master WHERE name = ?"
+        kind = (connection.execute(query, (table,)).fetchone() or ["missing"])[0]
+        if kind != "table":
+            # A view may have rows without end.
+            raise damaged(path, f"{table} must be a table, found {kind}")
         found = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
         if not columns <= found:
             lacking = ", ".join(sorted(columns - found))
@@ -462,18 +470,15 @@ def read_packed_text(file: PackedText, config: SqlConfig) -> list[str]:
     member = file.member
     try:
         with bz2.open(path) as packed:
-            content = io.BytesIO()
-            shutil.copyfileobj(packed, content)
-        content.seek(0)
+            content = io.BytesIO(packed.read(_MOST_BYTES_OF_TEXT))
         with tarfile.open(fileobj=content) as archive:
-            names = {os.path.basename(n): n for n in archive.getnames()}
-            if member not in names:
-                raise damaged(path, f"it has no {member} inside")
-            inside = archive.extractfile(names[member])
+            # No link, which might lead anywhere.
+            found = {os.path.basename(m.name): m for m in archive if m.isreg()}
+            inside = archive.extractfile(found[member]) if member in found else None
             if inside is None:
-                raise damaged(path, f"its {member} is not a file")
+                raise damaged(path, f"it has no file {member} inside")
             # Other separators than newlines, such as U+2028, may be part of a line.
-            lines = inside.read().decode().split("\n")
+            lines = inside.read(_MOST_BYTES_OF_TEXT).decode().split("\n")
             return lines if lines[-1] else lines[:-1]
     except (OSError, EOFError, tarfile.TarError, UnicodeDecodeError) as error:
         raise damaged(path, str(error)) from error

@@ -65,7 +65,7 @@ def fetch(
       OSError, EOFError, http.client.HTTPException or lzma.LZMAError: If the download
         fails; they are `ERRORS`.
     """
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    files.public_folder(os.path.dirname(path) or ".")
     is_packed = url.endswith(".lzma")
     with urllib.request.urlopen(url, timeout=_SILENCE) as source:
         with files.atomically(path) as file:

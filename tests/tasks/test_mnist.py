@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import os
 import pathlib
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -129,6 +130,41 @@ def test_a_pipe_is_not_waited_for(tmp_path, name):
         mnist.read_images(
             configs.MnistConfig(data_dir=str(tmp_path)), small(mnist.MNIST)
         )
+
+
+@pytest.mark.parametrize("packing", ["gz", "npz"])
+def test_what_unpacks_without_end_is_refused_before_it_is(
+    tmp_path, monkeypatch, packing
+):
+    """A file of 2 MB took 4.6 GB."""
+    most = 1 << 20
+    monkeypatch.setattr(mnist, "_MOST_BYTES", most)
+    large = np.zeros((64 * most // 784, 28, 28), np.uint8)
+    if packing == "gz":
+        write(tmp_path, packs=True)
+        path = tmp_path / "train-images-idx3-ubyte.gz"
+        path.write_bytes(gzip.compress(idx(large)))
+    else:
+        path = tmp_path / "mnist.npz"
+        np.savez_compressed(path, x_train=large, y_train=large, x_test=1, y_test=1)
+    tracemalloc.start()
+    with pytest.raises(data_files.DataFileError, match=path.name):
+        load(tmp_path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8 * most
+
+
+@pytest.mark.parametrize(
+    "part", [np.array(5), np.zeros((9, 2)), np.zeros(9, "M8[s]"), np.array(["a"])]
+)
+@pytest.mark.parametrize("name", ["x_train", "y_test"])
+def test_arrays_that_are_no_images_are_refused_with_their_file(tmp_path, part, name):
+    archive(path := tmp_path / "mnist.npz")
+    with np.load(path) as parts:
+        np.savez(path, **{**parts, name: part})
+    with pytest.raises(data_files.DataFileError, match="mnist.npz"):
+        load(tmp_path)
 
 
 def test_the_archive_of_keras_is_the_same_data(tmp_path):

@@ -324,6 +324,42 @@ def test_a_missing_column_is_refused(tmp_path):
         _emnist(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "statements",
+    [
+        # It would be counted for ever.
+        (
+            "ALTER TABLE client_metadata RENAME TO other",
+            "CREATE VIEW client_metadata AS WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL"
+            " SELECT i + 1 FROM c) SELECT 'f' || i AS client_id, 'all_train' AS"
+            " split_name, 1 AS num_examples FROM c",
+        ),
+        ("UPDATE client_metadata SET client_id = x'00ff' WHERE client_id = 'f001'",),
+        ("UPDATE client_metadata SET client_id = CAST(x'ff' AS TEXT)",),
+    ],
+)
+def test_tables_that_are_none_and_names_that_are_no_text(emnist_copy, statements):
+    for statement in statements:
+        _change(emnist_copy, statement)
+    with _refused("emnist_all.sqlite") as caught:
+        _emnist(emnist_copy.parent, allow_partial_data=True)
+    _one_sentence(caught)
+
+
+@pytest.mark.parametrize("leads_to", ["nowhere", "stackoverflow.word_count"])
+def test_a_link_in_the_place_of_the_word_counts_is_not_followed(tmp_path, leads_to):
+    path = _pack_word_counts(tmp_path, WORDS)
+    with tarfile.open(path, "w:bz2") as archive:
+        member = tarfile.TarInfo("stackoverflow.word_count")
+        member.type, member.linkname = tarfile.SYMTYPE, leads_to
+        archive.addfile(member)
+    config = configs.StackOverflowConfig(
+        data_dir=str(tmp_path), vocab_size=3, allow_partial_data=True
+    )
+    with _refused("stackoverflow.word_count"):
+        stackoverflow.read_vocabulary(config)
+
+
 def test_a_damaged_page_is_found_by_the_full_check(emnist_copy):
     content = bytearray(emnist_copy.read_bytes())
     content[4096 * 3 : 4096 * 4] = bytes(4096)
