@@ -31,6 +31,7 @@ MOST_TEXT = 1 << 30
 MOST_ARRAYS = 1 << 34
 # More levels than any file that dpfl writes; readers descend by recursion.
 _MOST_LEVELS = 100
+# Members of archives that unpack no more at a time than is read.
 _PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 # Name of the header in an archive of arrays.
 HEADER = "header"
@@ -219,7 +220,6 @@ def arrays_in(file: IO[bytes], at_most: int = 0) -> dict[str, np.ndarray]:
         with zipfile.ZipFile(file) as archive:
             members = archive.infolist()
             names = [member.filename.rpartition(".npy")[0] for member in members]
-            # Others unpack more at a time than is read.
             is_plain = all(m.compress_type in _PACKINGS for m in members)
             if not is_plain or sum(m.file_size for m in members) > max(size, at_most):
                 raise ValueError("it unpacks to too much")
