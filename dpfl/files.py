@@ -452,6 +452,18 @@ def locked(folder: PathLike) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def held(file: io.RawIOBase) -> Iterator[None]:
+    """Holds an open file; waits until no other process does in such a block."""
+    if fcntl is not None:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+
+@contextlib.contextmanager
 def appended(name: str, path: PathLike) -> Iterator[IO[bytes]]:
     """Opens a log to be added to, unless something else than a file is in its place.
 

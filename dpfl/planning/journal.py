@@ -10,13 +10,14 @@ round are the secret that amplifies privacy, so the file is readable by its owne
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import json
 import os
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from io import FileIO
 from typing import Any
 
-from dpfl import checks, files
+from dpfl import checks, files, reading
 from dpfl.planning.history import Names, names_of
 
 
@@ -35,18 +36,27 @@ class Journal:
         head = json.dumps({"ledger": files.digest(about)}) + "\n"
         if not self._path.exists():
             files.write_atomically(self._path, head, private=True)
-        with open(self._path, "rb") as file:
-            is_own = file.read(len(head)) == head.encode()
-        if not is_own:
-            raise ValueError(
-                "path must be of no file yet, or of a ledger of the same mechanism, "
-                f"participation and dimension, found {self._path}"
-            )
-        content = self._path.read_bytes()
-        whole = content[: content.rfind(b"\n") + 1]
-        if len(whole) < len(content):
-            os.truncate(self._path, len(whole))
+        # A line that another process is about to write is none that a kill left.
+        with self._held() as file:
+            # Read before the rest, which may be large in another file.
+            if file.read(len(head)) != head.encode():
+                raise ValueError(
+                    "path must be of no file yet, or of a ledger of the same mechanism,"
+                    f" participation and dimension, found {self._path}"
+                )
+            file.seek(0)
+            content = file.read()
+            whole = content[: content.rfind(b"\n") + 1]
+            if len(whole) < len(content):
+                file.truncate(len(whole))
         self._size = len(whole)
+
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[FileIO]:
+        """Opens the file, which no other process then holds."""
+        # Without a buffer, whose rest Python would write when it closes the file.
+        with open(self._path, "r+b", buffering=0) as file, files.held(file):
+            yield file
 
     def entries(self) -> Iterator[tuple[int, Names]]:
         """The number of each round, from 1 on, and its clients if they were named."""
@@ -54,14 +64,19 @@ class Journal:
             next(file)
             for line in file:
                 try:
-                    entry = json.loads(line)
+                    entry = reading.parsed("a round", line.decode())
                     number = checks.integer("round", entry["round"])
                     names = entry.get("participants")
+                    if not isinstance(names, (list, type(None))):
+                        raise TypeError("the clients are no list")
                     yield number, None if names is None else names_of(names)
-                except (ValueError, KeyError, TypeError, RecursionError) as error:
-                    raise ValueError(
-                        f"path must be a ledger's file, found a damaged {self._path}"
-                    ) from error
+                    continue
+                except (ValueError, KeyError, TypeError):
+                    pass
+                # Behind the block: the errors hold the names of clients.
+                raise ValueError(
+                    f"path must be a ledger's file, found a damaged {self._path}"
+                )
 
     def known(self) -> dict[int, Names]:
         """The clients of each round that is not superseded, by its number."""
@@ -83,19 +98,19 @@ class Journal:
         if names is not None:
             entry["participants"] = _as_json(names)
         line = json.dumps(entry).encode() + b"\n"
-        # Without a buffer, of which the rest would be written when the file is closed.
-        with open(self._path, "r+b", buffering=0) as file:
+        with self._held() as file:
             if file.seek(0, os.SEEK_END) != self._size:
                 raise ValueError(
                     f"path must be the file of one ledger alone, found {self._path} "
                     "with rounds of another process"
                 )
             try:
-                if file.write(line) != len(line):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                left = memoryview(line)
+                while left:
+                    left = left[file.write(left) :]
                 os.fsync(file.fileno())
             except OSError:
-                os.truncate(self._path, self._size)
+                file.truncate(self._size)
                 raise
         self._size += len(line)
 

@@ -467,7 +467,10 @@ def _flaws(found: Checkpoint, population: int, last_round: int) -> Iterator[str]
         yield "its tally"
     for name in ("rows", "times"):
         rows = info.get(name)
-        if not isinstance(rows, list) or not all(is_row(row) for row in rows):
+        is_full = name == "times"
+        if not isinstance(rows, list) or not all(
+            is_row(row, row if is_full else ()) for row in rows
+        ):
             yield f"its {name}"
         first = done - len(rows) + 1
         if [row["round"] for row in rows] != list(range(first, done + 1)):

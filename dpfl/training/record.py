@@ -136,7 +136,8 @@ def is_row(found: Any, columns: Iterable[str] = ()) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    if isinstance(value, int):
+    # A bool would be a word in the file, and no number when it is read.
+    if type(value) is int:
         return value.bit_length() <= _MOST_BITS
     return isinstance(value, float)
 
@@ -169,7 +170,7 @@ def plain_number(value: Any) -> Any:
     array = np.asarray(value)
     if array.dtype == np.float32:
         return float(str(array[()]))
-    return array.item()
+    return int(array) if array.dtype == bool else array.item()
 
 
 def round_row(

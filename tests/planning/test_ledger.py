@@ -4,8 +4,11 @@
 import dataclasses
 import itertools
 import math
+import os
 import subprocess
 import sys
+import threading
+from unittest import mock
 
 import dp_accounting
 import numpy as np
@@ -445,6 +448,29 @@ def test_a_budget_counts_rounds_that_are_done_again():
     assert book.rounds == 20
 
 
+def test_a_line_that_another_process_writes_is_not_cut_off(tmp_path):
+    """A ledger that was opened meanwhile took it for one that a kill left."""
+    run = gaussian(), mechanisms.OncePerEpoch(500, 50, 30), D, 1e-3
+    path = tmp_path / "ledger"
+    book = ledger.Ledger(*run, path=path)
+    before, opened, others = path.stat().st_size, os.fsync, []
+
+    def other():
+        others.append(ledger.Ledger(*run, path=path))
+
+    def slow(descriptor):
+        waiting.start()
+        waiting.join(0.2)
+        assert not others and path.stat().st_size > before
+        opened(descriptor)
+
+    waiting = threading.Thread(target=other)
+    with mock.patch.object(os, "fsync", slow):
+        book.record_round(["a"])
+    waiting.join()
+    assert others[0].rounds == 1 and book.record_round(["b"])
+
+
 def test_a_ledgers_file_outlives_its_process(tmp_path):
     """A kill after each line, or in the middle of one."""
     run = gaussian(), mechanisms.OncePerEpoch(500, 50, 30), D, 1e-3
@@ -485,6 +511,9 @@ def test_a_ledgers_file_outlives_its_process(tmp_path):
         b"[]",
         b'{"round": 0}',
         b'{"round": 1, "participants": [[]]}',
+        b'{"round": 1, "participants": {"a": 1}}',
+        b'{"round": 1, "round": 2}',
+        b"[" * 10**5,
         b"\xff",
     ):
         path.write_bytes(content[: content.index(b"\n") + 1] + line + b"\n")

@@ -183,8 +183,12 @@ WRONG = {
     "rows": (
         *(None, {}, [1], [{}], lambda r: r[:2], lambda r: [*r, *r]),
         lambda r: [{**row, "another": 1} for row in r],
+        lambda r: [{**row, "epsilon": True} for row in r],
     ),
-    "times": (None, [None], lambda r: r[1:2], [{"round": 3, "x": "y"}]),
+    "times": (
+        *(None, [None], lambda r: r[1:2], [{"round": 3, "x": "y"}]),
+        lambda r: [{**row, "exact_seconds": None} for row in r],
+    ),
     "seconds": (None, -1.0, "1", [1.0]),
     "marks": (None, [], {"metrics.csv": 3}, {"metrics.csv": [-1, "x"]}),
 }
