@@ -31,6 +31,9 @@ _HEADER_BYTES = len(MAGIC) + 65
 _MANIFEST = "manifest"
 # The names under which a manifest holds its own digest, and the seed.
 _CHECKSUM, _SEED = "checksum", "seed"
+# The facts of which no error shows a value: with the seed the noise can be removed, and
+# the digest of the data is exact.
+_UNSAID = (_SEED, "task fingerprint")
 # Limits of a manifest's size in bytes, some hundred times the usual one, and of a
 # seed's digits.
 _MOST_MANIFEST = 1 << 24
@@ -319,9 +322,8 @@ def _check_unchanged(
         was, now = old.get(kind, {}), new.get(kind, {})
         names = [n for n in sorted({*was, *now}) if was.get(n) != now.get(n)]
         kinds += [kind] if names else []
-        # The seed is not shown: with it the noise can be removed.
         changed += [
-            n if n == _SEED else f"{n} (was {was.get(n)}, now {now.get(n)})"
+            n if n in _UNSAID else f"{n} (was {was.get(n)}, now {now.get(n)})"
             for n in names
         ]
     if changed:

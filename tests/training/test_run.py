@@ -379,7 +379,9 @@ def test_data_that_a_plug_in_s_fingerprint_forgets_are_another_run(
 
     own = begun(with_data("a"))
     assert begun(with_data("a")) == own
-    with pytest.raises(checkpoint.ChangedFlagsError, match="task fingerprint"):
+    with pytest.raises(
+        checkpoint.ChangedFlagsError, match="changed: task fingerprint; choose"
+    ):
         begun(with_data("b"))
     assert selection.run_key(5, provenance.digest(with_data("b"))) != own
 
