@@ -229,6 +229,8 @@ class Ledger:
         self._history = History(cost.participation)
         # Hashes of the cohorts of rounds that count, and of lost ones.
         self._cohorts: dict[int, int] = {}
+        # The clients of rounds that count, by their numbers, where no file has them.
+        self._known: dict[int, Names] = {}
         self._lost: collections.Counter[int] = collections.Counter()
         self._last: Optional[tuple[int, Again, accounting.PrivacyReport]] = None
 
@@ -318,7 +320,9 @@ class Ledger:
             )
         with checks.renaming({"participants": "cohorts"}):
             named = [names_of(cohort) for cohort in cohorts]
-            known = self._journal.known() if self._journal and rounds < done else {}
+            known = self._known
+            if self._journal is not None and rounds < done:
+                known = self._journal.known()
             history = self._history.copy()
             history.go_to(rounds - len(named), known)
             for names in named:
@@ -334,8 +338,11 @@ class Ledger:
                 self._journal.add(number + 1, cohort)
         self._lose(rounds)
         self._history = history
+        self._known = {r: who for r, who in self._known.items() if r <= rounds}
         for number, names in enumerate(named, rounds - len(named)):
             self._cohorts[number] = hash(frozenset(names))
+            if self._journal is None:
+                self._known[number + 1] = names
 
     def check_room(self, rounds: int) -> None:
         """Raises ValueError if so many rounds are too many."""
@@ -378,6 +385,8 @@ class Ledger:
             cohort = hash(frozenset(names))
             self._lost[cohort] -= self._lost[cohort] > 0
             self._cohorts[self.rounds] = cohort
+            if self._journal is None:
+                self._known[self.rounds + 1] = names
         self._history.add(names)
 
     def _charged(self, names: Names) -> Again:

@@ -576,3 +576,31 @@ def test_cohorts_that_are_no_list_are_named(cohorts):
         ledger.Ledger(gaussian(), mechanisms.FixedSize(500, 50, 30), D, 1e-3).resume_at(
             2, cohorts
         )
+
+
+@pytest.mark.parametrize("in_a_file", [False, True])
+@pytest.mark.parametrize(
+    "plan, most",
+    [
+        (mechanisms.OncePerEpoch(500, 50, 30), 10),
+        (mechanisms.RandomSlot(500, 50, 30), 10),
+        (mechanisms.BMinSeparation(500, 50, 30, 4), 4),
+    ],
+)
+def test_a_ledger_that_goes_far_back_knows_who_was_there(
+    tmp_path, in_a_file, plan, most
+):
+    """In an epoch before that of the rounds that are lost."""
+    path = tmp_path / "ledger" if in_a_file else None
+    book = book_of(plan, path=path, method="rdp")
+    book.record_round(["a"])
+    for number in range(2, 25):
+        book.record_round([number])
+    for rounds in (1, 2, most - 1):
+        book.resume_at(rounds)
+        with pytest.raises(ValueError, match="'a' again"):
+            book.record_round(["a"])
+        for number in range(rounds + 1, 25):
+            book.record_round([number])
+    book.resume_at(1, [["b"]])
+    book.record_round(["a"])
