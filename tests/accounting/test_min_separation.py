@@ -166,8 +166,8 @@ class TestTheFigure:
         ("changes", "message"),
         [
             ({"separation": 1}, "^separation must be .*at least 2, found 1"),
-            ({"probability": 0.0}, "^probability must be in .*, found 0.0"),
-            ({"probability": 1.5}, "^probability must be in .*, found 1.5"),
+            ({"probability": 0.0}, "^probability must be .*, found 0.0"),
+            ({"probability": 1.5}, "^probability must be .*, found 1.5"),
             (
                 {"columns": np.ones([3, 2])},
                 "^columns must be 0 below the last of the 3",

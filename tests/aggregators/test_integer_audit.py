@@ -11,8 +11,8 @@ update is the worst: as many rotated coordinates at their bound as its norm allo
 import numpy as np
 import tensorflow as tf
 
-from dpfl import mechanisms
-from dpfl.accounting import accountant, events
+from dpfl import accounting, mechanisms
+from dpfl.accounting import accountant
 from dpfl.accounting.integer import summed_noise
 from dpfl.aggregators import distributed, reductions
 from dpfl.vectors import randomness, rounding
@@ -91,7 +91,7 @@ def audited(release, trials):
     """The lower bound on epsilon, and the epsilon that is claimed."""
     present, absent = np.split(release.scores(release.sums(trials)), 2)
     event = release.config.round_dp_event(DIMENSION, 1.0)
-    relation, *_ = events.relations_of(event)
+    relation, *_ = accounting.relations_of(event)
     ledger = accountant.DpflAccountant(neighboring_relation=relation)
     ledger.compose(event)
     found = bounds.epsilon_lower_bound(present, absent, DELTA)
