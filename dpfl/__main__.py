@@ -15,12 +15,14 @@ import functools
 import importlib
 import importlib.util
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 import dpfl
 from dpfl import interrupts, machine
 
+_HERE = Path(__file__).resolve().parent
 BINARIES = "dpfl.experiments"
 _START = f"{BINARIES}.start"
 COMMANDS = (
@@ -105,17 +107,19 @@ def main(arguments: list[str]) -> None:
     if command in COMMANDS:
         sys.argv = [f"dpfl-{command}", *rest]
         run_command(command)
-    elif command == "--version":
-        print(f"dpfl {dpfl.__version__}")
-    elif command in ("--help", "-h", "--helpshort", "help"):
-        list_commands()
-    elif command == "configs":
-        print(binaries_folder().parent / "configs")
-    elif command == "requirements":
-        print(Path(__file__).resolve().parent / "requirements-tff.txt")
-    else:
-        known = ", ".join((*COMMANDS, "configs", "requirements"))
-        _fail(f"the command must be one of {known}, found {command!r}")
+        return
+    known: dict[str, Callable[[], Any]] = {
+        "configs": lambda: print(binaries_folder().parent / "configs"),
+        "requirements": lambda: print(_HERE / "requirements-tff.txt"),
+        "--version": lambda: print(f"dpfl {dpfl.__version__}"),
+        **dict.fromkeys(("--help", "-h", "--helpshort", "help"), list_commands),
+    }
+    if command not in known:
+        names = ", ".join((*COMMANDS, "configs", "requirements"))
+        _fail(f"the command must be one of {names}, found {command!r}")
+    binaries_folder()
+    with importlib.import_module(f"{BINARIES}.cli").exit_codes():
+        known[command]()
 
 
 if __name__ == "__main__":

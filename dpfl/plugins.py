@@ -15,11 +15,12 @@ import dataclasses
 import importlib
 import importlib.metadata
 import re
-import sys
 import traceback
 import typing
 import warnings
 from typing import Any
+
+from absl import flags
 
 from dpfl import checks, fields
 
@@ -78,7 +79,8 @@ def load(group: str, *tables: dict[Any, Any]) -> None:
     """Imports the modules that installed packages name for a group of entry points.
 
     A module that fails, or exits the process, is skipped with a warning: a user of
-    another mechanism may not be able to repair it.
+    another mechanism may not be able to repair it. Flags that it defines give way to
+    those of commands, and none of them is required.
 
     Args:
       group: `MECHANISMS` or `TASKS`.
@@ -86,6 +88,7 @@ def load(group: str, *tables: dict[Any, Any]) -> None:
     """
     for entry in _entries(group):
         kept = [(table, dict(table)) for table in (*tables, _types[group])]
+        defined = set(flags.FLAGS)
         try:
             importlib.import_module(entry.value)
         except KeyboardInterrupt:
@@ -94,14 +97,18 @@ def load(group: str, *tables: dict[Any, Any]) -> None:
             for table, before in kept:
                 table.clear()
                 table.update(before)
-            # Not str(error): that of SystemExit is empty, and that of a package's error
-            # may fail.
-            found = traceback.format_exception_only(type(error), error)[-1].strip()
-            warnings.warn(
-                f"{entry.name} of the entry points {group} is left out, since "
-                f"{entry.value} cannot be imported ({found})",
-                stacklevel=2,
-            )
+            what = f"{entry.name} of the entry points {group}"
+            _warn(what, f"{entry.value} cannot be imported", error)
+        for name in set(flags.FLAGS) - defined:
+            flags.FLAGS[name].allow_override = True
+            flags.FLAGS[name].validators.clear()
+
+
+def _warn(what: str, why: str, error: BaseException) -> None:
+    # Not str(error): that of SystemExit is empty, and that of a package's error may
+    # fail.
+    found = traceback.format_exception_only(type(error), error)[-1].strip()
+    warnings.warn(f"{what} is left out, since {why} ({found})", stacklevel=3)
 
 
 def field_types(config: type) -> dict[str, type]:
@@ -157,13 +164,16 @@ def check(group: str, name: str, config: type) -> None:
         if field in taken:
             wanted = "named unlike the flags of commands"
             raise ValueError(checks.message("a field of config", wanted, field))
-        if not texts[field]:
+        if not (isinstance(texts[field], str) and texts[field]):
             wanted = "made by dpfl.option or dpfl.required, with a sentence"
             raise ValueError(checks.message("a field of config", wanted, field))
         if known.get(field, kind) is not kind:
             wanted = f"of type {known[field].__name__} as elsewhere"
             raise TypeError(checks.message(field, wanted, kind))
-    fields.checks_of(config)
+    defaults = {each.name: each.default for each in dataclasses.fields(config)}
+    for field, accept in fields.checks_of(config).items():
+        if defaults[field] is not dataclasses.MISSING:
+            accept(field, defaults[field])
     _types[group][name] = found
 
 
@@ -176,7 +186,14 @@ def resolve(found: Any) -> Any:
 
 
 def _entries(group: str) -> list[importlib.metadata.EntryPoint]:
-    if sys.version_info >= (3, 10):
-        return list(importlib.metadata.entry_points(group=group))
-    # A package that is found twice on the path is listed twice.
-    return list(dict.fromkeys(importlib.metadata.entry_points().get(group, [])))
+    """The entry points of a group, each once if its package is on the path twice."""
+    found: dict[tuple[str, str], importlib.metadata.EntryPoint] = {}
+    for package in importlib.metadata.distributions():
+        try:
+            own = [each for each in package.entry_points if each.group == group]
+        except Exception as error:
+            what = f"a package in {package.locate_file('')}"
+            _warn(what, "its entry points cannot be read", error)
+            continue
+        found.update({(each.name, each.value): each for each in own})
+    return list(found.values())

@@ -291,8 +291,7 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
 
     global _working
     _working = False
-    _open_streams()
-    with _exit_codes():
+    with exit_codes():
         app.run(guarded, flags_parser=parse)
 
 
@@ -411,8 +410,9 @@ class _Stdout:
 
 
 @contextlib.contextmanager
-def _exit_codes() -> Iterator[None]:
+def exit_codes() -> Iterator[None]:
     """Makes Ctrl-C and failed output end the process with the documented exit codes."""
+    _open_streams()
     stdout: Any = _Stdout(sys.stdout)
     with contextlib.redirect_stdout(stdout):
         try:

@@ -48,8 +48,8 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Optional
 
 from absl import flags
 
@@ -232,7 +232,7 @@ def _names(values: Mapping[str, Any]) -> list[str]:
                 f"found {', '.join(unknown) or 'none'}"
             )
         return list(asked)
-    wants = {name: build.missing_fields(name, values) for name in _PRIVATE}
+    wants = dict(_each(_PRIVATE, lambda n: (n, build.missing_fields(n, values))))
     notes = [
         f"{name} (--{', --'.join(missing)})"
         for name, missing in wants.items()
@@ -243,6 +243,27 @@ def _names(values: Mapping[str, Any]) -> list[str]:
     return [name for name, missing in wants.items() if not missing]
 
 
+def _each(found: Iterable[Any], call: Callable[[Any], Any]) -> list[Any]:
+    """Calls a function with each mechanism, or the name of each, and lists its results.
+
+    A mechanism of another package that fails is not shown, and costs no other one its
+    place; stderr says why. It fails as usual if --mechanisms has named it.
+    """
+    made = []
+    for each in found:
+        name = getattr(each, "name", each)
+        try:
+            made.append(call(each))
+        except Exception as error:
+            is_own = mechanisms.MECHANISMS[name].__module__.startswith("dpfl.")
+            if is_own or flags.FLAGS.mechanisms is not None:
+                raise
+            print(
+                f"not shown: {name}: {type(error).__name__}: {error}", file=sys.stderr
+            )
+    return made
+
+
 def _fitting(
     candidates: Sequence[Mechanism], participation: Participation, by_error: bool
 ) -> list[Mechanism]:
@@ -251,8 +272,9 @@ def _fitting(
     The others are reported on stderr, or refused if --mechanisms names them. A
     comparison at equal error needs mechanisms with a known error.
     """
-    found, refused = [], []
-    for mechanism in candidates:
+    refused: list[str] = []
+
+    def fitting(mechanism: Mechanism) -> Optional[Mechanism]:
         try:
             ready = _complete(mechanism, participation)
             if by_error and not ready.has_whole_error:
@@ -260,11 +282,14 @@ def _fitting(
                     "--equal must be epsilon, since what its compression misses "
                     f"depends on the updates, for {ready.name}, found error"
                 )
-            found.append(ready)
         except ValueError as error:
             if flags.FLAGS.mechanisms is not None:
                 raise
             refused.append(f"{mechanism.name}: {error}")
+            return None
+        return ready
+
+    found = [each for each in _each(candidates, fitting) if each is not None]
     for what in dict.fromkeys(refused):
         print(f"not shown: {what}", file=sys.stderr)
     return found
@@ -352,10 +377,11 @@ def _compare() -> list[Cost]:
     participation, candidates = _candidates(_noiseless(), by_error)
     if by_error:
         target = _target_error(participation)
-        costs = [_cost_at_error(each, participation, target) for each in candidates]
+        costs = _each(candidates, lambda m: _cost_at_error(m, participation, target))
     else:
-        found = (_calibrated(each, participation) for each in candidates)
-        costs = [_cost(mechanism, participation) for mechanism in found]
+        costs = _each(
+            candidates, lambda m: _cost(_calibrated(m, participation), participation)
+        )
     if _PLOT.value is not None:
         rows = [dataclasses.asdict(cost) for cost in costs]
         panels = {name: COLUMNS[name] for name in _DRAWN}
@@ -374,8 +400,8 @@ def _candidates(
     if participation.varies_cohorts and "noise_source" in own:
         # Clients that leave would take their noise along.
         values = {"noise_source": "helpers", **values}
-    found = comparison.candidates(names, rates, values)
-    return participation, _fitting(found, participation, by_error)
+    found = _each(names, lambda n: comparison.candidates([n], rates, values))
+    return participation, _fitting(sum(found, []), participation, by_error)
 
 
 def _cost_at_error(

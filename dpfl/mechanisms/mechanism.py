@@ -21,6 +21,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Optional, TypeVar
 
@@ -111,6 +112,26 @@ def _carrying(method: Callable[..., DpEvent]) -> Callable[..., DpEvent]:
     return round_dp_event
 
 
+def _number(method: Callable[..., Any]) -> Callable[..., float]:
+    """A method of which the result is a number of at least 0, or infinity."""
+
+    @functools.wraps(method)
+    def number(self: Mechanism, *arguments: Any, **named: Any) -> float:
+        found = method(self, *arguments, **named)
+        if isinstance(found, float) and found == math.inf:
+            return math.inf
+        return checks.nonnegative(f"{method.__name__} of {self.name}", found)
+
+    return number
+
+
+# What is made of methods, subclasses' too, by name.
+_RETURNING: Mapping[str, Callable[..., Any]] = {
+    "round_dp_event": _carrying,
+    **dict.fromkeys(("uplink_bits", "downlink_bits", "mean_squared_error"), _number),
+}
+
+
 @dataclasses.dataclass(frozen=True)
 class Mechanism(Checked, abc.ABC):
     """The numbers of one mechanism; see the module's text.
@@ -165,9 +186,8 @@ class Mechanism(Checked, abc.ABC):
 
     def __init_subclass__(cls, **others: Any) -> None:
         super().__init_subclass__(**others)
-        if "round_dp_event" in vars(cls):
-            own: Any = vars(cls)["round_dp_event"]
-            cls.round_dp_event = _carrying(own)  # type: ignore[method-assign]
+        for name in _RETURNING.keys() & vars(cls).keys():
+            setattr(cls, name, _RETURNING[name](vars(cls)[name]))
 
     @classmethod
     def filled_in(cls, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -318,6 +318,17 @@ def test_what_a_shell_may_do_to_a_command(line, code, sentence, tmp_path):
     assert b"Traceback" not in done.stderr and len(done.stderr) < 2000
 
 
+@pytest.mark.parametrize(
+    ("rest", "sentence"), [(">&-", "it is closed"), (">/dev/full", "No space left")]
+)
+def test_a_list_of_commands_that_cannot_be_printed_is_a_fault(rest, sentence):
+    words = shlex.join([sys.executable, "-m", "dpfl"])
+    line = ["bash", "-c", f"{words} {rest}"]
+    done = subprocess.run(line, capture_output=True, text=True, cwd=programs.ROOT)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: stdout cannot be written: " + sentence)
+
+
 def test_any_character_is_printed_in_any_encoding(monkeypatch):
     stream = io.TextIOWrapper(io.BytesIO(), "ascii")
     monkeypatch.setattr(sys, "stdout", stream)

@@ -4,6 +4,7 @@
 """`import dpfl` as a user's program has it."""
 
 import dataclasses
+import json
 import os
 import subprocess
 import sys
@@ -106,7 +107,11 @@ def test_what_commands_cannot_have_flags_for_is_refused():
     assert refused(other=("Missing", 1))[:2] == (TypeError, "config")
     field = "a field of config"
     assert refused(other=(int, 1)) == (ValueError, field, "'other'")
-    assert refused(other=(int, dpfl.option(1, ""))) == (ValueError, field, "'other'")
+    for text in ("", 5):
+        other = (int, dpfl.option(1, text))
+        assert refused(other=other) == (ValueError, field, "'other'")
+    default = (int, dpfl.option(1, "A number.", at_least=2))
+    assert refused(other=default) == (ValueError, "other", "1")
     # A flag of absl's, of a command, of a task.
     for name in ("verbosity", "output_dir", "plot", "num_clients"):
         clash = {name: (int, dpfl.option(1, "A number."))}
@@ -173,7 +178,20 @@ PLUGINS = {
     "ends": "raise SystemExit(0)",
     "half": "import dpfl, other; dpfl.register(other.Named, 'x:Y'); 1 / 0",
     "nameless": "import dpfl, other; dpfl.register(other.Nameless, 'x:Y')",
-    "good": "import dpfl, other; dpfl.register(other.Good, 'x:Y')",
+    "good": """
+import dpfl, other
+from absl import flags
+
+dpfl.register(other.Good, "x:Y")
+flags.DEFINE_integer("rounds", None, "Of a command too.", required=True)
+flags.DEFINE_integer("its_own", None, "Of the package alone.", required=True)
+""",
+    "faulty": """
+import dpfl, other
+
+for failing in other.FAULTY:
+    dpfl.register(failing, "x:Y")
+""",
 }
 OTHER = """
 import dataclasses, dpfl
@@ -189,11 +207,27 @@ class Nameless(dpfl.Gaussian):
 @dataclasses.dataclass(frozen=True)
 class Good(dpfl.Gaussian):
     name = "good"
+
+def faulty(name, **methods):
+    own = type(name, (dpfl.Gaussian,), {"name": name, **methods})
+    return dataclasses.dataclass(frozen=True)(own)
+
+FAULTY = [
+    faulty("filled", filled_in=classmethod(lambda *_: {}["filled"])),
+    faulty("checked", check=lambda *_: {}["checked"]),
+    faulty("released", round_dp_event=lambda *_: None),
+    faulty("sent", uplink_bits=lambda *_: float("nan")),
+    faulty("erring", mean_squared_error=lambda *_: None),
+]
 """
 
 
-def test_a_package_that_cannot_be_loaded_costs_itself_alone(tmp_path):
+def with_plugins(tmp_path, *command):
+    """A command in an environment that has `PLUGINS`, and one without entry points."""
     (tmp_path / "other.py").write_text(OTHER)
+    unread = tmp_path / "unread-1.dist-info"
+    unread.mkdir()
+    (unread / "entry_points.txt").write_bytes(b"[dpfl.mechanisms]\nx = \xff\n")
     for name, text in PLUGINS.items():
         (tmp_path / f"{name}_plugin.py").write_text(text)
         info = tmp_path / f"{name}-1.dist-info"
@@ -201,15 +235,32 @@ def test_a_package_that_cannot_be_loaded_costs_itself_alone(tmp_path):
         (info / "METADATA").write_text(f"Name: {name}\nVersion: 1\n")
         entry = f"[dpfl.mechanisms]\n{name} = {name}_plugin\n"
         (info / "entry_points.txt").write_text(entry)
-    code = "import dpfl; print(*sorted(dpfl.MECHANISMS))"
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, *command],
         env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"},
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
+    return done
+
+
+FAULTY = {"filled", "checked", "released", "sent", "erring"}
+
+
+def test_a_package_that_cannot_be_loaded_costs_itself_alone(tmp_path):
+    done = with_plugins(tmp_path, "-c", "import dpfl; print(*dpfl.MECHANISMS)")
     own = {n for n, c in dpfl.MECHANISMS.items() if c.__module__.startswith("dpfl.")}
-    assert set(done.stdout.split()) == own | {"good"}
+    assert set(done.stdout.split()) == own | {"good"} | FAULTY
     for name in PLUGINS:
-        assert (f"{name}_plugin" in done.stderr) == (name != "good")
+        assert (f"{name}_plugin" in done.stderr) == (name not in ("good", "faulty"))
+    assert f"{tmp_path} is left out" in done.stderr
+
+
+def test_a_mechanism_that_fails_is_not_shown_and_others_are(tmp_path):
+    line = "compare --epsilon=2 --rounds=3 --dimension=100 --accountant=rdp --json"
+    done = with_plugins(tmp_path, "-m", "dpfl", "privacy", *line.split())
+    shown = {row["mechanism"] for row in json.loads(done.stdout)}
+    assert {"gaussian", "good"} <= shown and not shown & FAULTY
+    for name in FAULTY:
+        assert f"not shown: {name}: " in done.stderr
