@@ -19,6 +19,7 @@ import os
 import pathlib
 import re
 import stat
+import zipfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, Optional, Union
 
@@ -255,9 +256,12 @@ def write_arrays(
     """
     checksum = arrays_checksum(header, arrays)
     text = _canonical({**header, "checksum": checksum})
-    with atomically(path, private) as file:
-        content: dict[str, Any] = {HEADER: np.array(text), **arrays}
-        np.savez(file, **content)
+    content = {HEADER: np.array(text), **arrays}
+    # As numpy.savez, whose archive is closed too late where the disk is full.
+    with atomically(path, private) as file, zipfile.ZipFile(file, "w") as archive:
+        for name, array in content.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as part:
+                np.lib.format.write_array(part, np.asarray(array), allow_pickle=False)
 
 
 def arrays_checksum(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import errno
 import os
 import re
 import sys
@@ -31,6 +32,7 @@ from . import flag_files
 FAULT_EXIT_CODE = 1
 USAGE_EXIT_CODE = 2
 BROKEN_PIPE_EXIT_CODE = 141
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _HELP = {"help", "helpshort", "h", "?"}
 # Pattern of the names in front of "must": one, or several.
 _HEAD = re.compile(r"(?:\w+(?:, | and ))*\w+(?= must )")
@@ -285,9 +287,12 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
                 )
             if isinstance(error, BrokenPipeError) or not isinstance(error, refusals):
                 raise
-            if _working:
+            # A disk that fills up while results are written is no fault.
+            is_full = isinstance(error, OSError) and error.errno in _FULL
+            if _working and not is_full:
                 raise
-            fail(_of_argument(error, set(flags.FLAGS)))
+            code = FAULT_EXIT_CODE if _working else USAGE_EXIT_CODE
+            fail(_of_argument(error, set(flags.FLAGS)), code)
 
     global _working
     _working = False

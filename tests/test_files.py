@@ -2,8 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import contextlib
+import gc
 import os
 import stat
+import sys
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -109,6 +112,29 @@ def test_a_file_becomes_private_when_it_is_replaced(tmp_path):
     path.chmod(0o644)
     files.write_atomically(path, "new", private=True)
     assert mode(path) == 0o600 and path.read_text() == "new"
+
+
+def test_arrays_on_a_full_disk_are_one_error(tmp_path):
+    """The archive was closed after its file, with a traceback at the end."""
+
+    class Full:
+        shape, dtype = (3,), np.dtype(float)
+
+        def __array__(self, *_, **__):
+            raise OSError(28, "No space left on device")
+
+    unraised = []
+    with mock.patch.object(sys, "unraisablehook", unraised.append):
+        with mock.patch.object(files, "arrays_checksum", lambda *_: ""):
+            with pytest.raises(OSError, match="No space left"):
+                files.write_arrays(tmp_path / "x.npz", {}, {"x": Full()})
+        gc.collect()
+    assert unraised == [] and os.listdir(tmp_path) == []
+    files.write_arrays(tmp_path / "x.npz", {}, {"x": np.arange(3.0)})
+    with np.load(tmp_path / "x.npz") as found:
+        np.savez(tmp_path / "y.npz", **found)
+    sizes = [(tmp_path / name).stat().st_size for name in ("x.npz", "y.npz")]
+    assert sizes[0] == sizes[1]
 
 
 @pytest.mark.parametrize("is_sticky", [False, True])

@@ -3,6 +3,7 @@
 
 """Numbers without bounds, options without meaning, files that are none: refused."""
 
+import errno
 import functools
 import io
 import json
@@ -338,19 +339,20 @@ def test_any_character_is_printed_in_any_encoding(monkeypatch):
     assert stream.buffer.getvalue() == b"\\xe9\\udcff\n"
 
 
-def test_memory_that_runs_out_in_the_middle_is_no_fault_of_the_program(monkeypatch):
+def test_what_runs_out_in_the_middle_is_no_fault_of_the_program(monkeypatch):
     def ended_by(error):
         def main(argv):
             cli.work_begins()
             raise error
 
-        with pytest.raises((SystemExit, RuntimeError)) as ended:
+        with pytest.raises((SystemExit, RuntimeError, OSError)) as ended:
             cli.run(main)
         return ended.value
 
     monkeypatch.setattr(cli.app, "run", lambda main, **_: main([]))
     assert ended_by(MemoryError()).code == 1
     assert ended_by(RuntimeError("can't start new thread")).code == 1
+    assert ended_by(OSError(errno.ENOSPC, "No space left", "x.npz")).code == 1
     another = RuntimeError("another")
     assert ended_by(another) is another
 
