@@ -14,10 +14,9 @@ import dp_accounting
 
 from dpfl import checks
 from dpfl.accounting import (
-    accountant,
     events,
-    gaussian,
     hidden_turns,
+    routes,
     stopped_martingale,
     trees,
 )
@@ -86,6 +85,8 @@ class PrivacyReport:
       order: The Renyi order that gave epsilon, for 'rdp'; otherwise None.
       relation: The relation between neighbours that epsilon is for, by its name in
         `events.NAMES`: 'add_or_remove' or 'replaced_by_zeros'.
+      event: The event, in the normal form of `trees`; None if it is not known.
+      candidates: Results of the routes that were tried, see `routes`.
     """
 
     epsilon: float
@@ -93,6 +94,8 @@ class PrivacyReport:
     method: str
     order: Optional[float] = None
     relation: Optional[str] = None
+    event: Optional[dp_accounting.DpEvent] = attr.ib(None, eq=False, repr=False)
+    candidates: tuple[routes.Candidate, ...] = attr.ib((), eq=False, repr=False)
 
     def __str__(self) -> str:
         """Returns one sentence, with a remark on an epsilon above `LARGE_EPSILON`."""
@@ -114,6 +117,7 @@ def epsilon(
     method: str = "auto",
     orders: Optional[Sequence[float]] = None,
     relation: Optional[events.Relation] = None,
+    every_route: bool = False,
 ) -> PrivacyReport:
     """The epsilon of an event at a delta, with its method and relation.
 
@@ -127,6 +131,9 @@ def epsilon(
       orders: Renyi orders, each greater than 1; `events.DEFAULT_ORDERS` if None.
       relation: The relation between neighbours; None is the first for which the event
         holds, ADD_OR_REMOVE_ONE for dp_accounting's own events alone.
+      every_route: Whether the report has a candidate for each of `routes.ROUTES`,
+        with its pages, which takes longer and changes no epsilon. Otherwise it has
+        those that were needed.
 
     Raises:
       dp_accounting.UnsupportedEventError: the tree has an event without a bound, for
@@ -138,32 +145,21 @@ def epsilon(
     event = trees.normalised(event)
     if relation is None:
         relation = first_relation(event)
-    book = accountant.DpflAccountant(orders, relation)
-    if method != "tight" or not book.supports(event):
+    question = routes.Question(event, delta, orders, relation)
+    if method != "tight" or not question.book.supports(event):
         # Raises the error of an event that is not supported.
-        book.compose(event)
+        question.rdp  # noqa: B018
+    found = routes.candidates(question, method, every_route)
+    taken = next((each for each in found if each.is_taken), None)
+    if taken is None or taken.epsilon is None:
+        raise UnsupportedMethodError(
+            "method must be 'auto' or 'rdp' for events other than plain, masked "
+            "and Poisson-sampled Gaussians, integer noise, slots of these and "
+            f"rounds that are a secret, found {method!r}"
+        )
+    order = float(question.rdp[1]) if taken.route == "rdp" else None
     name = events.NAMES[relation]
-    found = None
-    is_own = not trees.has_registered(event)
-    if method != "rdp" and relation in events.TRUSTED_RELATIONS and is_own:
-        found = gaussian.tight_epsilon(event, delta)
-        if found is None:
-            found = stopped_martingale.stopped_epsilon(event, delta)
-        if found is None:
-            found = hidden_turns.tight_epsilon(event, delta)
-    tight = None if found is None else PrivacyReport(found[0], delta, found[1])
-    if method == "tight":
-        if tight is None:
-            raise UnsupportedMethodError(
-                "method must be 'auto' or 'rdp' for events other than plain, masked "
-                "and Poisson-sampled Gaussians, integer noise, slots of these and "
-                f"rounds that are a secret, found {method!r}"
-            )
-        return attr.evolve(tight, relation=name)
-    value, order = book.get_epsilon_and_optimal_order(delta)
-    by_rdp = PrivacyReport(float(value), delta, "rdp", float(order))
-    best = by_rdp if tight is None or tight.epsilon > by_rdp.epsilon else tight
-    return attr.evolve(best, relation=name)
+    return PrivacyReport(taken.epsilon, delta, taken.route, order, name, event, found)
 
 
 def first_relation(event: dp_accounting.DpEvent) -> events.Relation:

@@ -212,6 +212,10 @@ class SparsifiedDpEvent(events.RdpDpEvent):
     linf_ratio: float = attr.ib(metadata=said(check=checks.positive))
     dimension: int = attr.ib(metadata=said(check=events.whole))
 
+    pages: ClassVar[tuple[str, ...]] = ("sparsified_gaussian.md",)
+    sampling_pages: ClassVar[tuple[str, ...]] = ("client_sampling.md",)
+    dominating_pages: ClassVar[tuple[str, ...]] = ("stopped_martingale.md",)
+
     # Whether the L2 bound is used; otherwise only |v_j| <= DeltaInf is.
     _use_l2: ClassVar[bool] = True
 
@@ -358,3 +362,5 @@ class SparsifiedMatrixFactorizationDpEvent(SparsifiedDpEvent):
         first rows are released, those rows and columns of it.
       keep_fraction: As there, and so are `linf_ratio` and `dimension`.
     """
+
+    pages: ClassVar[tuple[str, ...]] = ("matrix_factorization.md#sparsified-updates",)

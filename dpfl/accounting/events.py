@@ -93,6 +93,11 @@ class RdpDpEvent(Checked, dp_accounting.DpEvent, metaclass=abc.ABCMeta):
     checked_arguments: ClassVar[Mapping[str, checks.Check]] = {
         "sampling_probability": checks.probability
     }
+    # Pages of docs/privacy with the theorems of `rdp`, and those that clients who join
+    # at random and a Gaussian that dominates the release add.
+    pages: ClassVar[tuple[str, ...]] = ()
+    sampling_pages: ClassVar[tuple[str, ...]] = ()
+    dominating_pages: ClassVar[tuple[str, ...]] = ()
     # Whether an accountant may cache the RDP of the event.
     is_remembered: ClassVar[bool] = True
 

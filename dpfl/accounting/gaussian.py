@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import Any, NamedTuple, Optional
+from typing import Any, ClassVar, NamedTuple, Optional, Union
 
 import attr
 import dp_accounting
@@ -170,6 +170,8 @@ class FixedSizeDpEvent(events.RdpDpEvent):
     round_event: dp_accounting.DpEvent = attr.ib(metadata=said(check=round_release))
     fraction: float = attr.ib(metadata=said(check=checks.fraction))
 
+    pages: ClassVar[tuple[str, ...]] = ("fixed_size.md",)
+
     @property
     def relations(self) -> events.Relations:
         """See base class: the one for a fixed number of clients."""
@@ -255,50 +257,69 @@ def plain_noise_multiplier(event: dp_accounting.DpEvent) -> Optional[float]:
     return part.z if part.q == 1 else None
 
 
-def tight_epsilon(
-    event: dp_accounting.DpEvent, delta: float
-) -> Optional[tuple[float, str]]:
-    """The tight epsilon of a tree of Gaussians at a delta, and the method.
+class Curves:
+    """Ways to the epsilon of a tree of Gaussians at a delta, computed when asked for.
 
-    Returns:
-      Epsilon and 'exact-gaussian' if every Gaussian is unsampled, or one sampled
-      release is alone; 'pld' if sampled ones are composed as privacy loss
-      distributions; 'unsampled-gaussian' if these are infeasible, and the curve without
-      sampling is the bound. None if the tree holds any other event.
+    Each returns an epsilon, or a sentence that says why it has none.
     """
-    parts = gaussian_parts(event)
-    if parts is None:
-        return None
-    if any(part.z == 0 for part in parts):
-        return math.inf, "exact-gaussian"
-    sampled = {part: n for part, n in parts.items() if part.q != 1}
-    plain = {part: n for part, n in parts.items() if part.q == 1}
-    inverse_square = _inverse_square(plain)
-    if not sampled:
-        return _unsampled_epsilon(inverse_square, delta), "exact-gaussian"
-    if inverse_square == 0 and sum(sampled.values()) == 1:
-        [(q, z, is_fixed, rounds)] = sampled
-        if not is_fixed and rounds == 1:
-            return _once_sampled_epsilon(q, z, delta), "exact-gaussian"
-    # Sampling never increases epsilon: the sampled pair of laws is a post-processing of
-    # the other (keep the output with probability q, else draw from the law without the
-    # client). In cohorts of a fixed size the other members are a mixture, and of slots
-    # each is one release of the client's.
-    bound = _unsampled_epsilon(_inverse_square(parts), delta)
-    is_in_reach = _widest_loss(inverse_square, sampled) <= _LARGEST_PLD_LOSS and all(
-        slot_losses.is_in_reach(part.z, part.rounds)
-        for part in sampled
-        if part.rounds > 1
-    )
-    if delta >= _LEAST_PLD_DELTA and is_in_reach:
+
+    def __init__(self, parts: Counter[Part], delta: float):
+        """Curves of the `gaussian_parts` of a tree, at a delta in (0, 1)."""
+        self._parts, self._delta = parts, delta
+        self._sampled = {part: n for part, n in parts.items() if part.q != 1}
+        self._has_noise = all(part.z for part in parts)
+        plain = {part: n for part, n in parts.items() if part.q == 1}
+        self._plain = _inverse_square(plain) if self._has_noise else math.inf
+
+    def exact(self) -> Union[float, str]:
+        """Exact epsilon of unsampled Gaussians, or of one sampled release alone."""
+        if not self._has_noise:
+            return math.inf
+        if not self._sampled:
+            return _unsampled_epsilon(self._plain, self._delta)
+        if self._plain == 0 and sum(self._sampled.values()) == 1:
+            [(q, z, is_fixed, rounds)] = self._sampled
+            if not is_fixed and rounds == 1:
+                return _once_sampled_epsilon(q, z, self._delta)
+        return "several releases, of sampled clients, have no curve in closed form"
+
+    def pld(self) -> Union[float, str]:
+        """Epsilon of composed privacy loss distributions, rounded up."""
+        if not (self._has_noise and self._sampled):
+            return self._not_sampled
+        if self._delta < _LEAST_PLD_DELTA:
+            return f"delta is below the {_LEAST_PLD_DELTA:g} to which tails are known"
+        is_in_reach = _widest_loss(
+            self._plain, self._sampled
+        ) <= _LARGEST_PLD_LOSS and all(
+            slot_losses.is_in_reach(part.z, part.rounds)
+            for part in self._sampled
+            if part.rounds > 1
+        )
+        if not is_in_reach:
+            return "losses are too large for a grid"
         # A number of slots that needs few doublings has a finer grid: a few more slots,
         # which cannot lower the true epsilon, may give the smaller bound.
-        found = min(
-            _pld_epsilon(inverse_square, of, delta) for of in _alternatives(sampled)
+        return min(
+            _pld_epsilon(self._plain, of, self._delta)
+            for of in _alternatives(self._sampled)
         )
-        if found <= bound:
-            return found, "pld"
-    return bound, "unsampled-gaussian"
+
+    def unsampled(self) -> Union[float, str]:
+        """Epsilon of the exact curve without client sampling, which is an upper bound.
+
+        Sampling never increases epsilon: the sampled pair of laws is a post-processing
+        of the other (keep the output with probability q, else draw from the law without
+        the client). In cohorts of a fixed size the other members are a mixture, and of
+        slots each is one release of the client's.
+        """
+        if not (self._has_noise and self._sampled):
+            return self._not_sampled
+        return _unsampled_epsilon(_inverse_square(self._parts), self._delta)
+
+    @property
+    def _not_sampled(self) -> str:
+        return "no clients are sampled" if self._has_noise else "there is no noise"
 
 
 def _alternatives(sampled: dict[Part, int]) -> list[dict[Part, int]]:

@@ -52,6 +52,7 @@ def matrix_key(matrix: np.ndarray) -> tuple[tuple[int, ...], bytes]:
 class HiddenTurnsDpEvent(events.RdpDpEvent):
     """A run in which the rounds of each client are its secret."""
 
+    pages: ClassVar[tuple[str, ...]] = ("balls_in_bins.md",)
     # Not cached: each prefix of a run has another matrix.
     is_remembered: ClassVar[bool] = False
 
@@ -201,6 +202,11 @@ def tight_epsilon(
     return None if found is None else _epsilon_of(found, delta, seed)
 
 
+def revealed_epsilon(event: HiddenTurnsDpEvent, delta: float) -> float:
+    """Epsilon of a run of hidden turns at a delta as if its rounds were no secret."""
+    return gaussian.gaussian_epsilon(delta, max(event.longest(), 1e-300) ** -0.5)
+
+
 def _figure(header: disk_cache.Header, _: disk_cache.Arrays) -> tuple[float, str]:
     """A cached epsilon and its method; ValueError if it is none."""
     epsilon, method = header["epsilon"], header["method"]
@@ -215,8 +221,7 @@ def _figure(header: disk_cache.Header, _: disk_cache.Arrays) -> tuple[float, str
 def _epsilon_of(
     found: HiddenTurnsDpEvent, delta: float, seed: int
 ) -> tuple[float, str]:
-    longest = found.longest()
-    most = gaussian.gaussian_epsilon(delta, max(longest, 1e-300) ** -0.5)
+    most = revealed_epsilon(found, delta)
     if not found.draws() or not 0 < most < math.inf:
         return most, "exact-gaussian"
     goal, failure = delta * (1 - FAILURE), 0.5 * FAILURE * delta

@@ -9,7 +9,7 @@ SGD via Optimal Private Linear Operators on Adaptive Streams' (2022), Theorem 2.
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, ClassVar, Optional
 
 import attr
 import dp_accounting
@@ -44,6 +44,8 @@ class MatrixFactorizationDpEvent(events.RdpDpEvent):
     """
 
     noise_multiplier: float = attr.ib(metadata=said(check=events.noise))
+
+    pages: ClassVar[tuple[str, ...]] = ("matrix_factorization.md",)
 
     def rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class. The stream is one Gaussian mechanism."""

@@ -23,7 +23,7 @@ Sources: Chua et al. (2024), 'Balls-and-Bins Sampling for DP-SGD'; Feldman and S
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import ClassVar, Optional
 
 import attr
 import dp_accounting
@@ -127,6 +127,8 @@ class RandomSlotDpEvent(events.RdpDpEvent):
     )
     rounds: int = attr.ib(metadata=said(check=events.whole))
     slots: float = attr.ib(metadata=said(check=checks.positive))
+
+    pages: ClassVar[tuple[str, ...]] = ("random_slot.md",)
 
     def __attrs_post_init__(self) -> None:
         """Raises ValueError if there are more rounds than slots."""

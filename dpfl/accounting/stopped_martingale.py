@@ -329,22 +329,22 @@ def _largest_epsilon(distance: float, delta: float) -> float:
     return math.log(_TAIL_SHARE) + math.log(delta) - math.log(distance) - 1
 
 
-def stopped_epsilon(
+def dominating_curves(
     event: dp_accounting.DpEvent, delta: float
-) -> Optional[tuple[float, str]]:
-    """An epsilon of a tree that drops coordinates or adds integers, and the method.
+) -> Optional[tuple[gaussian.Curves, float]]:
+    """Curves of the Gaussians that stand for releases of a tree, and their reach.
 
-    It is `gaussian.tight_epsilon` of the dominating Gaussians, at the part of `delta`
-    that their clocks leave, with 'stopped-' before the method; None if no release is
-    replaced by one, or the tree holds any other event.
+    The curves are at the rest of `delta` that clocks and tails leave; an epsilon of
+    them above the reach is none. None if nothing that drops coordinates or adds
+    integers is in the tree, or it holds any other event.
     """
     if (stands := _stand_ins(event, delta)) is None:
         return None
-    found = gaussian.tight_epsilon(stands[0], (1 - _SHARE - _TAIL_SHARE) * delta)
-    if found is None:
+    parts = gaussian.gaussian_parts(stands[0])
+    if parts is None:
         return None
-    is_held = found[0] <= _largest_epsilon(stands[1], delta)
-    return found[0] if is_held else math.inf, f"stopped-{found[1]}"
+    rest = (1 - _SHARE - _TAIL_SHARE) * delta
+    return gaussian.Curves(parts, rest), _largest_epsilon(stands[1], delta)
 
 
 def stopped_losses(
@@ -361,7 +361,7 @@ def stopped_losses(
       step: The step of the losses' grid, above 0.
 
     Returns:
-      The losses of removing and of adding a client; None as for `stopped_epsilon`.
+      The losses of removing and of adding a client; None as for `dominating_curves`.
     """
     if (stands := _stand_ins(event, delta)) is None:
         return None

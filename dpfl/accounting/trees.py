@@ -199,6 +199,36 @@ def releases(event: DpEvent, count: int = 1) -> Iterator[tuple[DpEvent, int]]:
         yield event, count
 
 
+def outline(event: DpEvent) -> list[str]:
+    """Lines that show a tree, one for each event, indented below what holds it."""
+    inner: list[DpEvent] = []
+    if isinstance(event, events.RunDpEvent):
+        names = " or ".join(events.NAMES[relation] for relation in event.relations)
+        line, inner = f"private for {names}:", [event.event]
+    elif isinstance(event, dp_accounting.ComposedDpEvent):
+        line, inner = "composed:", list(event.events)
+    elif isinstance(event, dp_accounting.SelfComposedDpEvent):
+        line, inner = f"{event.count} times:", [event.event]
+    elif isinstance(event, dp_accounting.PoissonSampledDpEvent):
+        q = event.sampling_probability
+        line, inner = f"with each client joining with probability {q!r}:", [event.event]
+    else:
+        line = _on_one_line(event)
+    return [line, *(f"  {below}" for part in inner for below in outline(part))]
+
+
+def _on_one_line(value: Any) -> str:
+    """The repr of an event, in which a matrix is its shape."""
+    if not isinstance(value, DpEvent) or not attr.has(type(value)):
+        shape = getattr(value, "shape", None)
+        return f"<array of shape {shape}>" if shape else repr(value)
+    fields = (
+        f"{field.name}={_on_one_line(getattr(value, field.name))}"
+        for field in attr.fields(type(value))
+    )
+    return f"{type(value).__name__}({', '.join(fields)})"
+
+
 def bare(event: DpEvent) -> DpEvent:
     """A tree without the relations that it carries, to be wrapped in others."""
     if isinstance(event, events.RunDpEvent):

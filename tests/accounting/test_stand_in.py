@@ -268,7 +268,7 @@ class TestEpsilon:
         mixed = dp_accounting.ComposedDpEvent(
             [release(), dp_accounting.LaplaceDpEvent(1.0)]
         )
-        assert stopped_martingale.stopped_epsilon(mixed, 1e-5) is None
+        assert stopped_martingale.dominating_curves(mixed, 1e-5) is None
 
 
 class TestClock:

@@ -194,4 +194,4 @@ class TestEpsilon:
         laplace = dp_accounting.LaplaceDpEvent(1.0)
         mixed = dp_accounting.ComposedDpEvent([training(1.0, 0.1, 1.0, 1), laplace])
         for event in (laplace, mixed):
-            assert stopped_martingale.stopped_epsilon(event, 1e-5) is None
+            assert stopped_martingale.dominating_curves(event, 1e-5) is None

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import abc
 import math
-from typing import Any, Optional
+from typing import Any, ClassVar, Optional
 
 import attr
 import numpy as np
@@ -128,6 +128,11 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
     )
     bound: str = attr.ib(default="exact", metadata=said(choices=BOUNDS))
     noise_of_helpers: bool = False
+
+    pages: ClassVar[tuple[str, ...]] = (
+        *("distributed.md", "rounding.md", "integer_noise.md"),
+    )
+    dominating_pages: ClassVar[tuple[str, ...]] = ("rounding.md",)
 
     def __attrs_post_init__(self) -> None:
         """Raises ValueError if the numbers are too far apart for the squares of floats.
@@ -445,6 +450,8 @@ class WithClipCountDpEvent(events.RdpDpEvent):
     sampling_probability: float = attr.ib(
         default=1.0, metadata=said(check=checks.probability)
     )
+
+    pages: ClassVar[tuple[str, ...]] = ("distributed.md",)
 
     @property
     def relations(self) -> events.Relations:

@@ -1,0 +1,263 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Routes from an event to an epsilon, in one table, with the pages that prove them.
+
+    report = accounting.epsilon(event, 1e-5, every_route=True)
+    for candidate in report.candidates:
+        print(candidate.route, candidate.epsilon, candidate.reason)
+
+`dpfl-privacy explain` prints them.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Optional, Union
+
+import attr
+import dp_accounting
+
+from dpfl.accounting import (
+    accountant,
+    events,
+    gaussian,
+    hidden_turns,
+    stopped_martingale,
+    trees,
+)
+
+Found = Union[float, str]
+"""An epsilon, or a sentence that says why there is none."""
+
+
+_TIGHT = ("auto", "tight")
+
+
+class Question:
+    """An event at a delta; results that several routes share are computed once."""
+
+    def __init__(
+        self,
+        event: dp_accounting.DpEvent,
+        delta: float,
+        orders: Optional[Sequence[float]],
+        relation: events.Relation,
+    ):
+        """See `accounting.epsilon`; the event is normalised."""
+        self.event, self.delta, self.relation = event, delta, relation
+        self.book = accountant.DpflAccountant(orders, relation)
+
+    @functools.cached_property
+    def rdp(self) -> tuple[float, float]:
+        """Epsilon by Renyi divergences, and its order."""
+        self.book.compose(self.event)
+        return self.book.get_epsilon_and_optimal_order(self.delta)
+
+    @functools.cached_property
+    def curves(self) -> Optional[gaussian.Curves]:
+        """Curves of a tree of Gaussians; None for other trees."""
+        parts = gaussian.gaussian_parts(self.event)
+        return None if parts is None else gaussian.Curves(parts, self.delta)
+
+    @functools.cached_property
+    def dominating(self) -> Optional[tuple[gaussian.Curves, float]]:
+        """See `stopped_martingale.dominating_curves`."""
+        return stopped_martingale.dominating_curves(self.event, self.delta)
+
+    @functools.cached_property
+    def draws(self) -> Optional[tuple[float, str]]:
+        """See `hidden_turns.tight_epsilon`."""
+        return hidden_turns.tight_epsilon(self.event, self.delta)
+
+
+class Route(NamedTuple):
+    """A way from an event to an epsilon.
+
+    Attributes:
+      name: Value of `PrivacyReport.method`.
+      find: Computes epsilon, or says why this route has none.
+      page: Page of docs/privacy with its theorem, beside those of the event.
+      is_last: Whether its epsilon is the least that method 'tight' has.
+      dominates: Whether Gaussians stand for releases.
+      methods: Values of `method` that allow it.
+    """
+
+    name: str
+    find: Callable[[Question], Found]
+    page: str = ""
+    is_last: bool = False
+    dominates: bool = False
+    methods: Sequence[str] = _TIGHT
+
+
+Curve = Callable[[gaussian.Curves], Found]
+
+
+def _of_gaussians(curve: Curve) -> Callable[[Question], Found]:
+    def find(question: Question) -> Found:
+        if question.curves is None:
+            return "not all releases are Gaussian"
+        return curve(question.curves)
+
+    return find
+
+
+def _of_dominating(curve: Curve) -> Callable[[Question], Found]:
+    def find(question: Question) -> Found:
+        if question.dominating is None:
+            return "no masked or integer release, or others than Gaussian beside it"
+        curves, most = question.dominating
+        found = curve(curves)
+        # Tails would take more than their part of delta.
+        return math.inf if not isinstance(found, str) and found > most else found
+
+    return find
+
+
+def _by_draws(question: Question) -> Found:
+    if question.draws is None:
+        return "no rounds are a client's secret over the whole run"
+    found, method = question.draws
+    return found if method == "monte-carlo" else "draws give no smaller epsilon"
+
+
+def _exact(question: Question) -> Found:
+    """Exact epsilon of Gaussians; of a run of secret rounds as if they were none."""
+    event = hidden_turns.alone(question.event)
+    if event is None or question.draws is None:
+        return _of_gaussians(_EXACT)(question)
+    found, method = question.draws
+    if method == "exact-gaussian":
+        return found
+    return hidden_turns.revealed_epsilon(event, question.delta)
+
+
+_CURVE = "gaussian.md#the-exact-curve"
+_PLD, _UNSAMPLED = gaussian.Curves.pld, gaussian.Curves.unsampled
+_EXACT = gaussian.Curves.exact
+ROUTES: tuple[Route, ...] = (
+    Route("monte-carlo", _by_draws, is_last=True),
+    Route("exact-gaussian", _exact, _CURVE, is_last=True),
+    Route("pld", _of_gaussians(_PLD)),
+    Route("unsampled-gaussian", _of_gaussians(_UNSAMPLED), _CURVE),
+    Route(
+        "stopped-exact-gaussian", _of_dominating(_EXACT), _CURVE, True, dominates=True
+    ),
+    Route("stopped-pld", _of_dominating(_PLD), dominates=True),
+    Route(
+        "stopped-unsampled-gaussian", _of_dominating(_UNSAMPLED), _CURVE, dominates=True
+    ),
+    Route("rdp", lambda question: float(question.rdp[0]), methods=("auto", "rdp")),
+)
+"""All routes, in the order in which they are tried; of equal epsilons the first one is
+taken."""
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class Candidate:
+    """What a route came to.
+
+    Attributes:
+      route: Its name.
+      epsilon: None if it has none.
+      reason: Why it was taken, or was not, or has no epsilon.
+      is_taken: Whether its epsilon is that of the report.
+      pages: Pages of docs/privacy with the theorems that it uses.
+    """
+
+    route: str
+    epsilon: Optional[float]
+    reason: str
+    is_taken: bool
+    pages: tuple[str, ...] = ()
+
+
+def candidates(
+    question: Question, method: str, every_route: bool = False
+) -> tuple[Candidate, ...]:
+    """Results of routes in the order of `ROUTES`; none is taken without an epsilon.
+
+    Args:
+      question: The event and delta.
+      method: See `accounting.epsilon`.
+      every_route: Whether to compute routes that are not needed as well, and to name
+        the pages.
+    """
+    found: dict[Route, Found] = {}
+    for route in ROUTES:
+        is_tight = route.methods is _TIGHT
+        known = (other for other, value in found.items() if not isinstance(value, str))
+        is_needed = not (is_tight and any(other.is_last for other in known))
+        if every_route or (method in route.methods and is_needed):
+            is_known = not is_tight or question.relation in events.TRUSTED_RELATIONS
+            unknown = f"unknown for {events.NAMES[question.relation]}"
+            found[route] = route.find(question) if is_known else unknown
+    allowed = {
+        route: value
+        for route, value in found.items()
+        if method in route.methods and not isinstance(value, str)
+    }
+    taken = min(allowed, key=allowed.__getitem__, default=None)
+    return tuple(
+        Candidate(
+            route.name,
+            None if isinstance(value, str) else value,
+            _reason(
+                route, value, method, allowed.get(taken) if route != taken else None
+            ),
+            route == taken,
+            _pages_of(route, value, question.event) if every_route else (),
+        )
+        for route, value in found.items()
+    )
+
+
+def _reason(route: Route, found: Found, method: str, least: Optional[float]) -> str:
+    """Why a route was taken or not; `least` is the epsilon of another, if one was."""
+    if isinstance(found, str):
+        return f"refused: {found}"
+    if method not in route.methods:
+        return f"left out by the method {method!r}"
+    if least is None:
+        return "taken: the least"
+    return "not taken: larger" if found > least else "not taken: no smaller"
+
+
+def _pages_of(
+    route: Route, epsilon: Found, event: dp_accounting.DpEvent
+) -> tuple[str, ...]:
+    """Pages of a route; those of the event are left out where it is refused."""
+    own = () if isinstance(epsilon, str) else pages(event, dominating=route.dominates)
+    every = [page for page in (route.page, *own) if page]
+    # A page is named once, by its first section.
+    files = [page.partition("#")[0] for page in every]
+    return tuple(p for i, p in enumerate(every) if files[i] not in files[:i])
+
+
+def pages(event: dp_accounting.DpEvent, *, dominating: bool = False) -> Iterator[str]:
+    """Yields pages of docs/privacy with the theorems of a tree's releases.
+
+    Args:
+      event: The tree, normalised.
+      dominating: Whether Gaussians stand for releases that one can stand for.
+    """
+    for release, _ in trees.releases(event):
+        resolved = trees.resolve_sampling(release)
+        stands = dominating and getattr(resolved, "dominating_pages", ())
+        if stands:
+            yield from stands
+        elif isinstance(resolved, dp_accounting.PoissonSampledDpEvent):
+            yield "gaussian.md#poisson-sampled-gaussians"
+        elif isinstance(resolved, dp_accounting.GaussianDpEvent):
+            yield "gaussian.md"
+        else:
+            yield from getattr(resolved, "pages", ())
+            if getattr(resolved, "sampling_probability", 1.0) < 1:
+                yield from getattr(resolved, "sampling_pages", ())
+        for name in ("round_event", "update", "count"):
+            part = getattr(resolved, name, None)
+            if isinstance(part, dp_accounting.DpEvent):
+                yield from pages(part, dominating=dominating)
