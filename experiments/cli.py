@@ -179,9 +179,15 @@ def no_arguments(argv: Sequence[str]) -> None:
         raise ValueError(f"there are no positional arguments, found {argv[1]!r}")
 
 
-def command(argv: Sequence[str], names: Collection[str]) -> str:
-    """The one positional argument; raises ValueError unless it is one of `names`."""
-    if len(argv) != 2 or argv[1] not in names:
+def command(
+    argv: Sequence[str], names: Collection[str], with_argument: Collection[str] = ()
+) -> str:
+    """The first positional argument, refused by ValueError unless it is one of names.
+
+    It is the only one, but for those of `with_argument`, which may have another.
+    """
+    most = 3 if argv[1:] and argv[1] in with_argument else 2
+    if not 2 <= len(argv) <= most or argv[1] not in names:
         found = " ".join(argv[1:]) or "nothing"
         raise ValueError(
             f"the command must be one of {', '.join(names)}, found {found}"

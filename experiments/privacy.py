@@ -1,12 +1,14 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Epsilon of a run, the noise for a budget, and mechanisms side by side.
+"""Epsilon of a run and why, the noise for a budget, and mechanisms side by side.
 
   dpfl-privacy epsilon --mechanism=gaussian --noise_multiplier=1.2 --rounds=10
   dpfl-privacy calibrate --mechanism=l2_csgm --compression_rate=100 --epsilon=8
   dpfl-privacy compare --epsilon=8 --compression_rates=1,10,100 --plot=out.png
   dpfl-privacy bits --epsilon=8 --mechanisms=distributed_discrete_gaussian
+  dpfl-privacy explain --mechanism=gaussian --noise_multiplier=1.2 --rounds=10
+  dpfl-privacy explain RUN
   dpfl-privacy bands --epsilon=8 --population=3200 --rounds=512 --compression_rates=100
 
 `compare` sets every mechanism's noise so that all have the same epsilon, or
@@ -20,6 +22,9 @@ numbers, and say on stderr what was chosen. `bands` shows the error of the itera
 against the number of bands of a stream of noise over the whole run, for clients that
 are dealt into as many groups, or with --participation=once_per_epoch take part once in
 an epoch, or with balls_in_bins or b_min_separation have rounds that are their secret.
+`explain` shows why an epsilon is what it is, of the run of an output folder or of flags
+as for epsilon or calibrate: the event, and of each way to an epsilon the figure, why it
+was taken or not, and the pages of docs/privacy that prove it.
 DOME's is not shown, since what its sketch misses depends on the updates, and
 sparse_recovery's is of the right order only. Bits are per client and round and count
 all that is sent: a sparsified message is 32 bits for each kept value (their expected
@@ -59,8 +64,10 @@ from dpfl.mechanisms import Mechanism, Participation, build, integer
 from dpfl.mechanisms import participation as participation_lib
 from dpfl.planning import comparison, remarks
 from dpfl.planning.comparison import Cost
+from dpfl.planning.ledger import RunCost
 
-from . import cli, drawings, mechanism_flags, privacy_curves, tables
+from . import cli, drawings, mechanism_flags, privacy_curves, privacy_explained, tables
+from .privacy_explained import Explained
 
 COLUMNS = {
     "mechanism": "mechanism",
@@ -434,10 +441,31 @@ def _bands() -> list[privacy_curves.BandsRow]:
     return privacy_curves.of_bands(_rates(), values)
 
 
-# Function and table columns of each subcommand.
-SUBCOMMANDS: Mapping[str, tuple[Callable[[], Sequence[Any]], Mapping[str, str]]] = {
+def _explain(run: Optional[str] = None) -> list[Explained]:
+    """The way to the epsilon of a run, or of one mechanism: the subcommand explain."""
+    if run is not None:
+        own = flags.FLAGS.get_flags_for_module(cli.help_module(__name__))
+        others = {flag.name for flag in own} - {"json", "output", "progress"}
+        cli.refuse("explain RUN, whose folder has the settings", *sorted(others))
+        return [privacy_explained.of_run(run)]
+    cli.refuse("explain", *_COMPARE_ONLY)
+    if _EPSILON.value is None:
+        cli.require("explain without --epsilon or RUN", "noise_multiplier")
+        mechanism, participation = _one_mechanism(mechanism_flags.given())
+    else:
+        cli.refuse("explain --epsilon", "noise_multiplier")
+        mechanism, participation = _one_mechanism(_noiseless())
+        mechanism = _calibrated(mechanism, participation)
+    numbers = _DIMENSION.value, _DELTA.value
+    cost = RunCost(mechanism, participation, *numbers, method=_ACCOUNTANT.value)
+    return [privacy_explained.of_cost(cost, participation.rounds)]
+
+
+# Function and table columns of each subcommand; explain prints lines.
+SUBCOMMANDS: Mapping[str, tuple[Callable[..., Sequence[Any]], Mapping[str, str]]] = {
     "epsilon": (_epsilon, COLUMNS),
     "calibrate": (_calibrate, COLUMNS),
+    "explain": (_explain, {}),
     "compare": (_compare, COLUMNS),
     "bits": (_bits, privacy_curves.BITS_COLUMNS),
     "bands": (_bands, privacy_curves.BANDS_COLUMNS),
@@ -445,12 +473,17 @@ SUBCOMMANDS: Mapping[str, tuple[Callable[[], Sequence[Any]], Mapping[str, str]]]
 
 
 def main(argv: Sequence[str]) -> None:
-    """Runs the subcommand named by the only positional argument."""
-    find, columns = SUBCOMMANDS[cli.command(argv, SUBCOMMANDS)]
+    """Runs the subcommand named by the first positional argument."""
+    find, columns = SUBCOMMANDS[cli.command(argv, SUBCOMMANDS, ["explain"])]
     cli.check_outputs({"output": (), "plot": (".png",)})
     with checks.renaming({"method": "accountant"}):
-        rows = [dataclasses.asdict(cost) for cost in find()]
-    tables.show(rows, columns, _OUTPUT.value, "json" if _JSON.value else "text")
+        found = find(*argv[2:])
+    rows = [dataclasses.asdict(each) for each in found]
+    if columns or _JSON.value:
+        tables.show(rows, columns, _OUTPUT.value, "json" if _JSON.value else "text")
+    else:
+        content = "".join(f"{privacy_explained.text(each)}\n" for each in found)
+        tables.write(content, _OUTPUT.value)
 
 
 if __name__ == "__main__":

@@ -117,12 +117,14 @@ def as_json(rows: Rows) -> str:
     """Rows as JSON, in which null replaces infinity."""
 
     def finite(value: Any) -> Any:
-        if isinstance(value, float) and not math.isfinite(value):
-            return None
-        return value
+        if isinstance(value, Mapping):
+            return {key: finite(part) for key, part in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [finite(part) for part in value]
+        is_infinite = isinstance(value, float) and not math.isfinite(value)
+        return None if is_infinite else value
 
-    clean = [{key: finite(value) for key, value in row.items()} for row in rows]
-    return json.dumps(clean, indent=2, allow_nan=False)
+    return json.dumps(finite(rows), indent=2, allow_nan=False)
 
 
 def show(
@@ -147,6 +149,11 @@ def show(
         content = files.csv_text(columns, rows)
     else:
         content = text(rows, columns, digits) + "\n"
+    write(content, path)
+
+
+def write(content: str, path: Optional[str]) -> None:
+    """Writes text to a file, or to stdout if there is none."""
     if path is None:
         sys.stdout.write(content)
     else:

@@ -65,6 +65,7 @@ class L2Csgm(mechanism.NoiseMechanism):
     )
 
     name: ClassVar[str] = "l2_csgm"
+    privacy_page: ClassVar[str] = "integer_release.md"
     shares_a_seed: ClassVar[bool] = True
     # Rotated vectors have up to twice the coordinates.
     peak_vectors: ClassVar[float] = 70

@@ -126,6 +126,7 @@ class Dome(mechanism.NoiseMechanism):
     )
 
     name: ClassVar[str] = "dome"
+    privacy_page: ClassVar[str] = "dome.md"
     sums_securely: ClassVar[bool] = True
     shares_a_seed: ClassVar[bool] = True
     has_whole_error: ClassVar[bool] = False

@@ -122,6 +122,7 @@ class Gaussian(AdaptiveClip):
     """
 
     name: ClassVar[str] = "gaussian"
+    privacy_page: ClassVar[str] = "integer_release.md"
     takes_hidden_turns: ClassVar[bool] = True
 
     def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:

@@ -127,6 +127,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         choices=NOISE_SOURCES,
     )
 
+    privacy_page: ClassVar[str] = "distributed.md"
     sums_securely: ClassVar[bool] = True
     shares_a_seed: ClassVar[bool] = True
     # Rotated vectors have up to twice the coordinates.

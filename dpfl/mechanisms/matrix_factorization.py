@@ -112,6 +112,7 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
     # Whether C may have more diagonals than lie between the rounds of a client, for a
     # stream over a run.
     takes_any_matrix: ClassVar[bool]
+    privacy_page: ClassVar[str] = "matrix_factorization.md"
     remembers_noise: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

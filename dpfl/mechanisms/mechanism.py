@@ -157,6 +157,8 @@ class Mechanism(Checked, abc.ABC):
     checked_arguments: ClassVar[Mapping[str, checks.Check]] = ARGUMENTS
     name: ClassVar[str]
     is_private: ClassVar[bool] = True
+    # The page of docs/privacy on why a run of it is its event; "" for others' classes.
+    privacy_page: ClassVar[str] = ""
     # Whether the server learns the clients' sum alone, and none of their messages.
     sums_securely: ClassVar[bool] = False
     # Whether the clients of a round are sent a seed, such as that of a rotation.

@@ -300,6 +300,7 @@ class ProjectAndPerturb(CountSketched):
     """
 
     name: ClassVar[str] = "project_and_perturb"
+    privacy_page: ClassVar[str] = "integer_release.md"
     shares_a_seed: ClassVar[bool] = True
 
     @property

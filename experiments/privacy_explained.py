@@ -1,0 +1,168 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""The subcommand explain of dpfl-privacy: the way from settings to an epsilon."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional
+
+import attr
+
+from dpfl import accounting, checks
+from dpfl.accounting import trees
+from dpfl.mechanisms import Mechanism, Participation, build
+from dpfl.mechanisms import participation as participation_lib
+from dpfl.planning import ledger
+
+from . import run_folders
+
+# Epsilons of one event differ by less between machines.
+_ROUNDING = 1e-9
+_HEADS = {
+    "route": "route",
+    "epsilon": "epsilon",
+    "reason": "why",
+    "pages": "theorems, in docs/privacy",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Explained:
+    """An epsilon and all that it follows from.
+
+    Attributes:
+      run: Output folder of the run; None for a mechanism from flags.
+      mechanism: Its name and its fields.
+      participation: Its name and its fields, with the rounds that were done.
+      dimension: Parameters of the model.
+      page: Page of docs/privacy on why the event is that of the mechanism.
+      event: Lines of the event's tree, see `trees.outline`.
+      method: Value of --accountant, by which a route may be taken.
+      accountant: Name of the route that was taken.
+      routes: Fields of the `accounting.routes.Candidate` of each route.
+    """
+
+    run: Optional[str]
+    mechanism: Mapping[str, Any]
+    participation: Mapping[str, Any]
+    dimension: int
+    page: str
+    event: Sequence[str]
+    method: str
+    epsilon: float
+    delta: float
+    accountant: str
+    order: Optional[float]
+    relation: Optional[str]
+    routes: Sequence[Mapping[str, Any]]
+
+
+def of_cost(cost: ledger.RunCost, rounds: int, run: Optional[str] = None) -> Explained:
+    """The epsilon of the first rounds of a run."""
+    event = cost.event_after(rounds, ledger.Again())
+    report = accounting.epsilon(event, cost.delta, method=cost.method, every_route=True)
+    return Explained(
+        run,
+        _named(cost.mechanism),
+        _named(cost.participation.first(rounds)),
+        cost.dimension,
+        cost.mechanism.privacy_page,
+        trees.outline(trees.normalised(event)),
+        cost.method,
+        report.epsilon,
+        report.delta,
+        report.method,
+        report.order,
+        report.relation,
+        [attr.asdict(candidate) for candidate in report.candidates],
+    )
+
+
+def _named(part: Any) -> dict[str, Any]:
+    return {"name": part.name, **dataclasses.asdict(part)}
+
+
+def of_run(folder: str) -> Explained:
+    """The epsilon in the summary.json of a run.
+
+    Raises:
+      ValueError: If the folder is not that of a run that is done, no round of it was,
+        or its settings do not give the epsilon that it has.
+    """
+    [run] = run_folders.read([folder])
+    if not run.summary["rounds"]:
+        raise ValueError(f"RUN must be one of at least one round, found {folder}")
+    try:
+        cost = _cost_of(run.summary)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            "RUN must be a folder whose summary.json has all settings of a mechanism "
+            f"that this dpfl knows, found {folder} ({error})"
+        ) from error
+    found = of_cost(cost, run.summary["rounds"], folder)
+    saved = run.summary["epsilon"]
+    if found.epsilon != saved and not math.isclose(
+        found.epsilon, saved, rel_tol=_ROUNDING
+    ):
+        raise ValueError(
+            f"RUN must have the epsilon {found.epsilon!r} of its settings in its "
+            f"summary.json, found {saved!r} in {folder}; another version of dpfl may "
+            "have written it"
+        )
+    return found
+
+
+def _cost_of(summary: Mapping[str, Any]) -> ledger.RunCost:
+    """The cost of the run of a summary.json, its exact keys beside the others."""
+    settings = summary["settings"]
+    config = build.config_class(summary["mechanism"])
+    mechanism: Mechanism = config(**summary["mechanism_options"])
+    participation: Participation = participation_lib.build(
+        settings["participation"],
+        summary["population"],
+        settings["cohort_size"],
+        # A stream that starts afresh in each epoch has no number of rounds.
+        settings["rounds"] or summary["rounds"],
+        rounds_per_epoch=settings["rounds_per_epoch"],
+        min_separation=settings["min_separation"],
+    )
+    numbers = checks.dimension("dimension", summary["dimension"]), summary["delta"]
+    method = settings["accountant"]
+    return ledger.RunCost(mechanism, participation, *numbers, method=method)
+
+
+def text(found: Explained) -> str:
+    """Lines for people: epsilon, what it is of, and a table of the routes."""
+
+    def words(part: Mapping[str, Any]) -> str:
+        fields = (f"{k}={v}" for k, v in part.items() if v is not None and k != "name")
+        return f"{part['name']}: {', '.join(fields)}"
+
+    order = "" if found.order is None else f", order {found.order:g}"
+    lines = [
+        f"epsilon {found.epsilon!r} at delta {found.delta:g} by {found.accountant}"
+        f"{order}, for the relation {found.relation} (adjacency.md)",
+        f"mechanism {words(found.mechanism)}",
+        f"participation {words(found.participation)}",
+        f"parameters {found.dimension}",
+        f"event{f' ({found.page})' if found.page else ''}:",
+        *(f"  {line}" for line in found.event),
+        f"routes, of which --accountant={found.method} takes the least epsilon:",
+    ]
+    cells = [list(_HEADS.values())]
+    cells += [
+        [
+            *(row["route"], "-" if row["epsilon"] is None else repr(row["epsilon"])),
+            *(row["reason"], ", ".join(row["pages"]) or "-"),
+        ]
+        for row in found.routes
+    ]
+    widths = [max(map(len, column)) for column in zip(*cells)]
+    for line in cells:
+        padded = "  ".join(word.ljust(width) for word, width in zip(line, widths))
+        lines.append(f"  {padded.rstrip()}")
+    return "\n".join(lines)
