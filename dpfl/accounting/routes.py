@@ -79,7 +79,7 @@ class Route(NamedTuple):
     Attributes:
       name: Value of `PrivacyReport.method`.
       find: Computes epsilon, or says why this route has none.
-      page: Page of docs/privacy with its theorem, beside those of the event.
+      pages: Pages of docs/privacy with its theorems, beside those of the event.
       is_last: Whether its epsilon is the least that method 'tight' has.
       dominates: Whether Gaussians stand for releases.
       methods: Values of `method` that allow it.
@@ -87,7 +87,7 @@ class Route(NamedTuple):
 
     name: str
     find: Callable[[Question], Found]
-    page: str = ""
+    pages: tuple[str, ...] = ()
     is_last: bool = False
     dominates: bool = False
     methods: Sequence[str] = _TIGHT
@@ -135,20 +135,23 @@ def _exact(question: Question) -> Found:
     return hidden_turns.revealed_epsilon(event, question.delta)
 
 
-_CURVE = "gaussian.md#the-exact-curve"
-_PLD, _UNSAMPLED = gaussian.Curves.pld, gaussian.Curves.unsampled
-_EXACT = gaussian.Curves.exact
+_EXACT, _PLD = gaussian.Curves.exact, gaussian.Curves.pld
+_UNSAMPLED = gaussian.Curves.unsampled
+_OF_EXACT = ("gaussian.md#the-exact-curve",)
+_OF_SAMPLED = ("gaussian.md#poisson-sampled-gaussians",)
+_STOPPED = ("stopped_martingale.md",)
 ROUTES: tuple[Route, ...] = (
-    Route("monte-carlo", _by_draws, is_last=True),
-    Route("exact-gaussian", _exact, _CURVE, is_last=True),
-    Route("pld", _of_gaussians(_PLD)),
-    Route("unsampled-gaussian", _of_gaussians(_UNSAMPLED), _CURVE),
-    Route(
-        "stopped-exact-gaussian", _of_dominating(_EXACT), _CURVE, True, dominates=True
-    ),
-    Route("stopped-pld", _of_dominating(_PLD), dominates=True),
-    Route(
-        "stopped-unsampled-gaussian", _of_dominating(_UNSAMPLED), _CURVE, dominates=True
+    Route("monte-carlo", _by_draws, ("balls_in_bins.md",), True),
+    Route("exact-gaussian", _exact, _OF_EXACT, True),
+    Route("pld", _of_gaussians(_PLD), _OF_SAMPLED),
+    Route("unsampled-gaussian", _of_gaussians(_UNSAMPLED), _OF_SAMPLED),
+    *(
+        Route(f"stopped-{name}", _of_dominating(curve), _STOPPED + page, last, True)
+        for name, curve, page, last in (
+            ("exact-gaussian", _EXACT, _OF_EXACT, True),
+            ("pld", _PLD, _OF_SAMPLED, False),
+            ("unsampled-gaussian", _UNSAMPLED, _OF_SAMPLED, False),
+        )
     ),
     Route("rdp", lambda question: float(question.rdp[0]), methods=("auto", "rdp")),
 )
@@ -158,7 +161,7 @@ taken."""
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class Candidate:
-    """What a route came to.
+    """Result of a route.
 
     Attributes:
       route: Its name.
@@ -200,14 +203,15 @@ def candidates(
         for route, value in found.items()
         if method in route.methods and not isinstance(value, str)
     }
-    taken = min(allowed, key=allowed.__getitem__, default=None)
+    least = min(allowed.values(), default=math.inf)
+    taken = next((route for route in allowed if allowed[route] == least), None)
     return tuple(
         Candidate(
             route.name,
             None if isinstance(value, str) else value,
-            _reason(
-                route, value, method, allowed.get(taken) if route != taken else None
-            ),
+            "taken: the least"
+            if route == taken
+            else _reason(route, value, method, least),
             route == taken,
             _pages_of(route, value, question.event) if every_route else (),
         )
@@ -215,14 +219,12 @@ def candidates(
     )
 
 
-def _reason(route: Route, found: Found, method: str, least: Optional[float]) -> str:
-    """Why a route was taken or not; `least` is the epsilon of another, if one was."""
+def _reason(route: Route, found: Found, method: str, least: float) -> str:
+    """Why a route was not taken."""
     if isinstance(found, str):
         return f"refused: {found}"
     if method not in route.methods:
         return f"left out by the method {method!r}"
-    if least is None:
-        return "taken: the least"
     return "not taken: larger" if found > least else "not taken: no smaller"
 
 
@@ -231,7 +233,7 @@ def _pages_of(
 ) -> tuple[str, ...]:
     """Pages of a route; those of the event are left out where it is refused."""
     own = () if isinstance(epsilon, str) else pages(event, dominating=route.dominates)
-    every = [page for page in (route.page, *own) if page]
+    every = [*route.pages, *own]
     # A page is named once, by its first section.
     files = [page.partition("#")[0] for page in every]
     return tuple(p for i, p in enumerate(every) if files[i] not in files[:i])
@@ -246,8 +248,8 @@ def pages(event: dp_accounting.DpEvent, *, dominating: bool = False) -> Iterator
     """
     for release, _ in trees.releases(event):
         resolved = trees.resolve_sampling(release)
-        stands = dominating and getattr(resolved, "dominating_pages", ())
-        if stands:
+        stands = getattr(resolved, "dominating_pages", ())
+        if dominating and stands:
             yield from stands
         elif isinstance(resolved, dp_accounting.PoissonSampledDpEvent):
             yield "gaussian.md#poisson-sampled-gaussians"

@@ -1,0 +1,170 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Every route to an epsilon: its figure, why it is taken or not, and its pages."""
+
+import math
+import re
+from pathlib import Path
+
+import dp_accounting
+import pytest
+
+from dpfl import accounting, mechanisms
+from dpfl.accounting import events, gaussian, routes, trees
+from dpfl.accounting.balls_in_bins import BallsInBinsDpEvent
+
+PAGES = Path(__file__).resolve().parents[2] / "docs/privacy"
+GAUSSIAN = dp_accounting.GaussianDpEvent
+SELF = dp_accounting.SelfComposedDpEvent
+SAMPLED = dp_accounting.PoissonSampledDpEvent(0.5, GAUSSIAN(1.3))
+CSGM = accounting.SparsifiedGaussianDpEvent(3.3513, 0.01, 0.041227, 2**14, 0.5)
+SECRET = mechanisms.Gaussian(10, 1.0, 1.3).dp_event(
+    mechanisms.BallsInBins(100, 10, 20), 100
+)
+# The event, the routes that have an epsilon, and the one that is taken.
+CASES = {
+    "plain": (SELF(GAUSSIAN(5.0), 3), "exact-gaussian rdp", "exact-gaussian"),
+    "once": (SAMPLED, "exact-gaussian pld unsampled-gaussian rdp", "exact-gaussian"),
+    "rounds": (SELF(SAMPLED, 60), "pld unsampled-gaussian rdp", "pld"),
+    "silent": (GAUSSIAN(0.0), "exact-gaussian rdp", "exact-gaussian"),
+    "masked": (SELF(CSGM, 60), "stopped-pld stopped-unsampled-gaussian rdp", "rdp"),
+    "secret": (SECRET, "monte-carlo exact-gaussian rdp", "monte-carlo"),
+    "laplace": (dp_accounting.LaplaceDpEvent(1.0), "rdp", "rdp"),
+}
+
+
+def explained(event, **more):
+    report = accounting.epsilon(event, 1e-3, every_route=True, **more)
+    assert len(report.candidates) == len(routes.ROUTES)
+    return report, {each.route: each for each in report.candidates}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_route_has_an_epsilon_or_a_reason(name):
+    event, known, best = CASES[name]
+    report, found = explained(event)
+    assert [r for r in found if found[r].epsilon is not None] == known.split()
+    assert [r for r in found if found[r].is_taken] == [best]
+    assert report.method == best and report.epsilon == found[best].epsilon
+    assert all(found[best].epsilon <= found[r].epsilon for r in known.split())
+    assert all(each.reason for each in report.candidates)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_explaining_changes_no_epsilon_and_default_does_not_explain(name):
+    report, found = explained(CASES[name][0])
+    plain = accounting.epsilon(CASES[name][0], 1e-3)
+    assert plain == report and plain.event == report.event
+    assert accounting.epsilon(plain.event, 1e-3) == plain
+    for each in plain.candidates:
+        same = found[each.route]
+        assert (each.epsilon, each.reason) == (same.epsilon, same.reason)
+    by_rdp = accounting.epsilon(CASES[name][0], 1e-3, method="rdp")
+    assert by_rdp.epsilon == found["rdp"].epsilon
+
+
+def test_values_of_the_readme():
+    report, found = explained(SELF(CSGM, 60))
+    assert report.epsilon == pytest.approx(7.998, abs=5e-4) and report.order == 2.6
+    assert found["stopped-pld"].epsilon == pytest.approx(22.300, abs=5e-4)
+    rest, _ = explained(SELF(CSGM, 60), method="tight")
+    assert rest.epsilon == found["stopped-pld"].epsilon
+
+
+def test_a_route_that_the_method_leaves_out_is_computed_but_not_taken():
+    report, found = explained(SELF(SAMPLED, 60), method="rdp")
+    assert found["pld"].epsilon < report.epsilon == found["rdp"].epsilon
+    assert "'rdp'" in found["pld"].reason and not found["pld"].is_taken
+
+
+def test_a_relation_of_which_only_rdp_is_known():
+    replaced = events.Relation.REPLACE_ONE
+    report, found = explained(GAUSSIAN(5.0), relation=replaced)
+    assert report.method == "rdp" and report.relation == "replace_one"
+    assert "replace_one" in found["exact-gaussian"].reason
+
+
+def test_routes_that_are_not_needed_are_not_computed(monkeypatch):
+    def refuse(*unused):
+        raise AssertionError("not needed")
+
+    monkeypatch.setattr(gaussian, "_pld_epsilon", refuse)
+    exact = accounting.epsilon(SAMPLED, 1e-3)
+    assert [each.route for each in exact.candidates] == [
+        *("monte-carlo", "exact-gaussian", "rdp")
+    ]
+    by_rdp = accounting.epsilon(SELF(SAMPLED, 60), 1e-3, method="rdp")
+    assert [each.route for each in by_rdp.candidates] == ["rdp"]
+    with pytest.raises(AssertionError, match="not needed"):
+        explained(SAMPLED)
+
+
+def all_events(kind):
+    for each in kind.__subclasses__():
+        if each.__module__.startswith("dpfl."):
+            yield each
+            yield from all_events(each)
+
+
+def anchors(text):
+    heads = re.findall(r"^#+ (.*)$", text, re.M)
+    return {re.sub(r"[^\w -]", "", head).lower().replace(" ", "-") for head in heads}
+
+
+def test_pages_are_there():
+    every = {page for route in routes.ROUTES for page in route.pages}
+    for event in {*all_events(events.RdpDpEvent)}:
+        own = {*event.pages, *event.sampling_pages, *event.dominating_pages}
+        assert event.pages or event.__subclasses__(), event
+        every |= own
+    for config in mechanisms.MECHANISMS.values():
+        if config.is_private and config.__module__.startswith("dpfl."):
+            assert config.privacy_page, config
+            every.add(config.privacy_page)
+    for page in every:
+        name, _, section = page.partition("#")
+        text = (PAGES / name).read_text(encoding="utf-8")
+        assert not section or section in anchors(text), page
+
+
+@pytest.mark.parametrize(
+    ("name", "route", "pages"),
+    [
+        ("masked", "rdp", "sparsified_gaussian client_sampling"),
+        ("masked", "stopped-pld", "stopped_martingale gaussian"),
+        ("rounds", "pld", "gaussian"),
+        ("secret", "monte-carlo", "balls_in_bins"),
+        ("laplace", "rdp", ""),
+    ],
+)
+def test_pages_are_those_of_the_route_and_the_event(name, route, pages):
+    found = explained(CASES[name][0])[1][route].pages
+    assert [page.partition(".md")[0] for page in found] == pages.split()
+
+
+def test_pages_of_slots_and_cohorts_are_those_of_their_releases_too():
+    plan = mechanisms.RandomSlot(100, 10, 8)
+    event = mechanisms.L2Csgm(10, 1.0, 2.0, 0.1).dp_event(plan, 100)
+    assert [*routes.pages(trees.normalised(event))] == [
+        *("random_slot.md", "sparsified_gaussian.md")
+    ]
+
+
+def test_outline_is_the_tree():
+    run = events.RunDpEvent(SELF(SAMPLED, 60), events.ZEROS_ONLY)
+    secret = BallsInBinsDpEvent(1.0, [[2.0, 1.0], [1.0, 2.0]])
+    assert trees.outline(dp_accounting.ComposedDpEvent([run, secret])) == [
+        "composed:",
+        "  private for replaced_by_zeros:",
+        "    60 times:",
+        "      with each client joining with probability 0.5:",
+        "        GaussianDpEvent(noise_multiplier=1.3)",
+        "  BallsInBinsDpEvent(noise_multiplier=1.0, gram=<array of shape (2, 2)>, "
+        "groups=2)",
+    ]
+
+
+def test_no_noise_is_infinite_by_each_route():
+    _, found = explained(GAUSSIAN(0.0))
+    assert found["rdp"].epsilon == found["exact-gaussian"].epsilon == math.inf
