@@ -13,7 +13,8 @@ import textwrap
 
 import pytest
 
-from dpfl import accounting, mechanisms
+from dpfl import accounting, files, mechanisms
+from dpfl.training import checkpoint, report
 from experiments import privacy_curves
 from tests import forks
 from tests.experiments import programs
@@ -413,3 +414,129 @@ def test_a_stream_over_a_run_costs_what_training_says(
     assert row["epsilon"] == plan.cost.planned.epsilon
     assert row["accountant"] == plan.cost.planned.method
     assert row["relation"] == plan.cost.planned.relation
+
+
+def test_explain_has_the_epsilon_of_epsilon_and_of_calibrate():
+    setting = ["--mechanism=l2_csgm", "--participation=poisson", "--delta=1e-3"]
+    setting += ["--population=100", "--cohort_size=50", "--rounds=60"]
+    setting += ["--dimension=15994", "--accountant=rdp"]
+    for command, budget in (
+        ("epsilon", "noise_multiplier=3.35"),
+        ("calibrate", "epsilon=8"),
+    ):
+        [row] = rows(command, *setting, f"--{budget}")
+        [found] = rows("explain", *setting, f"--{budget}")
+        for name in ("epsilon", "delta", "accountant", "order", "relation"):
+            assert found[name] == row[name], name
+        z = found["mechanism"]["noise_multiplier"]
+        assert z == row["noise_multiplier"] and z == pytest.approx(3.35, abs=0.01)
+        figures = {each["route"]: each["epsilon"] for each in found["routes"]}
+        assert figures["rdp"] == row["epsilon"] < figures["stopped-pld"] < 23
+        assert found["participation"]["rounds"] == 60
+        assert found["event"][1] == "  60 times:"
+
+
+def test_explain_prints_a_table():
+    done = call("explain", "--noise_multiplier=0", "--rounds=3", "--accountant=tight")
+    assert done.returncode == 0, done.stderr
+    first, *_, last = done.stdout.splitlines()
+    assert first.startswith("epsilon inf at delta 1e-05 by exact-gaussian")
+    assert "    3 times:" in done.stdout.splitlines()
+    assert last.split()[:2] == ["rdp", "inf"] and last.split()[-1] == "gaussian.md"
+
+
+def run_folder(folder, plan, done, **changes):
+    """An output folder with the summary that a run has after so many rounds."""
+    start = checkpoint.beginning(fakes.POPULATION)
+    summary = report.summary(plan, start._replace(round_index=done))
+    folder.mkdir(exist_ok=True)
+    files.write_json(folder / "summary.json", {**summary, **changes})
+    (folder / "metrics.csv").write_text("round\n1\n")
+    return summary
+
+
+STREAM = {"matrix_method": "banded", "matrix_bands": 2}
+HELPERS = {"noise_source": "helpers", "bits": 16}
+RUNS = {
+    "sampled": {"mechanism": "l2_csgm", "noise_multiplier": 2.0},
+    "stopped": {"noise_multiplier": 1.0, "epsilon": 5.0},
+    "of helpers": {
+        **{"mechanism": "distributed_skellam", "mechanism_options": HELPERS},
+        **{"noise_multiplier": 1.0, "measure": "released"},
+    },
+    "epochs": {
+        **{"mechanism": "sgmf", "participation": "once_per_epoch"},
+        **{"noise_multiplier": 1.0, "mechanism_options": STREAM, "min_separation": 2},
+    },
+    "stream": {
+        **{"mechanism": "matrix_factorization", "participation": "cyclic_poisson"},
+        **{"noise_multiplier": 1.0, "min_separation": 2},
+        "mechanism_options": {**STREAM, "noise_stream": "run"},
+    },
+    "slots": {"participation": "random_slot", "noise_multiplier": 1.0},
+    "secret": {"participation": "balls_in_bins", "noise_multiplier": 1.0},
+    "none": {"mechanism": "none"},
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_explain_of_a_run_has_the_epsilon_of_its_summary(monkeypatch, tmp_path, name):
+    plan = fakes.make_plan(monkeypatch, **{"accountant": "auto", **RUNS[name]})
+    rounds = min(plan.last_round, 7)
+    summary = run_folder(tmp_path, plan, rounds)
+    [found] = rows("explain", str(tmp_path))
+    for key in ("delta", "accountant", "relation", "dimension"):
+        assert found[key] == summary[key], key
+    no_epsilon = name == "none"
+    assert found["epsilon"] == (None if no_epsilon else summary["epsilon"])
+    assert found["run"] == str(tmp_path)
+    assert found["participation"]["rounds"] == rounds < plan.participation.rounds
+    [taken] = [each for each in found["routes"] if each["is_taken"]]
+    assert taken["route"] == summary["accountant"]
+    assert no_epsilon or taken["pages"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"epsilon": 7.0},
+        {"rounds": 0, "epsilon": 0.0},
+        {"mechanism": "of_another_package"},
+        {"mechanism_options": {}},
+        {"mechanism_options": None},
+        {"settings": {}},
+        {"population": 2},
+        {"dimension": "many"},
+    ],
+    ids=repr,
+)
+def test_explain_refuses_a_summary_that_does_not_give_its_epsilon(
+    monkeypatch, tmp_path, changes
+):
+    plan = fakes.make_plan(monkeypatch, noise_multiplier=2.0)
+    run_folder(tmp_path, plan, 8, **changes)
+    done = call("explain", str(tmp_path))
+    assert done.returncode == 2 and done.stdout == ""
+    assert "RUN must" in done.stderr and str(tmp_path) in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["no_such_run"], "no_such_run"),
+        (["."], "RUN"),
+        (["a", "b"], "a b"),
+        ([".", "--rounds=3"], "--rounds"),
+        ([".", "--accountant=rdp"], "--accountant"),
+        ([], "--noise_multiplier"),
+        (["--noise_multiplier=1", "--epsilon=8"], "--noise_multiplier"),
+        (["--noise_multiplier=1", "--bands=2"], "--bands"),
+        (["--noise_multiplier=1", "--keep_fraction=0.1"], "--keep_fraction"),
+        (["--noise_multiplier=1", "--population=50"], "--cohort_size"),
+    ],
+)
+def test_explain_refuses_what_contradicts(tmp_path, arguments, named):
+    done = call("explain", *arguments, cwd=tmp_path)
+    assert done.returncode == 2 and done.stdout == ""
+    assert named in done.stderr and done.stderr.count("\n") == 1
