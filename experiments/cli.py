@@ -182,9 +182,15 @@ def no_arguments(argv: Sequence[str]) -> None:
 def command(
     argv: Sequence[str], names: Collection[str], with_argument: Collection[str] = ()
 ) -> str:
-    """The first positional argument, refused by ValueError unless it is one of names.
+    """The subcommand, which is the first positional argument.
 
-    It is the only one, but for those of `with_argument`, which may have another.
+    Args:
+      argv: The program's name and the positional arguments.
+      names: The subcommands.
+      with_argument: Those of them that may be followed by another argument.
+
+    Raises:
+      ValueError: If it is none of them, or too much follows.
     """
     most = 3 if argv[1:] and argv[1] in with_argument else 2
     if not 2 <= len(argv) <= most or argv[1] not in names:

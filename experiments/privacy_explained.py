@@ -62,7 +62,13 @@ class Explained:
 
 
 def of_cost(cost: ledger.RunCost, rounds: int, run: Optional[str] = None) -> Explained:
-    """The epsilon of the first rounds of a run."""
+    """The epsilon of the first rounds of a run.
+
+    Args:
+      cost: The run's mechanism, participation, dimension, delta and method.
+      rounds: How many of its rounds count, at least 1.
+      run: Its output folder, if it has one.
+    """
     event = cost.event_after(rounds, ledger.Again())
     report = accounting.epsilon(event, cost.delta, method=cost.method, every_route=True)
     return Explained(

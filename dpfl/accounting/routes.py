@@ -46,7 +46,14 @@ class Question:
         orders: Optional[Sequence[float]],
         relation: events.Relation,
     ):
-        """See `accounting.epsilon`; the event is normalised."""
+        """A question.
+
+        Args:
+          event: A tree of events, normalised.
+          delta: In (0, 1).
+          orders: Renyi orders; `events.DEFAULT_ORDERS` if None.
+          relation: The relation between neighbours, for which the event holds.
+        """
         self.event, self.delta, self.relation = event, delta, relation
         self.book = accountant.DpflAccountant(orders, relation)
 
