@@ -30,7 +30,7 @@ TINY = "--task=synthetic --model=small_cnn --num_clients=12 --cohort_size=4 --ro
 # From a line to what its one sentence says, by binary.
 REFUSED = {
     "privacy": {
-        "": "the command must be one of epsilon, calibrate, compare, bits, bands, found nothing",
+        "": "the command must be one of epsilon, calibrate, explain, compare, bits, bands, found nothing",
         "forget": "found forget",
         "calibrate --nonsense=1": "nonsense",
         "calibrate --epsilon=many": "--epsilon",
