@@ -58,6 +58,15 @@ class Question:
         self.book = accountant.DpflAccountant(orders, relation)
 
     @functools.cached_property
+    def refusal(self) -> str:
+        """Why Renyi divergences alone are known; "" if more is."""
+        if self.relation not in events.TRUSTED_RELATIONS:
+            return f"unknown for {events.NAMES[self.relation]}"
+        if trees.has_registered(self.event):
+            return "a class of events is registered with its Renyi divergences alone"
+        return ""
+
+    @functools.cached_property
     def rdp(self) -> tuple[float, float]:
         """Epsilon by Renyi divergences, and its order."""
         self.book.compose(self.event)
@@ -202,9 +211,8 @@ def candidates(
         known = (other for other, value in found.items() if not isinstance(value, str))
         is_needed = not (is_tight and any(other.is_last for other in known))
         if every_route or (method in route.methods and is_needed):
-            is_known = not is_tight or question.relation in events.TRUSTED_RELATIONS
-            unknown = f"unknown for {events.NAMES[question.relation]}"
-            found[route] = route.find(question) if is_known else unknown
+            refusal = question.refusal if is_tight else ""
+            found[route] = refusal or route.find(question)
     allowed = {
         route: value
         for route, value in found.items()
