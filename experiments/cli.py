@@ -289,6 +289,11 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
     def guarded(argv: Sequence[str]) -> Any:
         try:
             return main(argv)
+        except SystemExit as error:
+            # By a package's task or mechanism, say.
+            if not (error.code or _working):
+                fail("the program was ended before it did anything", FAULT_EXIT_CODE)
+            raise
         except Exception as error:
             refusals = (OSError, TypeError, ValueError)
             logging.debug("Refused:", exc_info=True)

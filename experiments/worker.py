@@ -17,6 +17,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from absl import flags
 
@@ -44,6 +45,12 @@ cli.check_flag("port", checks.integer, at_most=65535)
 cli.check_flag("concurrency", checks.integer, at_most=1000)
 
 
+def _end(*unused: Any) -> None:
+    # No failure, even while the worker starts.
+    cli.work_begins()
+    sys.exit(0)
+
+
 def main(argv: Sequence[str]) -> None:
     """Starts the worker and waits for its end."""
     cli.no_arguments(argv)
@@ -54,7 +61,7 @@ def main(argv: Sequence[str]) -> None:
     from dpfl.training import local_worker as worker_lib
 
     # Schedulers end jobs by SIGTERM; the worker then ends with this process.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, _end)
     try:
         worker = worker_lib.start(
             concurrency=_CONCURRENCY.value,

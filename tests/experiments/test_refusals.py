@@ -339,6 +339,14 @@ def test_any_character_is_printed_in_any_encoding(monkeypatch):
     assert stream.buffer.getvalue() == b"\\xe9\\udcff\n"
 
 
+def test_an_end_before_the_work_is_no_success(monkeypatch):
+    monkeypatch.setattr(cli.app, "run", lambda main, **_: main([]))
+    for code, told in ((0, 1), (None, 1), (3, 3)):
+        with pytest.raises(SystemExit) as ended:
+            cli.run(lambda _, code=code: sys.exit(code))
+        assert ended.value.code == told
+
+
 def test_what_runs_out_in_the_middle_is_no_fault_of_the_program(monkeypatch):
     def ended_by(error):
         def main(argv):
