@@ -27,6 +27,8 @@ def names_of(clients: Iterable[Hashable]) -> list[Hashable]:
             raise TypeError("one name")
         names = [each.item() if hasattr(each, "item") else each for each in listed]
         hash(tuple(names))
+        if any(name != name for name in names):
+            raise TypeError("NaN, which is no client twice")
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(
             f"participants must be names of clients in a list, found {clients!r:.80}"

@@ -93,7 +93,7 @@ def test_clients_in_tensors_are_known_again(cohort):
         resumed.record_round([4])
 
 
-@pytest.mark.parametrize("cohort", ["ab", 100, [[1, 2]], np.zeros([2, 2])])
+@pytest.mark.parametrize("cohort", ["ab", 100, [[1, 2]], np.zeros([2, 2]), [np.nan]])
 def test_what_are_no_names_is_refused(cohort):
     book = book_of(mechanisms.OncePerEpoch(100, 50, 4))
     with pytest.raises(TypeError, match="^participants must be names of clients"):
