@@ -11,7 +11,8 @@ computations whatever the mechanism:
 so that the compiled computation stays shallow: TFF's worker refuses computations nested
 more than about 50 deep, which a stack of wrapping factories reaches. Programs with
 their own computations use the same functions from `CodecFactory.round_functions`.
-If all clients share a fresh seed, they return it beside their messages.
+If all clients share a fresh seed, they return it beside their messages to a trusted
+server.
 """
 
 from __future__ import annotations
@@ -136,7 +137,9 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
 
     State: `OrderedDict(round=int32, **codec.initial_state())`. Noise and all other
     randomness are drawn from the operating system's entropy at each execution: a
-    restored state repeats nothing.
+    restored state repeats nothing. Beside a secure sum the state has `public_seed=
+    int64[2]`, the fresh seed of the next round's rotation or sketch, which all clients
+    will know: of that alone a restored state has the same.
 
     With an explicit seed the state begins with `seed=int64[2]`, and all that the server
     draws is a function of the state. The seed is made of the number that was given and
@@ -222,8 +225,9 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
         reduce = steps.codec.reduction(*encode.type_signature.result)
         # A program that is compiled to a part before its clients and one after them, as
         # to a `MapReduceForm`, calls `prepare` in both. So clients return the seed that
-        # they had.
-        returns_seed = steps.seed is None and len(shared_type["expanded"]) > 0
+        # they had, unless it is in the state.
+        is_drawn = steps.seed is None and not steps.codec.sums_securely
+        returns_seed = is_drawn and len(shared_type["expanded"]) > 0
 
         def finish(state: Any, shared: Any, total: Any) -> Any:
             return steps.finish(state, shared, *total)
@@ -246,8 +250,7 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
             given: list[Any] = [state, shared, total]
             function: Callable[..., Any] = finish
             if returns_seed:
-                seeds = sent["round_seed"]
-                given.append(reductions.sum_seeds(seeds, steps.codec.sums_securely))
+                given.append(reductions.sum_seeds(sent["round_seed"]))
                 function = finish_with
             types = [part.type_signature.member for part in given]
             last = tff.tensorflow.computation(function, *types)

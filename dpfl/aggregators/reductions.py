@@ -79,8 +79,8 @@ Reduction = Callable[[tff.Value], tff.Value]
 # Function from totals of groups of clients, each at a TFF client, to the total at the
 # server.
 GroupReduction = Callable[[tff.Value], tff.Value]
-# Bits of the modulus of a count of clients, and of a sum of halves of seeds.
-_COUNT_BITS, _SEED_BITS = 30, 62
+# Bits of the modulus of a count of clients.
+_COUNT_BITS = 30
 _HALF = 0xFFFFFFFF
 
 
@@ -99,24 +99,14 @@ def common_seed(total: tf.Tensor) -> tf.Tensor:
     return tf.bitwise.bitwise_or(high, low)
 
 
-def sum_seeds(seeds: tff.Value, securely: bool) -> tff.Value:
-    """The sum of `counted`, at the server, of the clients' seeds.
-
-    Args:
-      seeds: Seeds, int64[2], at the clients.
-      securely: Whether the sum is secure; then it is its residue modulo 2^62, which
-        suffices.
-    """
-    seed_type = seeds.type_signature.member
-    if not securely:
-        return _aggregation(
-            lambda: tf.zeros([5], tf.int64),
-            lambda total, seed: total + counted(seed),
-            lambda total, other: total + other,
-            seed_type,
-        )(seeds)
-    parts = tff.federated_map(tff.tensorflow.computation(counted, seed_type), seeds)
-    return tff.backends.mapreduce.federated_secure_modular_sum(parts, 1 << _SEED_BITS)
+def sum_seeds(seeds: tff.Value) -> tff.Value:
+    """The sum of `counted` of the clients' seeds, int64[2], at a trusted server."""
+    return _aggregation(
+        lambda: tf.zeros([5], tf.int64),
+        lambda total, seed: total + counted(seed),
+        lambda total, other: total + other,
+        seeds.type_signature.member,
+    )(seeds)
 
 
 def open_sums(codec: Any, message_type: tff.Type, sums_type: tff.Type) -> Reduction:

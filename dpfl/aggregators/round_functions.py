@@ -24,6 +24,11 @@ from dpfl.aggregators.layout import Layout
 from dpfl.covered import EXACT_FOR_SIMULATION
 from dpfl.vectors import randomness
 
+# The seed of the next round's rotation or sketch in the state of a secure sum without
+# an explicit seed. Clients cannot return it, as they do to a trusted server: the sum of
+# a known seed is the number of clients, which epsilon does not cover.
+_PUBLIC = "public_seed"
+
 
 class RoundFunctions:
     """The server's and clients' functions of a round, for one type of value.
@@ -72,6 +77,8 @@ class RoundFunctions:
         if self.seed is not None:
             state["seed"] = tf.constant(self.seed, tf.int64)
         state["round"] = tf.constant(0, tf.int32)
+        if self.seed is None and self.codec.sums_securely:
+            state[_PUBLIC] = self._drawn(state, purposes.Round.BROADCAST)
         state.update(self.codec.initial_state())
         return state
 
@@ -92,7 +99,8 @@ class RoundFunctions:
 
     def prepared(self, state: Fields, round_seed: tf.Tensor) -> Fields:
         """As `prepare`, with the seed that all clients of the round may know."""
-        broadcast = self.codec.broadcast(_own_state(state), round_seed)
+        seed = state.get(_PUBLIC, round_seed)
+        broadcast = self.codec.broadcast(_own_state(state), seed)
         return collections.OrderedDict(
             round_seed=round_seed,
             expanded=self.codec.expand(broadcast),
@@ -157,10 +165,13 @@ class RoundFunctions:
         if self.measures_exactly:
             more = self.codec.measure(own, total, sums, shared["expanded"])
             measured.update(measurements.exact_measurements(sums, more))
+        after = collections.OrderedDict(
+            state, round=state["round"] + 1, **decoded.state
+        )
+        if _PUBLIC in state:
+            after[_PUBLIC] = self._drawn(state, purposes.Round.BROADCAST)
         return collections.OrderedDict(
-            state=collections.OrderedDict(
-                state, round=state["round"] + 1, **decoded.state
-            ),
+            state=after,
             result=self.layout.restore(result),
             measurements=measured,
         )
@@ -178,5 +189,7 @@ def _client_seed(identity: Optional[str], own: Any, round_seed: Any) -> tf.Tenso
 
 def _own_state(state: Fields) -> Fields:
     return collections.OrderedDict(
-        (name, part) for name, part in state.items() if name not in ("seed", "round")
+        (name, part)
+        for name, part in state.items()
+        if name not in ("seed", "round", _PUBLIC)
     )

@@ -296,10 +296,12 @@ def noise_dense(settings: Settings) -> list[Row]:
     rounds, dimension = settings.matrix_rounds, settings.dimension
     matrix = np.tril(np.random.default_rng(0).normal(size=(rounds, rounds)))
 
-    def seconds_of(call: Callable[[int], Any], round_index: int) -> float:
+    def seconds_of(call: Callable[..., Any], first: int, rows: int) -> float:
         begin = time.perf_counter()
-        call(round_index)
-        return time.perf_counter() - begin
+        call(first)
+        for _ in range(rows - 1):
+            call()
+        return (time.perf_counter() - begin) / rows
 
     stream = noise_streams.DenseStream(matrix, dimension)
     call, block = _stream_call(stream), stream.block_rounds
@@ -307,7 +309,7 @@ def noise_dense(settings: Settings) -> list[Row]:
     last = (rounds - 1) // block * block
     places = {"start": 0, "middle": last // block // 2 * block, "end": last}
     seconds = {
-        f"block at {name}": seconds_of(call, place) / block
+        f"block at {name}": seconds_of(call, place, block)
         for name, place in places.items()
     }
     peak = local_worker.peak_bytes(os.getpid())
@@ -315,7 +317,7 @@ def noise_dense(settings: Settings) -> list[Row]:
     del call
     call = _stream_call(noise_streams.DenseStream(matrix, dimension, block_rounds=1))
     call(0)
-    seconds["last row alone"] = seconds_of(call, rounds - 1)
+    seconds["last row alone"] = seconds_of(call, rounds - 1, 1)
     timed = partial(row, key="seconds_median", repeats=1)
     end = timed("noise: dense, block at end", value=seconds["block at end"])
     found = [timed(f"noise: dense, {n}", value=s, of=end) for n, s in seconds.items()]

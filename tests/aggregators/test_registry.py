@@ -21,7 +21,7 @@ INTEGERS_32 += "retained_rank past_row steps rank"
 VECTORS = "error moment past first_moment second_moment"
 TYPES = {
     **dict.fromkeys(INTEGERS_32.split(), np.int32),
-    **dict.fromkeys("seed past_seed".split(), (np.int64, [2])),
+    **dict.fromkeys("seed past_seed public_seed".split(), (np.int64, [2])),
     "row_seeds": (np.int64, [5, 2]),
     **dict.fromkeys(VECTORS.split(), (np.float32, [D])),
     **{"basis": (np.int16, [1, D]), "strengths": (np.float32, [1])},
@@ -106,7 +106,8 @@ def fields(names, placement=tff.SERVER):
 )
 def test_type_signatures(config, state, measurements):
     process = process_of(config)
-    state_type = fields(f"round {state}")
+    public = "public_seed" if config.sums_securely else ""
+    state_type = fields(f"round {public} {state}")
     assert process.initialize.type_signature.is_equivalent_to(
         tff.FunctionType(None, state_type)
     )
@@ -161,6 +162,10 @@ def test_nothing_is_opened_but_secure_sums(config):
         tff.test.assert_not_contains_unsecure_aggregation(process.next)
         names = measured_names(process)
         assert not [name for name in names if name.startswith("exact_")]
+    # A sum of something that is known would open the number of clients.
+    seeded = aggregators.build(config, seed=1, checks_context=False).create(VALUE_TYPE)
+    sums = [str(each.next.to_building_block()) for each in (process, seeded)]
+    assert len({text.count("federated_secure_modular_sum") for text in sums}) == 1
 
 
 def test_a_simulation_that_asks_for_more_is_marked():
