@@ -35,6 +35,9 @@ from dpfl.factorization.workloads import Workload, check_dense, check_products
 # Classes by the kind that a file of a factorization names.
 KINDS: dict[str, type[Factors]] = {}
 
+# Columns of random signs that the product of two factors is compared with.
+_PROBES = 64
+
 
 class Factors(abc.ABC):
     """One representation of B and C; a subclass's fields are its arrays, read-only."""
@@ -137,7 +140,8 @@ class _FullDecoder(Factors):
 
     def product_error(self, workload: Workload) -> float:
         """See base class; compares the products of B C and of A with random signs."""
-        signs = np.random.default_rng().choice([-1.0, 1.0], (self.rounds, 2))
+        # Each column misses an error with a probability of at most one half.
+        signs = np.random.default_rng().choice([-1.0, 1.0], (self.rounds, _PROBES))
         expected = workload.apply(signs)
         error = np.max(np.abs(self.b @ self._encoded(workload, signs) - expected))
         return float(error / np.max(np.abs(expected)))
