@@ -11,6 +11,7 @@ the tests that use `tests.experiments.programs`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import inspect
@@ -85,11 +86,11 @@ def import_anew(folders):
 
 
 def kill_at(place, call, when):
-    """Has a process killed at a call of a function, from 1 on. For `first`.
+    """Kills a process at a call of a function, for `first`.
 
     Args:
       place: "module:function" or "module:Class.method".
-      call: The number of the call.
+      call: The number of the call, from 1 on.
       when: "before" or "after" it.
     """
     module, _, path = place.partition(":")
@@ -97,29 +98,25 @@ def kill_at(place, call, when):
     owner = functools.reduce(getattr, owners, importlib.import_module(module))
     function, calls = getattr(owner, name), itertools.count(1)
 
-    def die(number, now):
-        if (number, now) == (call, when):
+    @contextlib.contextmanager
+    def counted():
+        is_it = next(calls) == call
+        if is_it and when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield
+        if is_it:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    if inspect.iscoroutinefunction(function):
+    async def called_later(*args, **kwargs):
+        with counted():
+            return await function(*args, **kwargs)
 
-        async def called(*args, **kwargs):
-            number = next(calls)
-            die(number, "before")
-            result = await function(*args, **kwargs)
-            die(number, "after")
-            return result
+    def called(*args, **kwargs):
+        with counted():
+            return function(*args, **kwargs)
 
-    else:
-
-        def called(*args, **kwargs):
-            number = next(calls)
-            die(number, "before")
-            result = function(*args, **kwargs)
-            die(number, "after")
-            return result
-
-    setattr(owner, name, called)
+    is_later = inspect.iscoroutinefunction(function)
+    setattr(owner, name, called_later if is_later else called)
 
 
 def until(is_so):

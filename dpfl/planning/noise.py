@@ -61,7 +61,7 @@ class Noise(Iterator[np.ndarray]):
         self._fixed = fixed
         row = self.round % stream.rounds
         self._row_seeds = [np.asarray(seed, np.int64) for seed in row_seeds]
-        if fixed is not None:
+        if fixed is not None and stream.has_memory:
             self._row_seeds = [self._row_seed(before) for before in range(row)]
         self._memory = stream.memory_before(self._draw, row)
 
