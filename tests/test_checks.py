@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dpfl import checks
+from tests import refusals
 
 
 @pytest.mark.parametrize(
@@ -99,3 +100,26 @@ def test_renaming_changes_the_name_in_front_alone():
     with pytest.raises(ValueError, match="^rank must be at least 1, found 0$"):
         with checks.renaming(names):
             checks.integer("rank", 0)
+
+
+@pytest.mark.parametrize(
+    ("parts", "is_named"),
+    [
+        (("clip_norm", -1.5), True),
+        (("norm", -1.5), False),
+        (("clip_norm", 1.5), False),
+        (("clip_norm", -1), False),
+        (("clip_norm", "gaussian", "/tmp/a.npz", 12), True),
+        (("clip_norm", 2), False),
+    ],
+)
+def test_refusals_match_whole_words(parts, is_named):
+    text = "clip_norm must fit 'gaussian' of /tmp/a.npz and 12, found -1.5"
+    assert refusals.names(text, *parts) == is_named
+
+
+def test_refusals_check_type_name_and_value():
+    with refusals.refuses(ValueError, "delta", 2.0):
+        checks.delta("delta", 2.0)
+    with pytest.raises(AssertionError), refusals.refuses(ValueError, "epsilon"):
+        checks.delta("delta", 2.0)
