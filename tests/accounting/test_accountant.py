@@ -15,6 +15,7 @@ from dp_accounting.rdp import rdp_privacy_accountant, rdp_privacy_accountant_tes
 
 from dpfl import accounting
 from dpfl.accounting import accountant, events, random_slot
+from tests.refusals import refuses
 
 GAUSSIAN = dp_accounting.GaussianDpEvent
 SELF = dp_accounting.SelfComposedDpEvent
@@ -197,7 +198,9 @@ def test_replaced_by_zero_costs_the_same_and_by_another_client_is_refused(make_e
     )
     removed = accounting.DpflAccountant().compose(event)
     np.testing.assert_array_equal(zeros.compose(event).rdp, removed.rdp)
-    with pytest.raises(dp_accounting.UnsupportedEventError, match="REPLACE_ONE"):
+    with refuses(
+        dp_accounting.UnsupportedEventError, "neighboring_relation", "REPLACE_ONE"
+    ):
         other.compose(event)
 
 
@@ -270,7 +273,7 @@ def test_what_is_registered_costs_what_was_registered(monkeypatch):
         ):
             for relation in events.NAMES:
                 assert not accounting.DpflAccountant(None, relation).supports(sampled)
-    with pytest.raises(TypeError, match="^round_event must"):
+    with refuses(TypeError, "round_event", "_HeavyDpEvent"):
         random_slot.RandomSlotDpEvent(heavy, 3, 10.0)
 
 
@@ -295,27 +298,31 @@ def test_targets_that_are_no_number(bad):
         (book.get_delta, "epsilon"),
         (book.get_delta_and_optimal_order, "epsilon"),
     ):
-        with pytest.raises((TypeError, ValueError), match=f"^target_{name} must"):
+        with refuses((TypeError, ValueError), f"target_{name}", bad):
             call(bad)
 
 
 @pytest.mark.parametrize("relation", ["add_or_remove", 1, None])
 def test_a_relation_that_is_none(relation):
-    with pytest.raises(TypeError, match="^neighboring_relation must"):
+    with refuses(TypeError, "neighboring_relation", relation):
         accounting.DpflAccountant(None, relation)
 
 
 @pytest.mark.parametrize("bad", [int, 3, "GaussianDpEvent"])
 def test_register_refuses_what_is_no_event(bad):
-    with pytest.raises(TypeError, match="^event_type must"):
+    with refuses(TypeError, "event_type", bad):
         accounting.register(bad, lambda event, orders: orders)
 
 
 @pytest.mark.parametrize(
-    "orders", [[0.9, 2.0], [2, math.nan], [-INF], [], ["a"], ["2"], "2", {2: 3}]
+    ("orders", "value"),
+    [
+        *[([0.9, 2.0], 0.9), ([2, math.nan], math.nan), ([-INF], -INF), ([], [])],
+        *[(["a"], ["a"]), (["2"], ["2"]), ("2", "'2'"), ({2: 3}, {2: 3})],
+    ],
 )
-def test_bad_orders_are_refused(orders):
-    with pytest.raises((TypeError, ValueError), match="^orders must"):
+def test_bad_orders_are_refused(orders, value):
+    with refuses((TypeError, ValueError), "orders", value):
         accounting.DpflAccountant(orders)
 
 
@@ -324,7 +331,7 @@ def test_an_event_must_say_its_rdp():
     class Silent(events.RdpDpEvent):
         pass
 
-    with pytest.raises(TypeError, match="rdp"):
+    with refuses(TypeError, "Silent", "rdp"):
         Silent()
 
 

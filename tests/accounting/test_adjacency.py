@@ -18,6 +18,7 @@ from dpfl.accounting import events, gaussian, random_slot
 from dpfl.accounting.matrix_factorization import banded_stream_event
 from dpfl.factorization import prefix_sum
 from dpfl.planning.bands_curve import StreamRun
+from tests.refusals import refuses
 
 ADD = accounting.Relation.ADD_OR_REMOVE_ONE
 ZEROS = accounting.Relation.REPLACE_SPECIAL
@@ -26,6 +27,7 @@ GAUSSIAN = dp_accounting.GaussianDpEvent
 POISSON = dp_accounting.PoissonSampledDpEvent
 SELF = dp_accounting.SelfComposedDpEvent
 COMPOSED = dp_accounting.ComposedDpEvent
+UNSUPPORTED = dp_accounting.UnsupportedEventError
 
 POISSON_SAMPLING = mechanisms.PoissonSampling(1000, 100, 20)
 FIXED = mechanisms.FixedSize(1000, 100, 20)
@@ -76,7 +78,7 @@ class TestRemovalFromAFixedCohort:
         assert report.epsilon == pytest.approx(4.377, abs=1e-3)
         assert report.epsilon < truth - 2
         assert report.relation == "replaced_by_zeros"
-        with pytest.raises(dp_accounting.UnsupportedEventError, match="REPLACE_SPEC"):
+        with refuses(UNSUPPORTED, "neighboring_relation", "ADD_OR_REMOVE_ONE"):
             accounting.epsilon(event, 1e-5, relation=ADD)
 
 
@@ -132,15 +134,12 @@ class TestRunDpEvent:
 
     def test_refused_whole_where_one_part_is_for_another_relation(self):
         accountant = accounting.DpflAccountant([2.0])
-        with pytest.raises(
-            dp_accounting.UnsupportedEventError,
-            match="must be REPLACE_SPECIAL, for which .* found ADD_OR_REMOVE_ONE",
-        ):
+        with refuses(UNSUPPORTED, "neighboring_relation", "ADD_OR_REMOVE_ONE"):
             accountant.compose(COMPOSED([GAUSSIAN(1.0), RUN]))
         assert accountant.rdp[0] == 0
 
     def test_sampling_around_a_run_is_refused(self):
-        with pytest.raises(dp_accounting.UnsupportedEventError):
+        with pytest.raises(UNSUPPORTED):
             accounting.DpflAccountant().compose(POISSON(0.1, RUN))
 
     def test_is_frozen(self):
@@ -150,7 +149,7 @@ class TestRunDpEvent:
 
     @pytest.mark.parametrize("relations", [(), (ADD, ADD), ("add",)])
     def test_bad_relations_are_refused(self, relations):
-        with pytest.raises(ValueError, match="^relations must be different values"):
+        with refuses(ValueError, "relations", relations):
             accounting.RunDpEvent(GAUSSIAN(1.0), relations)
 
 
@@ -162,14 +161,14 @@ class TestRelationsOfATree:
         only_add = accounting.RunDpEvent(GAUSSIAN(1.0), (ADD,))
         nothing = COMPOSED([only_add, RUN])
         assert accounting.relations_of(nothing) == ()
-        with pytest.raises(dp_accounting.UnsupportedEventError, match="one relation"):
+        with refuses(UNSUPPORTED, "event", "ComposedDpEvent"):
             accounting.epsilon(nothing, 1e-5)
 
     def test_a_wrapper_cannot_add_what_its_event_lacks(self):
         integers = accounting.DistributedDiscreteGaussianDpEvent(9, 2.0, 1.0, 4.0, 15)
         run = accounting.RunDpEvent(integers, (ADD, ZEROS))
         assert accounting.relations_of(run) == (ZEROS,)
-        with pytest.raises(dp_accounting.UnsupportedEventError):
+        with pytest.raises(UNSUPPORTED):
             accounting.epsilon(run, 1e-5, relation=ADD)
 
     def test_dp_accountings_own_events_keep_their_meaning(self):
@@ -192,7 +191,7 @@ class TestRelationsOfATree:
         for relation in accounting.Relation:
             refuses = accounting.DpflAccountant(neighboring_relation=relation)
             assert not refuses.supports(SELF(POISSON(0.1, event), 3))
-            with pytest.raises(dp_accounting.UnsupportedEventError):
+            with pytest.raises(UNSUPPORTED):
                 accounting.epsilon(POISSON(0.1, event), 1e-5, relation=relation)
         helped = dataclasses.replace(one, noise_source="helpers")
         again = POISSON(0.1, helped.round_dp_event(100, 1.0))
@@ -269,7 +268,7 @@ def test_a_release_carries_its_relations_whoever_composes_it(name, composed):
         book = accounting.DpflAccountant(neighboring_relation=relation)
         assert book.supports(event) == (relation in relations)
         if relation not in relations:
-            with pytest.raises(dp_accounting.UnsupportedEventError):
+            with pytest.raises(UNSUPPORTED):
                 accounting.epsilon(event, 1e-5, relation=relation)
 
 
@@ -312,7 +311,7 @@ def test_dome_without_a_participation(clients):
     assert report.epsilon == pytest.approx(1.993, abs=1e-3)
     again = dpfl.calibrate(dome, None, 100, report.epsilon, 1e-5)
     assert again.noise_multiplier == pytest.approx(2.0, rel=1e-3)
-    with pytest.raises(dp_accounting.UnsupportedEventError):
+    with pytest.raises(UNSUPPORTED):
         accounting.epsilon(dome.round_dp_event(100, 1.0), 1e-5, relation=ADD)
 
 
@@ -320,7 +319,7 @@ def test_dome_without_a_participation(clients):
 def test_a_release_says_nothing_of_another_client_in_the_place_of_one(mechanism):
     # The sensitivity doubles: 4.73 is that of adding one, and 9.997 is true.
     event = mechanism.round_dp_event(10_000, 1.0)
-    with pytest.raises(dp_accounting.UnsupportedEventError, match="ADD_OR_REMOVE_ONE"):
+    with refuses(UNSUPPORTED, "neighboring_relation", "REPLACE_ONE"):
         accounting.DpflAccountant(neighboring_relation=ONE).compose(event)
 
 
@@ -329,9 +328,9 @@ def test_an_event_of_which_no_relation_is_left_is_refused():
         def relations(self, participation):
             return ()
 
-    with pytest.raises(ValueError, match="^relations must"):
+    with refuses(ValueError, "relations", ()):
         Silent(3, 1.0, 0.3).round_dp_event(16, 1.0)
-    with pytest.raises(ValueError, match="^relations must"):
+    with refuses(ValueError, "relations", ()):
         Silent(100, 1.0, 0.3).dp_event(FIXED, 16)
 
     @attr.s(frozen=True)
@@ -342,9 +341,9 @@ def test_an_event_of_which_no_relation_is_left_is_refused():
             return np.zeros(len(orders))
 
     for relation in (ADD, ZEROS, ONE):
-        with pytest.raises(dp_accounting.UnsupportedEventError):
+        with pytest.raises(UNSUPPORTED):
             accounting.epsilon(Nobodys(), 1e-5, relation=relation)
-        with pytest.raises(dp_accounting.UnsupportedEventError):
+        with pytest.raises(UNSUPPORTED):
             accounting.DpflAccountant(None, relation).compose(SELF(Nobodys(), 2))
 
 
@@ -369,7 +368,7 @@ def test_a_release_with_its_relations_is_one_wherever_a_release_is():
             assert found == want
     theirs = DOME.round_dp_event(10, 1.0)
     for make in makers[:2]:
-        with pytest.raises(ValueError, match="^round_event must"):
+        with refuses(ValueError, "round_event", "GaussianDpEvent"):
             make(theirs)
     assert accounting.relations_of(makers[-1](theirs)) == ()
     run = StreamRun(

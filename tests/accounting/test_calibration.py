@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from dpfl import accounting, mechanisms
 from dpfl.accounting import calibration
+from tests.refusals import refuses
 
 GAUSSIAN = dp_accounting.GaussianDpEvent
 SELF = dp_accounting.SelfComposedDpEvent
@@ -99,9 +100,9 @@ def test_auto_is_the_smaller_and_tight_is_refused_where_nothing_is_proven():
         assert auto < rdp
         assert accounting.epsilon(make(auto), 1e-5).method.startswith("stopped-")
     laplace = dp_accounting.LaplaceDpEvent
-    with pytest.raises(dp_accounting.UnsupportedEventError, match="'auto' or 'rdp'"):
+    with refuses(dp_accounting.UnsupportedEventError, "method", "tight"):
         accounting.epsilon(laplace(1.0), 1e-5, method="tight")
-    with pytest.raises(dp_accounting.UnsupportedEventError, match="'auto' or 'rdp'"):
+    with refuses(dp_accounting.UnsupportedEventError, "method", "tight"):
         calibrate(laplace, 2.0, 1e-5, method="tight")
 
 
@@ -235,12 +236,12 @@ def test_budget_out_of_reach():
         laplace = dp_accounting.LaplaceDpEvent(0.1)
         return dp_accounting.ComposedDpEvent([GAUSSIAN(z), laplace])
 
-    with pytest.raises(calibration.UnreachableBudgetError, match="target_epsilon"):
+    with refuses(calibration.UnreachableBudgetError, "target_epsilon", "1e+12"):
         calibrate(make_event, 1.0, 1e-5, rtol=0.1)
 
 
 def test_budget_that_asks_for_no_noise():
-    with pytest.raises(calibration.BudgetNotBindingError, match="make_event"):
+    with refuses(calibration.BudgetNotBindingError, "target_epsilon", 1e-6):
         calibrate(lambda z: dp_accounting.NoOpDpEvent(), 1.0, 1e-5, rtol=0.1)
     assert issubclass(calibration.BudgetNotBindingError, calibration.CalibrationError)
     assert issubclass(calibration.CalibrationError, ValueError)
@@ -263,15 +264,15 @@ BAD = {**BAD, "rtol": (0.0, 1.0), "method": ("moments",), "orders": ([0.5],)}
 )
 def test_bad_arguments_are_refused_by_name(name, value):
     arguments = {"target_epsilon": 1.0, "target_delta": 1e-5, name: value}
-    with pytest.raises((TypeError, ValueError), match=f"^{name} must"):
+    shown = value[0] if isinstance(value, list) else value
+    with refuses((TypeError, ValueError), name, shown):
         calibrate(GAUSSIAN, **arguments)
 
 
-@pytest.mark.parametrize(("delta", "method"), [(0, "auto"), (0.1, "x")])
-def test_epsilon_refuses_bad_arguments(delta, method):
-    name = "method" if delta else "delta"
-    with pytest.raises((TypeError, ValueError), match=f"^{name} must"):
-        accounting.epsilon(GAUSSIAN(1.0), delta, method=method)
+@pytest.mark.parametrize(("name", "value"), [("delta", 0), ("method", "x")])
+def test_epsilon_refuses_bad_arguments(name, value):
+    with refuses((TypeError, ValueError), name, value):
+        accounting.epsilon(GAUSSIAN(1.0), **{"delta": 0.1, name: value})
 
 
 def once(z):
@@ -323,7 +324,7 @@ class TestNoiseThatThereIsNot:
 
     def test_no_answer_says_why(self):
         make_event = functools.partial(self.event, most=0.7)
-        with pytest.raises(calibration.UnreachableBudgetError, match="at most 0.7"):
+        with refuses(calibration.UnreachableBudgetError, "target_epsilon", 0.7):
             calibrate(make_event, 0.5, 1e-5, rtol=0.01)
 
     def test_the_least_noise_that_there_is_may_be_the_answer(self):

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from dpfl import accounting
 from dpfl.accounting import csgm, log_space
 from tests.accounting.quadrature import log_moment
+from tests.refusals import refuses
 
 MODEL = 1018174
 L2 = accounting.SparsifiedGaussianDpEvent
@@ -329,20 +330,26 @@ BAD = {
 )
 def test_bad_parameters_are_refused_by_name(name, value):
     for event in (L2, LINF):
-        with pytest.raises((TypeError, ValueError), match=f"^{name} must .*found"):
+        with refuses((TypeError, ValueError), name, value):
             event(**{**GOOD, name: value})
 
 
-@pytest.mark.parametrize("orders", [[1.0], [0.5, 2], [math.nan], [math.inf], [], "x"])
-def test_bad_orders_are_refused(orders):
+@pytest.mark.parametrize(
+    ("orders", "value"),
+    [
+        *[([1.0], 1.0), ([0.5, 2], 0.5), ([math.nan], "nan"), ([math.inf], "inf")],
+        *[([], []), ("x", "x")],
+    ],
+)
+def test_bad_orders_are_refused(orders, value):
     event = L2(1.0, 0.1, 0.1, 10)
-    with pytest.raises((TypeError, ValueError), match="^orders must"):
+    with refuses((TypeError, ValueError), "orders", value):
         event.rdp(orders)
 
 
 @pytest.mark.parametrize("orders", [[2.5], [0], [[2]]])
 def test_the_formula_is_not_used_between_integers(orders):
-    with pytest.raises(ValueError, match="integers"):
+    with refuses(ValueError, "orders", orders):
         csgm.coordinate_log_moment(orders, 0.1, 1.0)
 
 

@@ -18,6 +18,7 @@ from dpfl.accounting.integer import published_bounds, whole_shifts
 from dpfl.accounting.integer.summed_noise import DiscreteGaussianNoise, SkellamNoise
 from dpfl.accounting.integer.whole_shifts import shift_rate
 from tests.accounting import exact_noise
+from tests.refusals import refuses
 
 SETTINGS = hypothesis.settings(derandomize=True, max_examples=25, deadline=None)
 
@@ -279,22 +280,23 @@ class TestSkellam:
 
 
 @pytest.mark.parametrize(
-    "call",
+    ("call", "arguments", "name", "value"),
     [
-        lambda: shift_rate([1.0], DiscreteGaussianNoise(5, 1.0), 1),
-        lambda: DiscreteGaussianNoise(0, 1.0),
-        lambda: DiscreteGaussianNoise(2.5, 1.0),
-        lambda: DiscreteGaussianNoise(5, math.nan),
-        lambda: DiscreteGaussianNoise(5, -1.0),
-        lambda: DiscreteGaussianNoise(2, True),
-        lambda: shift_rate([2.0], DiscreteGaussianNoise(5, 1.0), 0),
-        lambda: SkellamNoise(math.inf),
-        lambda: shift_rate([2.0], SkellamNoise(1.0), 0),
+        (shift_rate, ([1.0], DiscreteGaussianNoise(5, 1.0), 1), "orders", 1.0),
+        (DiscreteGaussianNoise, (0, 1.0), "count", 0),
+        (DiscreteGaussianNoise, (2.5, 1.0), "count", 2.5),
+        (DiscreteGaussianNoise, (5, math.nan), "stddev", math.nan),
+        (DiscreteGaussianNoise, (5, -1.0), "stddev", -1.0),
+        (DiscreteGaussianNoise, (2, True), "stddev", True),
+        (shift_rate, ([2.0], DiscreteGaussianNoise(5, 1.0), 0), "max_shift", 0),
+        (SkellamNoise, (math.inf,), "variance", math.inf),
+        (shift_rate, ([2.0], SkellamNoise(1.0), 0), "max_shift", 0),
     ],
+    ids=str,
 )
-def test_refuses_bad_arguments(call):
-    with pytest.raises((ValueError, TypeError), match="must be"):
-        call()
+def test_refuses_bad_arguments(call, arguments, name, value):
+    with refuses((ValueError, TypeError), name, value):
+        call(*arguments)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 50])

@@ -14,6 +14,7 @@ from dpfl import accounting
 from dpfl import factorization as mf
 from dpfl.accounting.matrix_factorization import banded_stream_event
 from dpfl.factorization import sensitivity
+from tests.refusals import refuses
 
 ORDERS = np.array([1.5, 2, 8, 64.5])
 
@@ -48,7 +49,7 @@ def test_no_noise_no_privacy(z):
 
 @pytest.mark.parametrize("z", [-1.0, math.nan, math.inf, True, "1", None])
 def test_bad_noise_is_refused(z):
-    with pytest.raises((TypeError, ValueError), match="^noise_multiplier must"):
+    with refuses((TypeError, ValueError), "noise_multiplier", z):
         accounting.MatrixFactorizationDpEvent(z)
 
 
@@ -175,7 +176,7 @@ class TestCyclic:
         )
         limit = 2 * rdp_of(as_if, 3)
         assert stream_moment(3, encoder, [0, 2, 4], q, 1.3) > 1.02 * limit
-        with pytest.raises(ValueError, match="^separation must be at least the 3 ba"):
+        with refuses(ValueError, "separation", 2):
             stream_event(gaussian(1.3), rounds=5, bands=3, separation=2)
 
     def test_a_client_that_adapts_gains_nothing(self):
@@ -265,22 +266,24 @@ def test_the_best_bands_are_between_the_ends():
 
 
 @pytest.mark.parametrize(
-    ("changes", "error", "message"),
+    ("error", "name", "value", "shown"),
     [
-        ({"rounds": 0}, ValueError, "^rounds must be"),
-        ({"sampling_probability": 1.5}, ValueError, "^sampling_probability must be"),
-        ({"release": dp_accounting.NoOpDpEvent()}, TypeError, "^release must be a Gau"),
+        (ValueError, "rounds", 0, 0),
+        (ValueError, "sampling_probability", 1.5, 1.5),
+        (TypeError, "release", dp_accounting.NoOpDpEvent(), "NoOpDpEvent"),
         (
-            {"release": accounting.SparsifiedGaussianDpEvent(1.0, 0.1, 0.1, 10, 0.5)},
             ValueError,
-            "^release must be without client sampling, found .* 0.5",
+            "release",
+            accounting.SparsifiedGaussianDpEvent(1.0, 0.1, 0.1, 10, 0.5),
+            0.5,
         ),
     ],
+    ids=["rounds", "probability", "no release", "sampled release"],
 )
-def test_refusals(changes, error, message):
+def test_refuses_bad_arguments(error, name, value, shown):
     given = {"release": gaussian(1.0), "rounds": 4, "bands": 2, "separation": 2}
-    with pytest.raises(error, match=message):
-        stream_event(**{**given, **changes})
+    with refuses(error, name, shown):
+        stream_event(**{**given, name: value})
 
 
 def test_groups_of_a_fixed_size_leave_only_zeros():

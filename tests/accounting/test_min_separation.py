@@ -14,6 +14,7 @@ from dpfl import accounting
 from dpfl.accounting import balls_in_bins, gaussian
 from dpfl.accounting.hidden_turns import tight_epsilon
 from dpfl.accounting.min_separation import MinSeparationDpEvent
+from tests.refusals import refuses
 
 DIRECTIONS = {
     "removal": lambda ratio, epsilon: np.maximum(ratio - math.exp(epsilon), 0),
@@ -163,21 +164,18 @@ class TestTheFigure:
         assert exact_delta(event(0.9 * found), 2.0, "removal") > 1e-2
 
     @pytest.mark.parametrize(
-        ("changes", "message"),
+        ("name", "value", "shown"),
         [
-            ({"separation": 1}, "^separation must be .*at least 2, found 1"),
-            ({"probability": 0.0}, "^probability must be .*, found 0.0"),
-            ({"probability": 1.5}, "^probability must be .*, found 1.5"),
-            (
-                {"columns": np.ones([3, 2])},
-                "^columns must be 0 below the last of the 3",
-            ),
+            ("separation", 1, 1),
+            *[("probability", 0.0, 0.0), ("probability", 1.5, 1.5)],
+            ("columns", np.ones([3, 2]), 3),
         ],
+        ids=["separation", "zero", "above one", "columns"],
     )
-    def test_refusals(self, changes, message):
+    def test_refuses_bad_arguments(self, name, value, shown):
         given = {"columns": columns(3, 1.0, 0.5), "separation": 2, "probability": 0.5}
-        with pytest.raises(ValueError, match=message):
-            MinSeparationDpEvent(1.0, **{**given, **changes})
+        with refuses(ValueError, name, shown):
+            MinSeparationDpEvent(1.0, **{**given, name: value})
 
 
 def test_events_of_equal_entries_and_other_shapes_differ():

@@ -15,6 +15,7 @@ import pytest
 from dpfl import accounting
 from dpfl.accounting import csgm, log_space, random_slot
 from tests.accounting.quadrature import log_moment
+from tests.refusals import refuses
 
 gaussian = dp_accounting.GaussianDpEvent
 RandomSlot = random_slot.RandomSlotDpEvent
@@ -263,14 +264,14 @@ class TestEvent:
         assert accounting.relations_of(slots)[0].name == "ADD_OR_REMOVE_ONE"
 
     def test_refuses_what_makes_no_sense(self):
-        with pytest.raises(ValueError, match="^slots must be at least the 4 rounds"):
+        with refuses(ValueError, "slots", 3.9):
             RandomSlot(gaussian(1.0), 4, 3.9)
-        with pytest.raises(TypeError, match="^round_event must be .*found NoOp"):
+        with refuses(TypeError, "round_event", "NoOpDpEvent"):
             RandomSlot(dp_accounting.NoOpDpEvent(), 4, 5)
-        with pytest.raises(ValueError, match="^rounds must be"):
+        with refuses(ValueError, "rounds", 0):
             RandomSlot(gaussian(1.0), 0, 5)
         own = accounting.DistributedDiscreteGaussianDpEvent(100, 0.1, 0.01, 1.0, 64)
-        with pytest.raises(ValueError, match="found Distributed.*clients bring it"):
+        with refuses(ValueError, "round_event", type(own).__name__):
             RandomSlot(own, 5, 5.0)
 
 
