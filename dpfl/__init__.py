@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""dpfl: differential privacy and communication in federated learning.
+"""Differential privacy and communication in federated learning.
 
     mechanism = dpfl.L2Csgm(1000, 0.3, 0.9, keep_fraction=0.1)
     plan = dpfl.PoissonSampling(population=100_000, cohort_size=1000, rounds=1500)
@@ -9,9 +9,89 @@
     dpfl.epsilon(mechanism, plan, 7850, delta=1e-6)
     dpfl.aggregator(mechanism)  # a tff.aggregators factory
 
-Everything takes the mechanism first, then how clients take part, then the dimension.
-Modules are imported when a name of theirs is used: TensorFlow with `aggregator` and
-what trains, and nothing before.
+Functions take the mechanism first, then how clients take part, then the dimension. A
+name's module is imported when the name is used; names marked [TF] need TensorFlow
+Federated.
+
+Mechanisms: frozen numbers, from which noise, epsilon and bits follow.
+
+- `Gaussian`: Gaussian noise on the sum of clipped updates.
+- `L2Csgm`: Gaussian noise on coordinates kept at random.
+- `LinfCsgm`: the same release, accounted by its L-infinity sensitivity.
+- `MatrixFactorization`: noise correlated over the rounds (DP-FTRL).
+- `Sgmf`: correlated noise on coordinates kept at random.
+- `DistributedDiscreteGaussian`: clients add the noise, under a secure sum.
+- `DistributedSkellam`: the same with differences of Poisson variables.
+- `SketchedDdg`: a count-mean sketch under a secure sum, with clients' noise.
+- `SparseRecovery`: a Gaussian sketch under a secure sum, decoded by LASSO.
+- `ProjectAndPerturb`: a count-mean sketch at a trusted server.
+- `Dome`: a few directions learned from earlier releases.
+- `DomeDdg`: the same under a secure sum, with clients' noise.
+- `NoMechanism`: the mean without privacy, a baseline.
+- `MECHANISMS`: the configurations' classes by name.
+- `EXAMPLES`: a small configuration of each mechanism, as tests run it.
+
+Participation: which clients are in which rounds.
+
+- `PoissonSampling`: each client joins each round independently.
+- `CyclicPoisson`: groups take turns, and a round samples from its group.
+- `BallsInBins`: the same with groups that nobody knows.
+- `BMinSeparation`: independent joining, at least b rounds apart.
+- `RandomSlot`: each client draws one round of every epoch.
+- `OncePerEpoch`: clients are shuffled in each epoch and taken n at a time.
+- `WithoutReplacement`: n clients a round, any n equally likely.
+- `FixedSize`: n clients a round, chosen in any way.
+- `PARTICIPATIONS`: the classes by name.
+
+Accounting and planning: epsilon of a run, and numbers that meet a budget.
+
+- `epsilon`: epsilon of a whole run.
+- `privacy_report`: the same with its relation, method and order.
+- `PrivacyReport`: the result of `privacy_report`.
+- `calibrate`: the mechanism with the least noise that meets a budget.
+- `chosen`: the mechanism with numbers in place of "auto".
+- `Chosen`: the result of `chosen`.
+- `Ledger`: epsilon after each round of a run.
+- `loss_distribution`: the privacy loss distribution of an event.
+- `DpflAccountant`: an accountant for dp_accounting's programs.
+- `CalibrationError`: no noise multiplier solves a calibration; base of two more.
+- `BudgetNotBindingError`: any noise meets the budget.
+- `UnreachableBudgetError`: no noise meets the budget.
+- `NoiseTooLargeError`: more noise than the mechanism can have.
+- `NoiseTooSmallError`: less noise than the mechanism can have.
+
+Aggregators: mechanisms in TFF and in other programs.
+
+- `aggregator`: the tff.aggregators factory of a mechanism [TF].
+- `fed_aggregator`: the same for a program that holds the state [TF].
+- `no_metrics`: a metrics aggregator for tff.learning that opens nothing [TF].
+- `query`: the DPQuery of TensorFlow Privacy for a mechanism [TF].
+- `make_codec`: a mechanism on flat vectors, without TFF [TF].
+- `noise`: the noise of each round, as arrays of NumPy.
+
+Training runs and tasks: simulations on this machine.
+
+- `RunConfig`: the settings of a run [TF].
+- `make_plan`: settings checked and the task loaded, without training [TF].
+- `Run`: a run in its output folder, which resumes [TF].
+- `start_worker`: starts TFF's worker process [TF].
+- `load_task`: clients' data, model and metrics, by the task's name [TF].
+
+Extending: mechanisms and tasks of one's own.
+
+- `Mechanism`: base of all mechanisms.
+- `NoiseMechanism`: base of mechanisms with an L2 clip and Gaussian-like noise.
+- `IntegerMechanism`: base of mechanisms with integer noise.
+- `Participation`: base of the choices of clients.
+- `required`: a field without a default; a flag and its check follow.
+- `option`: a field with a default.
+- `register`: makes a mechanism known, with its codec.
+- `Codec`: base of a mechanism's computation [TF].
+- `CodecFactory`: the tff.aggregators factory of a codec [TF].
+- `TaskConfig`: base of a task's options [TF].
+- `TaskEntry`: a row of the table of tasks [TF].
+- `Measure`: the metric that judges a task's runs [TF].
+- `register_task`: makes a task known [TF].
 """
 
 # The star import is for type checkers alone; `__all__` below is the list of names.
@@ -56,23 +136,29 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["BudgetNotBindingError", "CalibrationError", "DpflAccountant"]
-__all__ += ["NoiseTooLargeError", "NoiseTooSmallError", "PrivacyReport"]
-__all__ += ["UnreachableBudgetError", "loss_distribution"]
-__all__ += ["Codec", "CodecFactory", "aggregator", "fed_aggregator", "make_codec"]
-__all__ += ["no_metrics", "query"]
-__all__ += ["EXAMPLES", "MECHANISMS", "PARTICIPATIONS"]
-__all__ += ["BallsInBins", "BMinSeparation", "CyclicPoisson"]
-__all__ += ["DistributedDiscreteGaussian", "DistributedSkellam", "Dome", "DomeDdg"]
-__all__ += ["FixedSize", "Gaussian", "IntegerMechanism", "L2Csgm", "LinfCsgm"]
-__all__ += ["MatrixFactorization", "Mechanism", "NoMechanism", "NoiseMechanism"]
-__all__ += ["OncePerEpoch", "Participation", "PoissonSampling", "ProjectAndPerturb"]
-__all__ += ["RandomSlot", "Sgmf", "SketchedDdg", "SparseRecovery"]
-__all__ += ["WithoutReplacement", "register"]
-__all__ += ["Chosen", "Ledger", "calibrate", "chosen", "epsilon", "noise"]
-__all__ += ["privacy_report"]
-__all__ += ["Measure", "TaskConfig", "TaskEntry", "load_task", "register_task"]
-__all__ += ["Run", "RunConfig", "make_plan", "start_worker", "option", "required"]
+# Mechanisms.
+__all__ = ["Gaussian", "L2Csgm", "LinfCsgm", "MatrixFactorization", "Sgmf"]
+__all__ += ["DistributedDiscreteGaussian", "DistributedSkellam", "SketchedDdg"]
+__all__ += ["SparseRecovery", "ProjectAndPerturb", "Dome", "DomeDdg", "NoMechanism"]
+__all__ += ["MECHANISMS", "EXAMPLES"]
+# Participation.
+__all__ += ["PoissonSampling", "CyclicPoisson", "BallsInBins", "BMinSeparation"]
+__all__ += ["RandomSlot", "OncePerEpoch", "WithoutReplacement", "FixedSize"]
+__all__ += ["PARTICIPATIONS"]
+# Accounting and planning.
+__all__ += ["epsilon", "privacy_report", "PrivacyReport", "calibrate", "chosen"]
+__all__ += ["Chosen", "Ledger", "loss_distribution", "DpflAccountant"]
+__all__ += ["CalibrationError", "BudgetNotBindingError", "UnreachableBudgetError"]
+__all__ += ["NoiseTooLargeError", "NoiseTooSmallError"]
+# Aggregators.
+__all__ += ["aggregator", "fed_aggregator", "no_metrics", "query", "make_codec"]
+__all__ += ["noise"]
+# Training runs and tasks.
+__all__ += ["RunConfig", "make_plan", "Run", "start_worker", "load_task"]
+# Extending.
+__all__ += ["Mechanism", "NoiseMechanism", "IntegerMechanism", "Participation"]
+__all__ += ["required", "option", "register", "Codec", "CodecFactory", "TaskConfig"]
+__all__ += ["TaskEntry", "Measure", "register_task"]
 
 # Packages in which names are looked up, in this order: the last ones need TensorFlow.
 _PACKAGES = ("mechanisms", "planning", "accounting", "tasks", "aggregators")

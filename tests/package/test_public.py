@@ -6,6 +6,7 @@
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,22 @@ def test_every_name_is_there():
     assert set(dpfl.__all__) <= set(dir(dpfl))
     with pytest.raises(AttributeError, match="nonsense"):
         dpfl.nonsense  # noqa: B018
+
+
+def test_docstring_lists_the_public_names_in_groups():
+    groups = re.findall(r"^[A-Z][a-z ]+: .+\.\n\n((?:- `.+\n)+)", dpfl.__doc__, re.M)
+    lines = [line for group in groups for line in group.splitlines()]
+    assert len(groups) == 6 and len(lines) == dpfl.__doc__.count("\n- ")
+    found = [re.fullmatch(r"- `(\w+)`: .+?( \[TF\])?\.", each) for each in lines]
+    assert [each[1] for each in found] == dpfl.__all__
+    free = [each[1] for each in found if not each[2]]
+    code = f"import dpfl, sys; [getattr(dpfl, each) for each in {free}];" + (
+        "sys.exit('dpfl.needs_tff' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    for name in set(dpfl.__all__) - set(free):
+        subpackage = getattr(dpfl, name).__module__.split(".")[1]
+        assert subpackage in ("aggregators", "tasks", "training")
 
 
 def test_every_mechanism_and_participation_is_public():
