@@ -38,7 +38,7 @@ def contents(folder):
     return {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
-def test_an_entry_is_its_owners_and_has_all_bits(folder, entry):
+def test_entry_is_private_and_bit_exact(folder, entry):
     header, arrays = cache_folder.read(KEY)
     assert header == HEADER and list(arrays) == ["rows"]
     assert arrays["rows"].tobytes() == ARRAYS["rows"].tobytes()
@@ -51,31 +51,33 @@ class TestTrust:
     """An entry that somebody else could have written is as good as none."""
 
     @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
-    def test_others_may_write_the_file(self, entry, mode):
+    def test_writable_by_others_entry_is_ignored(self, entry, mode):
         entry.chmod(mode)
         assert cache_folder.read(KEY) is None
         cache_folder.write(KEY, HEADER, ARRAYS)
         assert cache_folder.read(KEY) and entry.stat().st_mode & 0o777 == 0o600
 
     @pytest.mark.parametrize("mode", [0o720, 0o702, 0o777, 0o1777])
-    def test_others_may_write_to_the_folder(self, folder, entry, mode):
+    def test_writable_by_others_folder_is_ignored(self, folder, entry, mode):
         folder.chmod(mode)
         assert cache_folder.read(KEY) is None
         cache_folder.write(KEYS[1], HEADER, ARRAYS)
         assert list(folder.iterdir()) == [entry]
 
     @pytest.mark.parametrize("mode, is_trusted", [(0o757, False), (0o1777, True)])
-    def test_others_may_replace_the_folder(self, folder, entry, mode, is_trusted):
+    def test_replaceable_folder_is_not_trusted(self, folder, entry, mode, is_trusted):
         folder.parent.chmod(mode)
         assert (cache_folder.read(KEY) is not None) is is_trusted
 
-    def test_none_is_made_where_others_may_replace_it(self, folder):
+    def test_no_folder_is_created_below_a_writable_parent(self, folder):
         folder.parent.chmod(0o757)
         cache_folder.write(KEY, HEADER, ARRAYS)
         assert not folder.exists()
 
     @pytest.mark.parametrize("place", ["file", "folder", "above"])
-    def test_they_are_anothers(self, folder, entry, monkeypatch, place):
+    def test_entries_of_another_owner_are_ignored(
+        self, folder, entry, monkeypatch, place
+    ):
         """Told from what the system says, since a user gives nothing away."""
         seen = {"file": entry, "folder": folder, "above": folder.parent}[place]
         number = os.stat(seen).st_ino
@@ -98,7 +100,7 @@ class TestTrust:
         assert contents(folder) == before
 
     @pytest.mark.parametrize("kind", ["link", "hard link", "pipe", "folder"])
-    def test_it_is_no_file_of_its_own(self, tmp_path, entry, kind):
+    def test_links_and_special_files_are_ignored(self, tmp_path, entry, kind):
         other = tmp_path / "other"
         entry.rename(other)
         make = {"link": os.symlink, "hard link": os.link}.get(kind)
@@ -113,17 +115,19 @@ class TestTrust:
         # Only the second name of an entry gives way to a new one.
         assert (cache_folder.read(KEY) is not None) is (kind == "hard link")
 
-    def test_a_folder_behind_the_users_own_link(self, folder, entry, tmp_path):
+    def test_folder_behind_the_user_s_own_symlink_is_used(
+        self, folder, entry, tmp_path
+    ):
         folder.rename(tmp_path / "scratch")
         folder.symlink_to(tmp_path / "scratch")
         assert cache_folder.read(KEY)
 
-    def test_it_is_larger_than_any(self, entry, monkeypatch):
+    def test_oversized_entry_is_ignored(self, entry, monkeypatch):
         monkeypatch.setattr(cache_folder, "MOST_BYTES", entry.stat().st_size - 1)
         assert cache_folder.read(KEY) is None
 
     @pytest.mark.parametrize("number", [np.nan, np.inf, 1j * np.inf])
-    def test_it_has_a_number_that_is_none(self, folder, number):
+    def test_nonfinite_numbers_are_not_cached(self, folder, number):
         cache_folder.write(KEY, {}, {"rows": np.array([1, number])})
         assert cache_folder.read(KEY) is None
         cache_folder.write(KEYS[1], {"epsilon": number.real}, {})
@@ -133,7 +137,7 @@ class TestTrust:
 class TestRoom:
     """What dpfl did not write is not removed, whatever it is called."""
 
-    def test_what_was_used_the_longest_ago_goes(self, folder, monkeypatch):
+    def test_least_recently_used_entry_is_evicted(self, folder, monkeypatch):
         for number, key in enumerate(KEYS[:4]):
             cache_folder.write(key, HEADER, ARRAYS)
             os.utime(folder / f"dpfl-{key}.cache", (number, number))
@@ -144,7 +148,7 @@ class TestRoom:
         left = [bool(cache_folder.read(key)) for key in KEYS[:5]]
         assert left == [True, False, False, True, True]
 
-    def test_the_users_files_stay(self, folder, monkeypatch):
+    def test_foreign_files_are_kept(self, folder, monkeypatch):
         folder.mkdir(mode=0o700)
         large = bytes(10_000)
         names = ["data.npz", "optimal-0123456789abcdef0123456789abcdef.npz"]
@@ -164,7 +168,7 @@ class TestRoom:
         others = [f"dpfl-{key}.cache" for key in KEYS[6:]]
         assert {*others} <= {*os.listdir(folder)}
 
-    def test_what_a_kill_left_goes_too(self, folder, entry, monkeypatch):
+    def test_stale_temporary_files_are_evicted(self, folder, entry, monkeypatch):
         left = folder / f".dpfl-{KEY}.0123456789abcdef"
         left.write_bytes(entry.read_bytes()[:-9])
         os.utime(left, (1, 1))
@@ -191,7 +195,7 @@ class TestPlace:
         assert os.listdir(tmp_path) == [folder.name]
         assert list(folder.iterdir()) == [entry]
 
-    def test_nothing_is_said(self, tmp_path, monkeypatch):
+    def test_default_folder_follows_xdg_and_home(self, tmp_path, monkeypatch):
         monkeypatch.delenv("DPFL_CACHE")
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
         assert cache_folder.folder() == tmp_path / "dpfl"
@@ -220,13 +224,15 @@ class TestPlace:
         cache_folder.write(KEY, HEADER, ARRAYS)
         assert os.listdir(tmp_path) == []
 
-    def test_a_folder_that_cannot_be_is_no_error(self, folder):
+    def test_impossible_folder_is_not_an_error(self, folder):
         folder.write_text("a file")
         cache_folder.write(KEY, HEADER, ARRAYS)
         assert cache_folder.read(KEY) is None and folder.read_text() == "a file"
 
 
-def test_a_system_that_cannot_hold_a_folder(folder, monkeypatch, tmp_path):
+def test_systems_without_directory_descriptors_cache_nothing(
+    folder, monkeypatch, tmp_path
+):
     """As Windows: by its path, and without a flag that refuses links."""
     monkeypatch.delattr(os, "O_NOFOLLOW")
     monkeypatch.setattr(cache_folder, "_SAFELY", 0)
@@ -257,7 +263,7 @@ print(cache_folder.read("0" * 64), os.listdir(cache_folder.folder()))
 """
 
 
-def test_the_folder_may_have_the_number_of_stdin(folder):
+def test_directory_descriptor_may_be_zero(folder):
     command = [sys.executable, "-c", CLOSED]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("({'found': 1}, {}) ['dpfl-0")

@@ -24,7 +24,7 @@ from tests import refusals
         (checks.positive, [], math.inf, "a finite number"),
     ],
 )
-def test_out_of_range(check, good, bad, wanted):
+def test_values_out_of_range_are_refused(check, good, bad, wanted):
     for value in good:
         assert check("x", value) == value
     with pytest.raises(ValueError) as caught:
@@ -42,13 +42,13 @@ def test_out_of_range(check, good, bad, wanted):
         (checks.boolean, 1, "True or False"),
     ],
 )
-def test_of_a_wrong_type(check, bad, wanted):
+def test_values_of_wrong_type_are_refused(check, bad, wanted):
     with pytest.raises(TypeError) as caught:
         check("x", bad)
     assert str(caught.value) == f"x must be {wanted}, found {bad!r}"
 
 
-def test_a_name_that_is_none_of_the_choices():
+def test_unknown_choice_is_refused():
     assert checks.choice("kind", "b", {"b": 1, "a": 2}) == "b"
     for bad in ("c", None, 3):
         with pytest.raises(ValueError) as caught:
@@ -56,7 +56,7 @@ def test_a_name_that_is_none_of_the_choices():
         assert str(caught.value) == f"kind must be one of a, b, found {bad!r}"
 
 
-def test_nothing_is_allowed_where_it_is_optional():
+def test_optional_values_may_be_none():
     assert checks.optional_integer("x", None) is None
     with pytest.raises(ValueError, match="x must be at most 5, found 6"):
         checks.optional_integer("x", 6, 1, 5)

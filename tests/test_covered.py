@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
         ("docs/sharp_edges.md", (covered.EXACT, covered.SECRET)),
     ],
 )
-def test_the_documentation_has_the_list(page, kinds):
+def test_documentation_lists_every_output(page, kinds):
     table = covered.table(kinds)
     assert table in (ROOT / page).read_text(encoding="utf-8"), table
 
@@ -40,7 +40,7 @@ def test_the_documentation_has_the_list(page, kinds):
         ("stderr", "going on after round 4", covered.COVERED),
     ],
 )
-def test_what_is_written_has_a_kind(place, name, kind):
+def test_every_output_has_a_coverage_kind(place, name, kind):
     assert covered.kind(place, name) == kind
 
 
@@ -54,19 +54,19 @@ def test_what_is_written_has_a_kind(place, name, kind):
         ("clients.csv", "*"),
     ],
 )
-def test_what_nobody_has_listed_is_no_part_of_a_run(place, name):
+def test_unlisted_output_is_refused(place, name):
     with pytest.raises(KeyError, match=re.escape(f"{name} of {place} is not")):
         covered.kind(place, name)
 
 
 @pytest.mark.parametrize("name", ["clients", "exact_clients", "of_a_new_mechanism"])
-def test_a_measurement_is_exact_unless_it_is_listed(name):
+def test_unlisted_measurement_counts_as_exact(name):
     column = covered.measured_column(name)
     assert column == f"exact_aggregator_{name.replace('exact_', '')}"
     assert covered.kind("metrics.csv", column) == covered.EXACT
 
 
-def test_a_measure_is_found_by_its_name_wherever_it_is():
+def test_metric_is_found_under_any_prefix():
     row = {"round": 1, "exact_clients": 3, "eval_loss": None}
     assert covered.value(row, "clients") == 3 and covered.value(row, "x") is None
     assert covered.column(row, "clients") == "exact_clients"

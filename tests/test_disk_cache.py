@@ -53,18 +53,18 @@ def names(folder):
     return sorted(os.listdir(folder)) if folder.exists() else []
 
 
-def test_tests_keep_nothing():
+def test_tests_use_no_cache():
     assert cache_folder.folder() is None
 
 
-def test_a_second_question_is_answered_from_the_file(folder, asked):
+def test_repeated_call_is_answered_from_the_cache(folder, asked):
     assert [asked.ask(0.1), asked.ask(0.1)] == [0.1 * 3, 0.1 * 3]
     assert asked.calls == [0.1]
     assert len(names(folder)) == 1
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_figure_by_draws_has_the_bits_of_a_fresh_one(folder, monkeypatch):
+def test_cached_monte_carlo_epsilon_is_bit_exact(folder, monkeypatch):
     monkeypatch.setattr(balls_in_bins.BallsInBinsDpEvent, "draws", lambda self: 4096)
     ask = hidden_turns._epsilon_of.__wrapped__
     fresh = ask.__wrapped__(EVENT, 1e-2, 0)
@@ -92,7 +92,7 @@ PARAMS = {
 
 
 @pytest.mark.parametrize("method", sorted(methods.METHODS))
-def test_a_factorization_has_the_bits_of_a_fresh_one(folder, monkeypatch, method):
+def test_cached_factorization_is_bit_exact(folder, monkeypatch, method):
     workload, params = fact.prefix_sum(12), PARAMS.get(method, {})
     fresh = methods.METHODS[method](workload, **params)
     first = fact.compute(workload, method, **params)
@@ -115,7 +115,7 @@ def test_a_factorization_has_the_bits_of_a_fresh_one(folder, monkeypatch, method
         assert rows.tobytes() == fresh.noising_rows()[:12].tobytes()
 
 
-def test_whatever_is_damaged_is_computed_anew_and_replaced(folder, asked):
+def test_damaged_entries_are_recomputed_and_replaced(folder, asked):
     asked.ask(2)
     (path,) = folder.iterdir()
     whole = path.read_bytes()
@@ -131,7 +131,7 @@ def test_whatever_is_damaged_is_computed_anew_and_replaced(folder, asked):
         assert asked.ask(2) == 6 and len(asked.calls) == done + 1
 
 
-def test_what_was_edited_is_not_believed(folder, asked):
+def test_edited_entry_is_not_trusted(folder, asked):
     asked.ask(2)
     (path,) = folder.iterdir()
     head, body = path.read_bytes()[:149], io.BytesIO()
@@ -141,7 +141,7 @@ def test_what_was_edited_is_not_believed(folder, asked):
     assert asked.ask(2) == 6 and asked.calls == [2, 2]
 
 
-def test_an_answer_to_another_question_is_not_believed(folder, asked):
+def test_entry_of_another_key_is_not_trusted(folder, asked):
     asked.ask(2)
     (two,) = folder.iterdir()
     asked.ask(5)
@@ -150,7 +150,7 @@ def test_an_answer_to_another_question_is_not_believed(folder, asked):
     assert asked.ask(5) == 15 and asked.calls == [2, 5, 5]
 
 
-def test_another_source_is_another_question(folder, asked, monkeypatch):
+def test_source_change_invalidates_the_cache(folder, asked, monkeypatch):
     asked.ask(2)
     monkeypatch.setattr(disk_cache, "_surroundings", lambda: "another")
     assert asked.ask(2) == 6 and asked.calls == [2, 2] and len(names(folder)) == 2
@@ -158,7 +158,7 @@ def test_another_source_is_another_question(folder, asked, monkeypatch):
     assert asked.ask(2) == 6 and asked.calls == [2, 2, 2]
 
 
-def test_a_process_whose_source_was_edited_keeps_nothing(folder, asked, monkeypatch):
+def test_process_with_edited_source_caches_nothing(folder, asked, monkeypatch):
     asked.ask(2)
     monkeypatch.setattr(disk_cache, "_AT_IMPORT", disk_cache._AT_IMPORT[1:])
     assert asked.ask(2) == 6 and asked.calls == [2, 2]
@@ -167,7 +167,7 @@ def test_a_process_whose_source_was_edited_keeps_nothing(folder, asked, monkeypa
 DIGEST = "from dpfl import disk_cache; print(disk_cache._surroundings())"
 
 
-def test_the_digest_is_of_what_computes(tmp_path):
+def test_source_digest_covers_the_computing_modules(tmp_path):
     root = tmp_path / "tree"
     shutil.copytree(Path(dpfl.__file__).parent, root / "dpfl")
 
@@ -195,17 +195,17 @@ def test_the_digest_is_of_what_computes(tmp_path):
     assert digest() == found[-1]
 
 
-def test_what_is_quick_is_not_kept(folder, asked, monkeypatch):
+def test_fast_results_are_not_cached(folder, asked, monkeypatch):
     monkeypatch.setattr(disk_cache, "LEAST_SECONDS", 10.0)
     assert asked.ask(2) == 6 and names(folder) == []
 
 
-def test_a_folder_that_cannot_be_is_no_error(folder, asked):
+def test_impossible_folder_is_not_an_error(folder, asked):
     folder.write_text("a file")
     assert [asked.ask(2), asked.ask(2)] == [6, 6] and asked.calls == [2, 2]
 
 
-def test_what_is_large_is_not_kept(folder, monkeypatch):
+def test_large_results_are_not_cached(folder, monkeypatch):
     fact.compute(fact.prefix_sum(12), "optimal")
     assert len(names(folder)) == 1
     monkeypatch.setattr(cache_folder, "MOST_BYTES", 4 * 2 * 8 * 13 * 13 - 1)
@@ -221,7 +221,7 @@ print(disk_cache._surroundings())
 """
 
 
-def test_what_sums_depend_on_is_in_the_key():
+def test_key_includes_thread_count_and_cpu_features():
     """BLAS has as many threads as a process may use processors, when it is loaded."""
 
     def digest(said, **more):
@@ -240,7 +240,7 @@ def test_what_sums_depend_on_is_in_the_key():
 
 
 @pytest.mark.parametrize("epsilon", ["7.84", None, True, -1.0, 1e999])
-def test_a_figure_that_is_none_is_computed(folder, epsilon):
+def test_nonfinite_result_is_recomputed(folder, epsilon):
     from_parts = hidden_turns._figure
     assert from_parts({"epsilon": 0.5, "method": "monte-carlo"}, {}) == (
         0.5,
@@ -264,7 +264,7 @@ def own_method(workload):
     return methods.METHODS["identity"](workload)
 
 
-def test_what_the_digest_does_not_cover_is_computed(folder, asked, monkeypatch):
+def test_arguments_outside_the_digest_are_not_cached(folder, asked, monkeypatch):
     fact.compute(fact.Workload(4, 0.0, OwnRate()), "identity")
     monkeypatch.setattr(methods, "METHODS", {**methods.METHODS, "own": own_method})
     fact.compute(fact.prefix_sum(4), "own")
@@ -274,7 +274,7 @@ def test_what_the_digest_does_not_cover_is_computed(folder, asked, monkeypatch):
     assert names(folder) == []
 
 
-def test_what_differs_has_another_key():
+def test_distinct_arguments_have_distinct_keys():
     values = [None, False, 0, 0.0, -0.0, "0", (0,), [0], {"0": 0}, {"0": 0.0}]
     values += [np.zeros(2), np.zeros(2, np.float32), np.zeros([2, 1]), np.float64(0)]
     values += [-np.zeros(2), 0.1, float(np.nextafter(0.1, 1)), EVENT]
@@ -291,7 +291,7 @@ for rounds in range(2, 12):
 """
 
 
-def test_processes_do_not_disturb_each_other(folder):
+def test_concurrent_processes_share_the_cache_safely(folder):
     command = [sys.executable, "-c", MANY]
     begun = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(3)]
     said = [process.communicate()[0] for process in begun]

@@ -127,12 +127,12 @@ def check_python_blocks(text, tmp_path):
 
 
 @pytest.mark.parametrize("page", PYTHON, ids=lambda p: str(p.relative_to(ROOT)))
-def test_python_blocks_run_and_print_what_is_shown(page, tmp_path):
+def test_python_blocks_run_and_print_the_shown_output(page, tmp_path):
     check_python_blocks(page.read_text(encoding="utf-8"), tmp_path)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_shown_output_is_that_of_a_python_block(page):
+def test_shown_output_follows_a_python_block(page):
     text = page.read_text(encoding="utf-8")
     compared = [shown for _, shown in python_blocks(text) if shown is not None]
     assert len(compared) == sum(block[:2] == OUTPUT for block in blocks(text))
@@ -211,7 +211,7 @@ def check_main_job(folder):
         ("sh tools/site.sh && dpfl-train", None),
     ],
 )
-def test_what_needs_a_shell_has_one(line, expected):
+def test_shell_lines_are_split_into_commands(line, expected):
     assert own_commands(line) == expected
 
 
@@ -219,7 +219,7 @@ LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_links_lead_somewhere(page):
+def test_links_resolve(page):
     for target in LINK.findall(page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
 

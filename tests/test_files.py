@@ -15,7 +15,7 @@ from dpfl import files
 from dpfl.training import record
 
 
-def test_a_file_takes_its_name_once_it_is_whole(tmp_path):
+def test_file_appears_only_when_complete(tmp_path):
     path = tmp_path / "model.keras"
     with files.replacing(path) as partial:
         partial.write_bytes(b"new")
@@ -26,7 +26,7 @@ def test_a_file_takes_its_name_once_it_is_whole(tmp_path):
 
 
 @pytest.mark.parametrize("written", [False, True])
-def test_after_an_exception_the_old_file_is_there(tmp_path, written):
+def test_exception_keeps_the_old_file(tmp_path, written):
     path = tmp_path / "events"
     path.write_bytes(b"old")
     with pytest.raises(KeyError), files.replacing(path) as partial:
@@ -37,7 +37,7 @@ def test_after_an_exception_the_old_file_is_there(tmp_path, written):
     assert os.listdir(tmp_path) == ["events"]
 
 
-def test_a_failed_write_is_loud_and_leaves_the_old_file(tmp_path, monkeypatch):
+def test_failed_write_raises_and_keeps_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "x"
     files.write_atomically(path, b"old")
 
@@ -50,13 +50,13 @@ def test_a_failed_write_is_loud_and_leaves_the_old_file(tmp_path, monkeypatch):
     assert path.read_bytes() == b"old"
 
 
-def test_what_was_never_written_is_an_error(tmp_path):
+def test_unwritten_replacement_raises(tmp_path):
     with pytest.raises(FileNotFoundError), files.replacing(tmp_path / "a"):
         pass
     assert os.listdir(tmp_path) == []
 
 
-def test_what_a_kill_left_is_removed_and_nothing_else(tmp_path):
+def test_only_stale_partial_files_are_removed(tmp_path):
     with files.replacing(tmp_path / "model.keras") as partial:
         partial.write_bytes(b"whole")
     partial.write_bytes(b"half")
@@ -70,7 +70,7 @@ def test_what_a_kill_left_is_removed_and_nothing_else(tmp_path):
     assert sorted(os.listdir(tmp_path)) == left
 
 
-def test_a_link_stays_a_link(tmp_path):
+def test_symlink_stays_a_symlink(tmp_path):
     (tmp_path / "real").write_bytes(b"old")
     (tmp_path / "link").symlink_to(tmp_path / "real")
     files.write_atomically(tmp_path / "link", "new")
@@ -92,7 +92,7 @@ def mode(path):
 
 
 @pytest.mark.parametrize("mask", [0, 0o022, 0o777])
-def test_private_files_and_folders_are_their_owners_whatever_the_umask(tmp_path, mask):
+def test_private_files_ignore_the_umask(tmp_path, mask):
     with umask(mask):
         folder = files.private_folder(tmp_path / "run")
         with files.replacing(folder / "model", private=True) as partial:
@@ -106,7 +106,7 @@ def test_private_files_and_folders_are_their_owners_whatever_the_umask(tmp_path,
     assert mode(folder / "open") == 0o644
 
 
-def test_a_file_becomes_private_when_it_is_replaced(tmp_path):
+def test_replaced_file_becomes_private(tmp_path):
     path = tmp_path / "manifest"
     path.write_bytes(b"old")
     path.chmod(0o644)
@@ -114,7 +114,7 @@ def test_a_file_becomes_private_when_it_is_replaced(tmp_path):
     assert mode(path) == 0o600 and path.read_text() == "new"
 
 
-def test_arrays_on_a_full_disk_are_one_error(tmp_path):
+def test_arrays_on_a_full_disk_raise_one_error(tmp_path):
     """The archive was closed after its file, with a traceback at the end."""
 
     class Full:
@@ -138,7 +138,7 @@ def test_arrays_on_a_full_disk_are_one_error(tmp_path):
 
 
 @pytest.mark.parametrize("is_sticky", [False, True])
-def test_what_may_not_be_written_to_is_not_replaced(tmp_path, monkeypatch, is_sticky):
+def test_unwritable_file_is_not_replaced(tmp_path, monkeypatch, is_sticky):
     """Another's file in a shared folder was, and so was a read-only one."""
     path = tmp_path / "x.csv"
     path.write_text("mine")
@@ -158,7 +158,7 @@ def test_what_may_not_be_written_to_is_not_replaced(tmp_path, monkeypatch, is_st
     files.output_path("--output", tmp_path / "y.csv")
 
 
-def test_a_folder_that_is_there_keeps_its_mode(tmp_path):
+def test_existing_folder_keeps_its_mode(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine").chmod(0o755)
     assert mode(files.private_folder(tmp_path / "mine")) == 0o755
@@ -178,14 +178,14 @@ def test_a_link_under_the_partial_name_is_not_followed(tmp_path, private):
 
 
 @pytest.mark.parametrize("put", [os.mkfifo, os.mkdir])
-def test_what_is_no_file_in_the_place_of_the_lock_is_refused(tmp_path, put):
+def test_special_file_as_lock_is_refused(tmp_path, put):
     put(tmp_path / ".lock")
     with pytest.raises(ValueError, match="must be a regular file"):
         with files.locked(tmp_path):
             pass
 
 
-def test_a_link_in_the_place_of_the_lock_is_refused(tmp_path):
+def test_symlink_as_lock_is_refused(tmp_path):
     (tmp_path / "other").write_text("whole")
     (tmp_path / ".lock").symlink_to(tmp_path / "other")
     with pytest.raises(ValueError, match="no link at .lock"), files.locked(tmp_path):
@@ -194,7 +194,7 @@ def test_a_link_in_the_place_of_the_lock_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"pid: 7", b"[[package]]\n", b"\xff", b"1" * 99])
-def test_another_programs_lock_is_left_as_it_is(tmp_path, content):
+def test_foreign_lock_is_refused_and_kept(tmp_path, content):
     (tmp_path / ".lock").write_bytes(content)
     with pytest.raises(ValueError, match="output_dir"), files.locked(tmp_path):
         pass
@@ -211,7 +211,7 @@ class TestModes:
     @pytest.mark.parametrize(
         ("mask", "file_mode", "folder_mode"), [(0, 0o644, 0o755), (0o077, 0o600, 0o700)]
     )
-    def test_what_is_new(self, tmp_path, mask, file_mode, folder_mode):
+    def test_new_files_follow_the_umask(self, tmp_path, mask, file_mode, folder_mode):
         with umask(mask):
             folder = files.public_folder(tmp_path / "a" / "b")
             files.write_atomically(folder / "metrics.csv", "1")
@@ -229,7 +229,7 @@ class TestModes:
         assert mode(folder / "manifest.json") == 0o600
         assert mode(private) == 0o700
 
-    def test_what_was_there_before(self, tmp_path):
+    def test_existing_files_keep_their_mode(self, tmp_path):
         folder, path = tmp_path / "shared", tmp_path / "shared" / "metrics.csv"
         folder.mkdir()
         path.write_text("old")
@@ -249,18 +249,18 @@ class TestJson:
         "content",
         [b"", b"{", b"\xff\xfe", *(b"[" * n + b"]" * n for n in (700, 10_000))],
     )
-    def test_what_is_no_json_of_a_few_levels(self, tmp_path, content):
+    def test_invalid_or_deeply_nested_json_is_refused(self, tmp_path, content):
         path = tmp_path / "manifest.json"
         path.write_bytes(content)
         with pytest.raises(ValueError):
             files.read_json(path)
 
-    def test_a_pipe_is_not_waited_for(self, tmp_path):
+    def test_pipe_is_refused_without_blocking(self, tmp_path):
         os.mkfifo(tmp_path / "manifest.json")
         with pytest.raises(ValueError, match="manifest.json must be a regular file"):
             files.read_json(tmp_path / "manifest.json")
 
-    def test_what_was_written_has_no_nan(self, tmp_path):
+    def test_written_json_has_no_nan(self, tmp_path):
         found = {"a": np.float32(0.5), "b": float("inf"), "c": [1, None, 2.5]}
         files.write_json(tmp_path / "a.json", found)
         expected = {"a": 0.5, "b": "inf", "c": [1, None, 2.5]}
@@ -286,7 +286,7 @@ def calls(monkeypatch):
     return seen
 
 
-def test_a_name_is_on_the_disk_after_its_content_and_before_the_return(tmp_path, calls):
+def test_content_is_synced_before_the_rename_and_the_directory(tmp_path, calls):
     path = tmp_path / "checkpoint"
     files.write_atomically(path, b"whole")
     [content, name, folder] = calls
@@ -296,7 +296,7 @@ def test_a_name_is_on_the_disk_after_its_content_and_before_the_return(tmp_path,
     assert folder == ("fsync", str(tmp_path))
 
 
-def test_what_is_appended_is_on_the_disk_before_it_counts(tmp_path, calls, monkeypatch):
+def test_appended_bytes_are_synced_before_they_count(tmp_path, calls, monkeypatch):
     file = record.AppendOnlyFile(tmp_path / "metrics.csv")
     file.append(b"first")
     del calls[:]

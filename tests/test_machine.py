@@ -95,12 +95,12 @@ def test_no_more_memory_than_a_container_leaves(
         assert remaining_work.this_machine().memory == expected
 
 
-def test_where_there_are_no_control_groups(tmp_path, monkeypatch):
+def test_memory_limit_without_control_groups(tmp_path, monkeypatch):
     monkeypatch.setattr(machine, "_OWN", tmp_path / "own")
     assert machine.processors() == len(os.sched_getaffinity(0))
 
 
-def test_a_peak_stays_when_the_memory_is_given_back():
+def test_peak_memory_stays_after_release():
     held = b"1" * 2**27
     with_it = psutil.Process().memory_info().rss
     del held
@@ -110,5 +110,5 @@ def test_a_peak_stays_when_the_memory_is_given_back():
     assert found >= 0.99 * with_it
 
 
-def test_a_process_that_is_not_there_has_no_peak():
+def test_missing_process_has_no_peak():
     assert machine.peak_bytes(2**30) is None

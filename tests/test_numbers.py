@@ -47,7 +47,7 @@ class PlugIn(dpfl.Gaussian):
 
 
 class TestConfigurations:
-    def test_a_plug_in_that_checks_nothing(self):
+    def test_plug_in_without_checks_is_checked_by_field_types(self):
         made = PlugIn(np.int8(100), np.float32(1.5), 2, size=np.uint8(100), share=1)
         assert made == PlugIn(100, 1.5, 2.0, size=100, share=1.0)
         assert made.seen == (int, int) and type(made.noise_multiplier) is float
@@ -70,7 +70,7 @@ class TestConfigurations:
                 make()
         assert Vague not in mechanisms.MECHANISMS.values()
 
-    def test_equal_ones_have_equal_noise(self):
+    def test_equal_values_of_any_number_type_have_equal_noise(self):
         plan = dpfl.FixedSize(4, 4, 2)
         rows = [
             list(dpfl.noise(dpfl.Gaussian(*own), plan, 3, seed=5))
@@ -449,7 +449,7 @@ NEED_TENSORFLOW = {
 """Public names that tests/aggregators and tests/training have numbers for."""
 
 
-def test_no_public_name_is_forgotten():
+def test_every_public_name_is_tested():
     for package in (accounting, factorization, mechanisms):
         place = package.__name__.split(".")[1]
         for name in package.__all__:

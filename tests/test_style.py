@@ -109,7 +109,7 @@ def test_arguments_are_what_their_checks_return():
                 assert not dropped, (path, node.lineno, call)
 
 
-def test_what_all_others_use_imports_nothing_above():
+def test_shared_modules_import_no_higher_layer():
     for name in {*GROUND.split()} - {"__version__"}:
         for found in imported(ROOT / f"dpfl/{name}.py"):
             parts = found.split(".")
@@ -154,14 +154,14 @@ def test_binaries_are_imported_by_nothing():
             assert module not in BINARIES, (path, name)
 
 
-def test_papers_share_by_way_of_what_stands_once():
+def test_papers_share_only_common_modules():
     papers = {"chen2022", "chen2024", "denisov2022", "dome2025", "ours"}
     for path in (ROOT / "experiments/papers").rglob("*.py"):
         used = {name.split(".")[-1] for name in imported(path)} & papers
         assert not used or path.name == "index.py", path
 
 
-def test_every_package_of_the_binaries_says_so():
+def test_every_binary_package_is_declared():
     for path in EXPERIMENTS:
         assert (path.parent / "__init__.py").exists(), path
         for node in ast.walk(ast.parse(path.read_text())):
@@ -182,7 +182,7 @@ def test_tensorflow_stays_out(module):
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
-def test_nothing_is_left_to_do():
+def test_no_todo_comments():
     words = ["TO" + "DO", "FIX" + "ME"]
     for path in ROOT.rglob("*.py"):
         if {".venv", ".pythons"} & set(path.parts):
@@ -192,7 +192,7 @@ def test_nothing_is_left_to_do():
 
 
 @pytest.mark.parametrize("place", runpy.run_path(ROOT / "tests/conftest.py")["SLOW"])
-def test_what_is_listed_as_slow_is_there(place):
+def test_every_slow_entry_exists(place):
     file, *names = place.partition("[")[0].split("::")
     path = ROOT / "tests" / file
     assert path.exists()

@@ -37,7 +37,7 @@ def bad(found):
     "mechanism",
     ["l2_csgm", "matrix_factorization", "distributed_discrete_gaussian"],
 )
-def test_what_is_built_passes(tff_secure_context, mechanism):
+def test_correct_mechanisms_pass(tff_secure_context, mechanism):
     # Whether noise repeats is seen of another mechanism, with the hole put back.
     found = audited(mechanism, "coordinate", "tails", "wraps", "masks")
     assert {"epsilon", "composition"} <= {one.check for one in found}
@@ -46,7 +46,7 @@ def test_what_is_built_passes(tff_secure_context, mechanism):
     assert epsilon.trials >= 50 and 0 <= epsilon.found < epsilon.claimed
 
 
-def test_every_private_mechanism_has_canaries_that_can_run():
+def test_every_private_mechanism_has_runnable_canaries():
     from experiments.audits import cases
 
     kinds = mechanisms.MECHANISMS.items()

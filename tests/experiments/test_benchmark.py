@@ -46,9 +46,7 @@ def test_rows_go_to_a_file(tmp_path):
         assert found["repeats"] == "1"
 
 
-def test_numbers_of_the_full_size_are_not_said_to_mean_nothing(
-    tmp_path, monkeypatch, capsys
-):
+def test_full_size_rows_carry_no_smoke_test_warning(tmp_path, monkeypatch, capsys):
     measured = [{"name": "n=10", "bytes": 3 * 2**19}]
     asked = []
 
@@ -80,7 +78,7 @@ def all_but_sketches(group, settings):
     return [{"name": "all", "bytes": 2**20}]
 
 
-def test_what_was_measured_is_kept_if_the_next_group_fails(tmp_path, monkeypatch):
+def test_rows_are_kept_if_a_later_group_fails(tmp_path, monkeypatch):
     output = tmp_path / "rows.csv"
     monkeypatch.setattr(harness, "measure", all_but_sketches)
     with pytest.raises(OSError, match="no"):
@@ -93,7 +91,7 @@ def own_memory(size):
     return [{"name": f"{len(held)}", "bytes": machine.peak_bytes(os.getpid())}]
 
 
-def test_a_group_has_no_memory_of_the_one_before_it():
+def test_memory_peaks_are_independent_between_groups():
     [large] = benchmark.apart(functools.partial(own_memory, 2**28))
     [small] = benchmark.apart(functools.partial(own_memory, 2**20))
     if large["bytes"] is None:
@@ -101,7 +99,7 @@ def test_a_group_has_no_memory_of_the_one_before_it():
     assert large["bytes"] - small["bytes"] > 2**27
 
 
-def test_processes_have_medians_and_ranges():
+def test_repeats_in_processes_give_medians_and_ranges():
     seconds, ratios = (3.0, 1.0, 2.5), (1.5, 1.0, 1.25)
     found = [
         [
@@ -250,7 +248,7 @@ def test_rows_of_a_long_run(monkeypatch):
         assert 2**20 < memory["bytes"] < 2**36 and 0.5 < memory["ratio"] < 2
 
 
-def test_functions_take_turns():
+def test_compared_functions_alternate():
     calls = []
     functions = {name: functools.partial(calls.append, name) for name in "ab"}
     rows = harness.compare(functions, 2, {"a": None, "b": "a"})
@@ -280,7 +278,7 @@ def test_calibrations_are_never_of_one_length_twice(monkeypatch):
     assert asked.count((100, 7, 4096)) == asked.count((100, 7, 4097)) == 2
 
 
-def test_a_factorization_is_compared_both_ways_and_by_memory():
+def test_factorization_rows_compare_speed_and_memory():
     plain, fast, memory = harness.measure("factorization", tiny())
     assert plain["baseline"] is None and fast["baseline"] == plain["name"]
     assert 0 < fast["ratio"] == fast["seconds_median"] / plain["seconds_median"]
@@ -320,7 +318,7 @@ time.sleep(0.5)
 """
 
 
-def test_a_wide_model_is_held_to_what_was_said_of_it(monkeypatch):
+def test_wide_model_memory_matches_its_estimate(monkeypatch):
     monkeypatch.setattr(programs, "_WIDE", ("-c", WIDE))
     rows = harness.measure("parameters", tiny(hidden_units=(5, 6)))
     assert len(rows) == len(programs._OF_MECHANISMS) + 5
@@ -331,7 +329,7 @@ def test_a_wide_model_is_held_to_what_was_said_of_it(monkeypatch):
     assert refused["name"].endswith("6 units, refused")
 
 
-def test_a_run_that_fails_is_no_row():
+def test_failed_run_raises_instead_of_a_row():
     train = programs.start_up(tiny(train_flags=("--no_such_flag",)))
     with pytest.raises(RuntimeError, match="no_such_flag"):
         train["start_up: dpfl-train"]()

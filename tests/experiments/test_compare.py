@@ -58,7 +58,7 @@ def compare(*arguments):
     return forks.run("experiments.compare", *arguments)
 
 
-def test_a_row_has_final_and_best_of_each_measure(tmp_path):
+def test_row_has_final_and_best_of_each_metric(tmp_path):
     (run,) = read(make(tmp_path / "a"))
     found = run_folders.row(run, ["server_lr"])
     assert (found["run"], found["server_lr"]) == ("a", 0.5)
@@ -70,7 +70,7 @@ def test_a_row_has_final_and_best_of_each_measure(tmp_path):
     assert run.points("round", "eval_accuracy") == [(2, 0.875), (3, 0.75)]
 
 
-def test_measures_of_clients_own_test_examples_are_compared_too(tmp_path):
+def test_metrics_on_clients_test_examples_are_compared(tmp_path):
     (plain,) = read(make(tmp_path / "a"))
     make(tmp_path / "b", exact={"final_metrics": plain.summary["final_metrics"]})
     content = json.loads((tmp_path / "b/summary.json").read_text())
@@ -82,7 +82,7 @@ def test_measures_of_clients_own_test_examples_are_compared_too(tmp_path):
     assert {**run_folders.row(run, []), "run": "a"} == run_folders.row(plain, [])
 
 
-def test_runs_that_write_nothing_exact_are_compared(tmp_path):
+def test_released_only_runs_are_compared(tmp_path):
     paths = [make(tmp_path / name) for name in "ab"]
     for name in "ab":
         path = tmp_path / name / "summary.json"
@@ -118,14 +118,14 @@ def test_settings_that_differ(tmp_path):
         ({}, None),
     ],
 )
-def test_epsilons_of_other_kinds_are_said(tmp_path, changes, words):
+def test_incomparable_epsilons_are_noted(tmp_path, changes, words):
     runs = read(make(tmp_path / "a"), make(tmp_path / "b", **changes))
     notes = run_folders.remarks(runs)
     assert len(notes) == (words is not None)
     assert words is None or words in notes[0]
 
 
-def test_runs_of_one_name_are_told_apart(tmp_path):
+def test_runs_of_equal_name_are_shown_by_path(tmp_path):
     (tmp_path / "x").mkdir()
     (tmp_path / "y").mkdir()
     a, b = make(tmp_path / "x" / "a"), make(tmp_path / "y" / "a")
@@ -163,7 +163,7 @@ def spoiled(run, name, content=os.remove):
         (lambda run: spoiled(run, "metrics.csv", os.mkfifo), "regular file"),
     ],
 )
-def test_what_is_no_run_that_is_done_is_refused(tmp_path, spoil, words):
+def test_unfinished_or_invalid_run_is_refused(tmp_path, spoil, words):
     spoil(tmp_path / "a")
     with pytest.raises(ValueError, match="RUN must be") as refused:
         read(str(tmp_path / "a"))
@@ -220,7 +220,7 @@ def test_a_forged_summary_is_refused(tmp_path, changes):
 
 
 @pytest.mark.parametrize("content", SPOILED.values(), ids=SPOILED)
-def test_a_summary_that_is_no_json_of_its_kind_is_refused(tmp_path, content):
+def test_malformed_summary_is_refused(tmp_path, content):
     make(tmp_path / "a")
     (tmp_path / "a" / "summary.json").write_bytes(content)
     with pytest.raises(ValueError, match="RUN must be"):
@@ -237,14 +237,14 @@ def test_a_summary_that_is_no_json_of_its_kind_is_refused(tmp_path, content):
         "a\n\ud800\n",
     ],
 )
-def test_rows_that_are_no_table_are_refused(tmp_path, text):
+def test_malformed_metrics_table_is_refused(tmp_path, text):
     make(tmp_path / "a")
     (tmp_path / "a/metrics.csv").write_bytes(text.encode("utf-8", "surrogatepass"))
     with pytest.raises(ValueError, match="RUN must be"):
         read(str(tmp_path / "a"))
 
 
-def test_numbers_that_json_does_not_have_are_texts(tmp_path):
+def test_nonfinite_numbers_are_strings_in_json(tmp_path):
     """As dpfl-train writes them."""
     measures = {"eval_accuracy": "nan", "eval_loss": "inf"}
     a = make(tmp_path / "a", epsilon="inf", final_metrics=measures)
@@ -271,7 +271,7 @@ def test_end_to_end(tmp_path):
     assert all(f">bits {way} a parameter<" in text for way in ("up", "down"))
 
 
-def test_other_data_are_refused_unless_asked_for(tmp_path):
+def test_runs_on_other_data_need_a_flag(tmp_path):
     a = make(tmp_path / "a")
     other = {"task_fingerprint": "fedcba9876543210"}
     b = make(tmp_path / "b", exact=other, task="mnist")
@@ -283,7 +283,7 @@ def test_other_data_are_refused_unless_asked_for(tmp_path):
     assert [row["run"] for row in json.loads(done.stdout)] == ["a", "b"]
 
 
-def test_a_metric_that_no_run_has_is_refused(tmp_path):
+def test_unknown_metric_is_refused(tmp_path):
     done = compare(make(tmp_path / "a"), "--metric=f1")
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert "one of accuracy, loss, found 'f1'" in done.stderr
@@ -303,7 +303,7 @@ def seeds(tmp_path):
     ]
 
 
-def test_what_others_gain_over_a_baseline(tmp_path):
+def test_gains_over_a_baseline(tmp_path):
     page = tmp_path / "page.html"
     done = compare(*seeds(tmp_path), "--baseline=0.5-1", "--csv", f"--html={page}")
     assert done.returncode == 0, done.stderr
@@ -319,7 +319,7 @@ def test_what_others_gain_over_a_baseline(tmp_path):
     assert "server_lr=0.25, seed=1" in page.read_text()
 
 
-def test_a_single_run_has_no_interval_and_a_baseline_is_one_of_them(tmp_path):
+def test_single_run_has_no_interval_and_unknown_baseline_is_refused(tmp_path):
     a, b = make(tmp_path / "a"), make(tmp_path / "b", flags={"server_lr": 1.0})
     done = compare(a, b, "--baseline=a", "--json")
     assert done.returncode == 0, done.stderr
@@ -345,7 +345,7 @@ def test_a_single_run_has_no_interval_and_a_baseline_is_one_of_them(tmp_path):
         ),
     ],
 )
-def test_runs_that_have_no_effect_are_refused(tmp_path, changes, words):
+def test_runs_not_comparable_by_effect_are_refused(tmp_path, changes, words):
     given = {"seed": 1}
     a = make(tmp_path / "a", flags=given)
     b = make(tmp_path / "b", **{"flags": given, **changes})

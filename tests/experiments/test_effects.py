@@ -30,7 +30,7 @@ def numbered(values, first=0):
     ("shared", "low", "high"),
     [(False, -3.3654832, 0.2054832), (True, -2.4598858, -0.7001142)],
 )
-def test_two_cells_are_the_tests_of_a_textbook(shared, low, high):
+def test_two_cells_reproduce_textbook_t_tests(shared, low, high):
     first, second = SLEEP.values()
     cells = {"a": numbered(first), "b": numbered(second, 0 if shared else 10)}
     found = effects.effect(cells, [("a", "b")])
@@ -45,7 +45,7 @@ def test_two_cells_are_the_tests_of_a_textbook(shared, low, high):
     assert found.high == pytest.approx(0, abs=1e-12)
 
 
-def test_seeds_that_not_all_have_do_not_count():
+def test_only_common_seeds_count():
     first, second = SLEEP.values()
     cells = {"a": numbered(first[:6]), "b": numbered(second[:6])}
     both = effects.effect(cells, [("a", "b")])
@@ -63,7 +63,7 @@ def test_seeds_that_not_all_have_do_not_count():
 # and the choices in all budgets, have in common.
 @pytest.mark.parametrize("common", [0.0, 20.0])
 @pytest.mark.parametrize(("seeds", "baselines"), [(3, 3), (3, 1), (8, 3)])
-def test_intervals_cover_as_often_as_they_say(common, seeds, baselines):
+def test_intervals_have_nominal_coverage(common, seeds, baselines):
     rng = np.random.default_rng(1)
     tries, covered = 4000, 0
     for _ in range(tries):
@@ -81,7 +81,7 @@ def test_intervals_cover_as_often_as_they_say(common, seeds, baselines):
     assert covered / tries == pytest.approx(0.95, abs=0.014)
 
 
-def test_samples_of_their_own_are_covered_too():
+def test_independent_samples_have_nominal_coverage():
     rng = np.random.default_rng(1)
     tries, covered = 4000, 0
     for _ in range(tries):
@@ -92,7 +92,7 @@ def test_samples_of_their_own_are_covered_too():
     assert covered / tries == pytest.approx(0.95, abs=0.02)
 
 
-def test_the_number_of_seeds_has_its_power(monkeypatch):
+def test_seed_count_gives_the_stated_power(monkeypatch):
     monkeypatch.setattr(ours, "_TRIES", 1500)
     for work in FIGURES["intervals"].grid("small"):
         seeds, true, alike = work.labels.values()
@@ -108,11 +108,11 @@ def test_the_number_of_seeds_has_its_power(monkeypatch):
     ("low", "high", "said"),
     [(-0.9, 0.1, "yes"), (-2, -1.1, "no"), (-1.1, 0.2, "not decided")],
 )
-def test_an_effect_is_above_a_limit_if_all_its_interval_is(low, high, said):
+def test_effect_exceeds_a_limit_only_with_its_whole_interval(low, high, said):
     assert effects.Effect((low + high) / 2, low, high).is_above(-1) == said
 
 
-def test_what_has_no_interval():
+def test_effects_without_an_interval():
     found = effects.effect({"a": {1: 1.0}, "b": {1: 3.0}}, [("a", "b")])
     assert found == effects.Effect(-2, -math.inf, math.inf, 1)
     with pytest.raises(ValueError, match="pairs must"):
@@ -130,7 +130,7 @@ def test_what_has_no_interval():
         effects.by_seed([("a", 1, 0.5), ("b", 1, 0.5), ("a", 1, 0.25)])
 
 
-def test_a_table_of_a_page_has_effects_that_are_pooled():
+def test_page_tables_show_pooled_effects():
     cells = {
         (m, e): {s: base + e / 100 + way * s / 1000 for s in (0, 1)}
         for m, base, way in (("x", 0.5, 1), ("y", 0.25, -1))
@@ -149,7 +149,7 @@ def test_a_table_of_a_page_has_effects_that_are_pooled():
     assert shown == f"{found.size:.3f} ({found.low:.3f} to {found.high:.3f})"
 
 
-def test_a_gain_of_a_page_is_the_effect_of_the_claim_on_the_same_runs():
+def test_page_gain_equals_the_claim_s_effect():
     line = "equal_bits mechanism=gaussian|l2_csgm point=b32|r10: mechanism | final_accuracy .1% vs mechanism=gaussian"
     shown = pages.table(line).splitlines()[3].split(" | ")[1]
     claim = next(

@@ -43,7 +43,7 @@ def test_the_table_of_exact_numbers(monkeypatch):
         assert value == pytest.approx(float(row["value"]), rel=2e-4), row
 
 
-def test_the_noise_of_runs_is_near_the_truth_or_a_reason_is_given():
+def test_noise_of_runs_is_nearly_tight_or_explained():
     table = files.read_csv(TABLE.with_name("tightness.csv"))
     assert list(map(tightness.key, table)) == [run.key for run in tightness.RUNS]
     for run, row in zip(tightness.RUNS, table):
@@ -59,7 +59,7 @@ def test_the_noise_of_runs_is_near_the_truth_or_a_reason_is_given():
             assert found == pytest.approx(least, rel=1e-4) and found < ours
 
 
-def test_neighbours_have_the_hockey_stick_of_the_closed_form():
+def test_shifted_gaussians_have_the_closed_form_divergence():
     for count in (1, 60):
         found = tightness.shifted(0.3).summed(count).delta(1.0)
         exact = accounting.gaussian_delta(1.0, 1 / (0.3 * count**0.5))
@@ -72,7 +72,7 @@ TASKS_OF_ACCOUNTANTS = {
 }
 
 
-def test_noise_is_what_either_accountant_asks_for():
+def test_table_noise_matches_both_accountants():
     """Those that take seconds, of dropped coordinates, are left out."""
     found = files.read_csv(TABLE.with_name("accountants.csv"))
     sparse = ("l2_csgm", "sgmf")
@@ -108,7 +108,7 @@ def test_pages_have_their_tables():
     assert pages.main(["--check"]) == 0
 
 
-def test_a_table_has_means_ranges_and_columns_by_label():
+def test_tables_show_means_ranges_and_columns_by_label():
     made = pages.table(
         "accountants task=mnist mechanism=gaussian: task | noise_multiplier .3g by accountant"
     )

@@ -7,7 +7,7 @@ from dpfl import factorization as mf
 from experiments import factorizations
 
 
-def test_band_and_rank_are_those_of_the_paper():
+def test_band_and_rank_match_the_paper():
     pairs = {256: (4, 4), 512: (5, 4), 1024: (5, 5), 2048: (6, 5), 4096: (6, 6)}
     for rounds, pair in pairs.items():
         assert factorizations.band_and_rank(rounds) == pair

@@ -73,7 +73,7 @@ def test_compare_under_several_participations(tmp_path):
     assert by["optimal"]["gap"] is None
 
 
-def test_time_reports_both_ways(tmp_path):
+def test_time_reports_both_methods(tmp_path):
     # Of a flag that is given twice the last one counts.
     flags = ["--rounds=16", "--rounds=128", "--repeats=1", "--plot=time.png", "--json"]
     # Processes that it starts are of this program alone.

@@ -26,7 +26,7 @@ def test_a_flag_is_a_name_and_a_value():
     assert flag_files.pair("--progress") == ("progress", "true")
 
 
-def test_every_task_with_a_flag_file_has_one_in_each_folder():
+def test_every_paper_folder_has_a_flag_file_per_task():
     names = set(flag_files.names())
     # What these do at the medium scale stands in `papers.medium`.
     elsewhere = [
@@ -44,22 +44,20 @@ def test_every_task_with_a_flag_file_has_one_in_each_folder():
                 assert flag_files.values(f"{folder}/{name}")["task"] == task
 
 
-def test_a_file_that_is_not_there_is_named():
+def test_missing_file_is_named():
     with pytest.raises(ValueError, match="tasks/digits.flags.*found 'tasks/no.flags'"):
         flag_files.path("tasks/no.flags")
 
 
 @pytest.mark.parametrize("name", ["tasks/digits.flags", "configs/tasks/digits.flags"])
-def test_a_command_line_s_flag_file_is_found_from_every_folder(
-    name, tmp_path, monkeypatch
-):
+def test_bundled_flag_file_is_found_from_any_directory(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = flag_files.resolved(f"--flagfile={name}")
     path = pathlib.Path(found.partition("=")[2])
     assert path == flag_files.path("tasks/digits.flags") and path.is_absolute()
 
 
-def test_other_words_stay(tmp_path, monkeypatch):
+def test_other_arguments_are_unchanged(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.flags").write_text("--rounds=1")
     for word in ("--task=digits", "--flagfile=mine.flags", "tasks/digits.flags"):
@@ -71,9 +69,7 @@ def test_other_words_stay(tmp_path, monkeypatch):
     assert flag_files.resolved(word) == word
 
 
-def test_a_flag_file_that_is_not_there_is_refused_with_those_that_are(
-    tmp_path, monkeypatch
-):
+def test_missing_flag_file_is_refused_with_available_ones(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="one of chen2022/.*found 'mine.flags'"):
         flag_files.resolved("--flagfile=mine.flags")
@@ -82,7 +78,9 @@ def test_a_flag_file_that_is_not_there_is_refused_with_those_that_are(
 @pytest.mark.parametrize("argv", [["--flagfile={}"], ["-flagfile", "{}"]])
 @pytest.mark.parametrize("is_named", [False, True])
 @pytest.mark.parametrize("kind", ["pipe", "folder", "device", "bytes", "size", "none"])
-def test_what_is_no_flag_file_is_not_waited_for(tmp_path, kind, is_named, argv):
+def test_special_file_as_flag_file_is_refused_without_blocking(
+    tmp_path, kind, is_named, argv
+):
     """Nor one that a flag file names."""
     path = tmp_path / kind
     if kind == "pipe":
@@ -103,7 +101,7 @@ def test_what_is_no_flag_file_is_not_waited_for(tmp_path, kind, is_named, argv):
         flag_files.words(["dpfl-train", *(word.format(given) for word in argv)])
 
 
-def test_a_pipe_behind_a_carriage_return_is_not_waited_for(tmp_path):
+def test_pipe_named_after_carriage_return_does_not_block(tmp_path):
     """It ends a line where absl reads the file."""
     os.mkfifo(tmp_path / "pipe")
     first = tmp_path / "first"
@@ -113,7 +111,7 @@ def test_a_pipe_behind_a_carriage_return_is_not_waited_for(tmp_path):
 
 
 @pytest.mark.parametrize("times, files", [(2, 40), (1, 1500)])
-def test_files_that_name_others_without_end_are_refused(tmp_path, times, files):
+def test_endlessly_nested_flag_files_are_refused(tmp_path, times, files):
     """Twice each was a trillion reads; one after the other, a traceback."""
     for number in range(files):
         line = f"--flagfile={tmp_path / str(number + 1)}\n"
@@ -125,6 +123,6 @@ def test_files_that_name_others_without_end_are_refused(tmp_path, times, files):
     flag_files.words(["dpfl-train", f"--flagfile={some}"])
 
 
-def test_words_that_are_no_flag_files_stay():
+def test_arguments_that_are_no_flag_files_are_unchanged():
     for argv in (["a", "--", "--flagfile", "none"], ["a", "--flagfile"], []):
         assert flag_files.words(argv) == argv

@@ -36,7 +36,7 @@ def of_sleep(asked, parameters=7):
     return measured
 
 
-def test_ratios_have_students_interval_over_processes_in_turns(monkeypatch, tmp_path):
+def test_ratios_have_t_intervals_over_alternating_processes(monkeypatch, tmp_path):
     asked, output = [], tmp_path / "peers.csv"
     monkeypatch.setattr(turns, "run", of_sleep(asked))
     given = ("--peers=tff", "--rows=lstm_1000", "--processes=10", f"--output={output}")
@@ -53,7 +53,7 @@ def test_ratios_have_students_interval_over_processes_in_turns(monkeypatch, tmp_
         assert float(other[f"processor_{name}"]) == expected
 
 
-def test_peers_that_do_other_work_are_no_rows(monkeypatch):
+def test_peers_with_other_workload_are_refused(monkeypatch):
     monkeypatch.setattr(turns, "run", of_sleep([], parameters=6))
     with pytest.raises(
         RuntimeError, match=r"parameters of dpfl and tff differ: \[7, 6"
@@ -62,13 +62,13 @@ def test_peers_that_do_other_work_are_no_rows(monkeypatch):
 
 
 @pytest.mark.parametrize("peer", ["dpfl", "tff"])
-def test_a_process_of_its_own_trains_and_measures(peer):
+def test_peer_process_trains_and_measures(peer):
     found = turns.run(peer, sys.executable, WORK)
     assert found["parameters"] == 1_018_174 and found["examples"] == 8
     assert 0 < found["seconds"] < 3600 and found["processor_seconds"] > 0
 
 
-def test_a_process_that_fails_has_no_numbers(tmp_path, monkeypatch, capsys):
+def test_failed_peer_process_raises(tmp_path, monkeypatch, capsys):
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\necho no such thing >&2\nexit 1\n")
     python.chmod(0o755)
@@ -84,7 +84,7 @@ def test_a_process_that_fails_has_no_numbers(tmp_path, monkeypatch, capsys):
         turns.interpreters(["tff", f"pfl={python}"])
 
 
-def test_peers_have_the_models_and_examples_of_dpfl_s_task():
+def test_peers_use_the_same_models_and_examples():
     for case in ("cnn_50", "lstm_50"):
         work = turns.work(case, True)
         task = load_task("synthetic", model=work.model, num_clients=2)

@@ -56,7 +56,7 @@ def test_calibrate_fig_1():
     assert row["accountant"] == "rdp"
 
 
-def test_calibrate_tight_says_so():
+def test_calibrate_tight_names_its_accountant():
     [row] = rows("calibrate", "--epsilon=1", "--accountant=tight")
     assert row["accountant"] == "exact-gaussian"
     assert row["noise_multiplier"] == pytest.approx(3.7306, rel=2e-4)
@@ -80,7 +80,7 @@ LITTLE_NOISE_ON_THE_COUNT = [
     ],
     ids=lambda command: f"{command[0]} {command[-1]}",
 )
-def test_little_noise_on_the_count_is_taken_where_the_budget_takes_it(command):
+def test_small_count_noise_is_accepted_if_the_budget_allows(command):
     """The noise multiplier that is found goes with it, though larger ones do not."""
     [row] = rows(*command, *LITTLE_NOISE_ON_THE_COUNT)
     assert 0.1 < row["noise_multiplier"] < 0.6
@@ -88,7 +88,7 @@ def test_little_noise_on_the_count_is_taken_where_the_budget_takes_it(command):
     assert 44 < row["epsilon"] <= (48 if command[-1] == "--equal=error" else 45)
 
 
-def test_random_slots_in_epochs_that_are_asked_for():
+def test_random_slot_uses_the_given_rounds_per_epoch():
     [row] = rows(
         *("epsilon", "--mechanism=gaussian", "--noise_multiplier=1"),
         *("--participation=random_slot", "--rounds_per_epoch=8", "--rounds=20"),
@@ -131,7 +131,7 @@ def test_compare_at_equal_error():
     assert found[0]["epsilon"] <= 4 < found[2]["epsilon"]
 
 
-def test_compare_at_equal_error_where_the_grid_follows_the_noise():
+def test_compare_at_equal_error_when_granularity_depends_on_noise():
     names = "--mechanisms=gaussian,distributed_discrete_gaussian"
     first, second = rows(*COMPARE, "--equal=error", names, "--bits=7")
     assert second["mean_squared_error"] == pytest.approx(
@@ -153,7 +153,7 @@ def test_compare_covers_every_private_mechanism():
     assert all(row["downlink_bits"] > 0 for row in found)
 
 
-def test_bits_shows_the_curve_and_says_what_it_leaves_out(tmp_path):
+def test_bits_prints_the_curve_and_names_omitted_points(tmp_path):
     picture = tmp_path / "curve.png"
     done = call(
         *("bits", "--epsilon=8", "--delta=1e-5", "--json", "--noprogress"),
@@ -185,7 +185,7 @@ def test_bits_shows_the_curve_and_says_what_it_leaves_out(tmp_path):
     )
 
 
-def test_helpers_bring_the_noise_where_cohorts_vary():
+def test_helper_noise_supports_varying_cohorts():
     curve = ["bits", "--epsilon=8", "--widths=10", "--compression_rates=1"]
     curve += ["--population=1000", "--dimension=4096", "--accountant=rdp"]
     curve += ["--noprogress", "--mechanisms=distributed_discrete_gaussian"]
@@ -196,7 +196,7 @@ def test_helpers_bring_the_noise_where_cohorts_vary():
     assert done.returncode == 2 and "noise_source must be 'helpers'" in done.stderr
 
 
-def test_compare_says_where_compression_alone_errs_too_much():
+def test_compare_marks_compression_error_above_the_target():
     without_epsilon = [arg for arg in COMPARE if not arg.startswith("--epsilon")]
     at_error = ["--equal=error", "--mean_squared_error=0.4"]
     found = rows(*without_epsilon, *at_error, "--mechanisms=l2_csgm,linf_csgm")
@@ -240,7 +240,7 @@ def test_bands_and_their_least_error(tmp_path):
         ["bits", "--epsilon=8", "--cohort_size=100", "--dimension=16384"],
     ],
 )
-def test_what_takes_long_shows_a_bar_and_can_be_interrupted(tmp_path, flags):
+def test_slow_commands_show_progress_and_can_be_interrupted(tmp_path, flags):
     err = tmp_path / "err"
     process = forks.start(
         "experiments.privacy", *flags, err=err, first=programs.may_be_interrupted
@@ -261,7 +261,7 @@ def test_bands_without_sampling():
     assert [row["least"] for row in found] == [False, False, False, True]
 
 
-def test_an_error_that_is_known_in_part_is_not_compared():
+def test_partially_known_error_is_not_compared():
     dome = ["--sketch_size=32", "--participation=once_per_epoch", "--population=200"]
     [_, row] = rows(*COMPARE, *dome, "--mechanisms=gaussian,dome")
     assert row["mechanism"] == "dome" and row["mean_squared_error"] is None
@@ -271,7 +271,7 @@ def test_an_error_that_is_known_in_part_is_not_compared():
     assert "not shown: dome: --equal must be epsilon" in done.stderr
 
 
-def test_table_plot_output_and_what_is_left_out(tmp_path):
+def test_compare_writes_table_and_plot_and_names_omissions(tmp_path):
     png, txt = tmp_path / "a.png", tmp_path / "a.txt"
     done = call(*COMPARE, f"--plot={png}", f"--output={txt}")
     assert done.returncode == 0, done.stderr
@@ -285,7 +285,7 @@ def test_table_plot_output_and_what_is_left_out(tmp_path):
     assert png.read_bytes().startswith(b"\x89PNG")
 
 
-def test_an_absurd_epsilon_is_remarked_on_with_the_noise_that_meets_8():
+def test_huge_epsilon_is_noted_with_noise_for_epsilon_8():
     run = ["--rounds=100", "--dimension=1000"]
     done = call("epsilon", "--noise_multiplier=0.1", *run, "--json")
     assert done.returncode == 0 and json.loads(done.stdout)[0]["epsilon"] > 50
@@ -295,7 +295,7 @@ def test_an_absurd_epsilon_is_remarked_on_with_the_noise_that_meets_8():
     assert done.stderr == ""
 
 
-def test_bits_that_bring_epsilon_down_are_remarked_on():
+def test_beneficial_extra_bits_are_noted():
     """A note to the user: --json is to stay what it is."""
     settings = [
         *("--mechanism=distributed_discrete_gaussian", "--noise_source=helpers"),
@@ -312,7 +312,7 @@ def test_bits_that_bring_epsilon_down_are_remarked_on():
     assert enough.stderr == ""
 
 
-def test_a_rate_that_no_sketch_reaches_is_refused():
+def test_unreachable_compression_rate_is_refused():
     few = ["--dimension=650", "--mechanism=sketched_ddg", "--bits=16"]
     done = call("calibrate", "--epsilon=8", *few, "--compression_rate=100")
     assert done.returncode == 2 and "compression_rate" in done.stderr
@@ -388,7 +388,7 @@ def test_exit_codes(tmp_path, do, code, words):
     ("mechanism", "participation"),
     [("matrix_factorization", "once_per_epoch"), ("sgmf", "cyclic_poisson")],
 )
-def test_a_stream_over_a_run_costs_what_training_says(
+def test_run_long_noise_stream_costs_the_same_as_in_training(
     monkeypatch, mechanism, participation
 ):
     """The same flags, with the population and the dimension of a task."""
@@ -416,7 +416,7 @@ def test_a_stream_over_a_run_costs_what_training_says(
     assert row["relation"] == plan.cost.planned.relation
 
 
-def test_explain_has_the_epsilon_of_epsilon_and_of_calibrate():
+def test_explain_agrees_with_epsilon_and_calibrate():
     setting = ["--mechanism=l2_csgm", "--participation=poisson", "--delta=1e-3"]
     setting += ["--population=100", "--cohort_size=50", "--rounds=60"]
     setting += ["--dimension=15994", "--accountant=rdp"]
@@ -480,7 +480,7 @@ RUNS = {
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_explain_of_a_run_has_the_epsilon_of_its_summary(monkeypatch, tmp_path, name):
+def test_explain_of_a_run_matches_its_summary(monkeypatch, tmp_path, name):
     plan = fakes.make_plan(monkeypatch, **{"accountant": "auto", **RUNS[name]})
     rounds = min(plan.last_round, 7)
     summary = run_folder(tmp_path, plan, rounds)
@@ -510,7 +510,7 @@ def test_explain_of_a_run_has_the_epsilon_of_its_summary(monkeypatch, tmp_path, 
     ],
     ids=repr,
 )
-def test_explain_refuses_a_summary_that_does_not_give_its_epsilon(
+def test_explain_refuses_a_summary_with_mismatched_epsilon(
     monkeypatch, tmp_path, changes
 ):
     plan = fakes.make_plan(monkeypatch, noise_multiplier=2.0)
@@ -536,7 +536,7 @@ def test_explain_refuses_a_summary_that_does_not_give_its_epsilon(
         (["--noise_multiplier=1", "--population=50"], "--cohort_size"),
     ],
 )
-def test_explain_refuses_what_contradicts(tmp_path, arguments, named):
+def test_explain_refuses_contradictory_arguments(tmp_path, arguments, named):
     done = call("explain", *arguments, cwd=tmp_path)
     assert done.returncode == 2 and done.stdout == ""
     assert named in done.stderr and done.stderr.count("\n") == 1

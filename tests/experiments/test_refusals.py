@@ -232,7 +232,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("binary", REFUSED)
-def test_a_bad_line_gets_one_sentence(binary, tmp_path):
+def test_bad_command_line_is_a_one_line_error(binary, tmp_path):
     lines = tmp_path / "lines"
     lines.write_text("".join(f"{json.dumps(x.split())}\n" for x in REFUSED[binary]))
     words = ("tools.fuzz", f"--serve={binary}", "--given")
@@ -263,7 +263,7 @@ def privacy(**options):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
-def test_a_full_disk_under_stdout_is_a_fault():
+def test_full_disk_under_stdout_is_an_error():
     with open("/dev/full", "w") as full, privacy(stdout=full) as process:
         assert process.stderr.read() == (
             "error: stdout cannot be written: No space left on device\n"
@@ -271,7 +271,7 @@ def test_a_full_disk_under_stdout_is_a_fault():
     assert process.returncode == 1
 
 
-def test_nobody_reading_stdout_has_its_own_code():
+def test_closed_stdout_reader_exits_with_141():
     reader, writer = os.pipe()
     os.close(reader)
     with privacy(stdout=writer) as process:
@@ -312,7 +312,7 @@ def ended(line, **options):
         ("printf -- '--output=\\xff' > $OUT; {} --flagfile=$OUT", 2, b"error: --flagf"),
     ],
 )
-def test_what_a_shell_may_do_to_a_command(line, code, sentence, tmp_path):
+def test_closed_or_redirected_streams_are_handled(line, code, sentence, tmp_path):
     done = ended(line, OUT=str(tmp_path / "out"))
     assert done.returncode == code, done.stderr
     assert done.stderr.startswith(sentence)
@@ -322,7 +322,7 @@ def test_what_a_shell_may_do_to_a_command(line, code, sentence, tmp_path):
 @pytest.mark.parametrize(
     ("rest", "sentence"), [(">&-", "it is closed"), (">/dev/full", "No space left")]
 )
-def test_a_list_of_commands_that_cannot_be_printed_is_a_fault(rest, sentence):
+def test_unprintable_command_list_is_an_error(rest, sentence):
     words = shlex.join([sys.executable, "-m", "dpfl"])
     line = ["bash", "-c", f"{words} {rest}"]
     done = subprocess.run(line, capture_output=True, text=True, cwd=programs.ROOT)
@@ -339,7 +339,7 @@ def test_any_character_is_printed_in_any_encoding(monkeypatch):
     assert stream.buffer.getvalue() == b"\\xe9\\udcff\n"
 
 
-def test_an_end_before_the_work_is_no_success(monkeypatch):
+def test_exit_before_work_is_a_failure(monkeypatch):
     monkeypatch.setattr(cli.app, "run", lambda main, **_: main([]))
     for code, told in ((0, 1), (None, 1), (3, 3)):
         with pytest.raises(SystemExit) as ended:
@@ -347,7 +347,7 @@ def test_an_end_before_the_work_is_no_success(monkeypatch):
         assert ended.value.code == told
 
 
-def test_what_runs_out_in_the_middle_is_no_fault_of_the_program(monkeypatch):
+def test_exhausted_resources_are_one_line_errors(monkeypatch):
     def ended_by(error):
         def main(argv):
             cli.work_begins()
@@ -385,7 +385,7 @@ REFUSED_EARLY = {
 
 
 @pytest.mark.parametrize("binary", __main__.COMMANDS)
-def test_what_is_refused_was_refused_before_anything_heavy_was_imported(binary):
+def test_bad_flags_are_refused_before_heavy_imports(binary):
     line = [binary, *REFUSED_EARLY[binary].split()]
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "dpfl", *line],
@@ -432,7 +432,7 @@ def test_an_interrupt_during_imports_has_no_traceback(tmp_path):
     assert process.returncode == 130
 
 
-def test_command_lines_made_of_the_flag_tables_end_well():
+def test_fuzzed_command_lines_exit_cleanly():
     found = [x for name in ("privacy", "factorize") for x in fuzz.results(name, 20, 7)]
     assert len(found) == 40 and not [each for each in found if each["fault"]]
 
@@ -454,6 +454,6 @@ def test_command_lines_made_of_the_flag_tables_end_well():
         (2, "", "error: there are no words, found 'junk'\n", None),
     ],
 )
-def test_what_the_fuzzer_takes_for_a_fault(code, out, err, fault):
+def test_fuzzer_fault_classification(code, out, err, fault):
     line = ["--output=x", "junk"]
     assert fuzz.fault_of(line, code, out, err, ["rounds", "output"]) == fault

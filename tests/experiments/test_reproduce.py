@@ -17,7 +17,7 @@ def reproduce(*flags):
     return forks.run("experiments.reproduce", *flags)
 
 
-def test_a_figure_from_nothing_and_again(tmp_path):
+def test_figure_is_computed_and_reused(tmp_path):
     figure = ("--figure=mf_table2", f"--output_dir={tmp_path}")
     done = programs.run("reproduce", *figure)
     assert done.returncode == 0, done.stderr
@@ -41,9 +41,7 @@ def test_a_figure_from_nothing_and_again(tmp_path):
     ("figure", "table"),
     [("mf_table2", "mf_table2-small/results"), ("csgm_fig2", "kept")],
 )
-def test_a_table_that_cannot_be_kept_is_refused_before_any_work(
-    tmp_path, figure, table
-):
+def test_unwritable_table_is_refused_before_any_work(tmp_path, figure, table):
     """It would take the place of the results, or its curves of a folder."""
     (tmp_path / "kept_curves.csv").mkdir()
     flags = (f"--figure={figure}", f"--output_dir={tmp_path}")
@@ -53,7 +51,7 @@ def test_a_table_that_cannot_be_kept_is_refused_before_any_work(
     assert not list(tmp_path.glob("*/results.csv"))
 
 
-def test_noise_of_l2_csgm_comes_to_the_gaussian_mechanisms(tmp_path):
+def test_l2_csgm_noise_converges_to_gaussian(tmp_path):
     works = [one for one in chen2024._noises("small") if one.labels["panel"] == "left"]
     rows = [one.compute(tmp_path) for one in works[::4]]
     gaussian = rows[0]["gaussian"]
@@ -64,7 +62,7 @@ def test_noise_of_l2_csgm_comes_to_the_gaussian_mechanisms(tmp_path):
     assert gaussian <= left[0] <= 1.001 * gaussian
 
 
-def test_the_table_that_is_kept_is_drawn_again(tmp_path):
+def test_kept_table_is_redrawn(tmp_path):
     figure = ("--figure=mf_table2", f"--output_dir={tmp_path}")
     done = reproduce(*figure, f"--table={tmp_path}/kept.csv")
     assert done.returncode == 0, done.stderr
@@ -88,7 +86,7 @@ def test_the_table_that_is_kept_is_drawn_again(tmp_path):
     )
 
 
-def test_rows_that_a_table_lacks_are_counted(tmp_path):
+def test_missing_rows_are_counted(tmp_path):
     text = (RESULTS / "small/mf_table2.csv").read_text()
     table = tmp_path / "part.csv"
     table.write_text("".join(text.splitlines(keepends=True)[:-2]))
@@ -104,7 +102,7 @@ def test_rows_that_a_table_lacks_are_counted(tmp_path):
     assert done.stderr.endswith(f"at the small scale, found {table} without loss\n")
 
 
-def test_missing_data_is_one_sentence_before_any_work(tmp_path):
+def test_missing_data_is_refused_before_any_work(tmp_path):
     data, output = tmp_path / "data", tmp_path / "out"
     data.mkdir()
     flags = ("--figure=csgm_fig5", "--scale=paper", f"--data_dir={data}")
@@ -124,7 +122,7 @@ def test_list_names_every_figure():
         assert name in done.stdout
 
 
-def test_two_at_work_in_one_folder_is_refused(tmp_path):
+def test_concurrent_use_of_output_dir_is_refused(tmp_path):
     folder = tmp_path / "csgm_fig1-small"
     folder.mkdir()
     with files.locked(folder):
@@ -134,7 +132,7 @@ def test_two_at_work_in_one_folder_is_refused(tmp_path):
     assert not (folder / "results.csv").exists()
 
 
-def test_an_absurd_epsilon_is_remarked_on(capsys):
+def test_huge_epsilon_is_noted(capsys):
     rows = [
         {"epsilon": "8.0", "measured_epsilon": "7.9"},
         {"epsilon": "60.5"},

@@ -86,14 +86,16 @@ def test_the_best_of_a_grid_on_the_validation_set(monkeypatch, capsys, tmp_path)
     assert again == []
 
 
-def test_a_budget_ends_a_search_and_a_larger_one_goes_on(monkeypatch, capsys, tmp_path):
+def test_search_stops_at_its_budget_and_resumes_with_more(
+    monkeypatch, capsys, tmp_path
+):
     first, said = searched(monkeypatch, capsys, tmp_path, *GRID, "--runs=5")
     assert len(first) == 5 and "7 of 12 runs are beyond the budget" in said
     more, _ = searched(monkeypatch, capsys, tmp_path, *GRID, "--runs=8")
     assert len(more) == 3 and more[0] not in first
 
 
-def test_a_run_that_fails_is_a_sentence(monkeypatch, capsys, tmp_path):
+def test_failed_run_is_a_one_line_error(monkeypatch, capsys, tmp_path):
     # Refused at an end of what is searched, before the first run.
     with pytest.raises(ValueError, match="^clip_norm must be$"):
         searched(monkeypatch, capsys, tmp_path, "--server_lr=1", "--clip_norm=0,0.1")
@@ -127,7 +129,7 @@ def test_draws_are_between_the_ends_and_the_same_each_time():
     assert {one["clip_norm"] for one in found} == {0.3}
 
 
-def test_settings_of_a_flag_file_give_way(tmp_path):
+def test_command_line_overrides_flag_file_settings(tmp_path):
     own = tmp_path / "own.flags"
     own.write_text("# said\n--task=mnist\n--server_lr=3\n--rounds=5\n")
     found = search.given_flags([f"--flagfile={own}", "--nomean_removal"])
@@ -165,7 +167,7 @@ def test_settings_of_a_flag_file_give_way(tmp_path):
         (["--output_dir=OUT", "--server_lr=1", "--", "--nosuch=3"], "--nosuch is no"),
     ],
 )
-def test_bad_input_is_one_sentence(tmp_path, flags, words):
+def test_bad_input_is_a_one_line_error(tmp_path, flags, words):
     out = tmp_path / "out"
     done = forks.run(
         "experiments.search", *(flag.replace("OUT", str(out)) for flag in flags)
@@ -177,7 +179,7 @@ def test_bad_input_is_one_sentence(tmp_path, flags, words):
 
 
 @pytest.mark.parametrize("cell", ["", "much", None])
-def test_a_table_without_measures_is_refused_before_any_run(
+def test_table_without_metrics_is_refused_before_any_run(
     monkeypatch, capsys, tmp_path, cell
 ):
     searched(monkeypatch, capsys, tmp_path, *GRID, "--runs=1")
@@ -195,7 +197,7 @@ def test_a_table_without_measures_is_refused_before_any_run(
 
 @pytest.mark.parametrize("name", ["search.csv", "best.flags"])
 @pytest.mark.parametrize("put", [os.mkfifo, os.mkdir])
-def test_what_is_no_file_is_found_before_any_run(
+def test_special_files_are_refused_before_any_run(
     monkeypatch, capsys, tmp_path, name, put
 ):
     (tmp_path / "out").mkdir()
@@ -208,7 +210,7 @@ MINE = {"best.flags": "--mine=1\n", "search.csv": "key,mine\na,1\na,2\n"}
 
 
 @pytest.mark.parametrize("name", MINE)
-def test_files_of_no_search_stay(monkeypatch, capsys, tmp_path, name):
+def test_foreign_files_are_refused_and_kept(monkeypatch, capsys, tmp_path, name):
     """One was replaced, and of the other rows were lost."""
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / name).write_text(MINE[name])

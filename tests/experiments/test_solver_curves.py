@@ -26,7 +26,7 @@ def test_all_solvers_come_to_the_same_loss(rounds, momentum):
     assert list(losses) == sorted(losses, reverse=True)
 
 
-def test_it_gives_up_after_its_seconds():
+def test_solver_stops_at_its_time_limit():
     curve = factorizations.lbfgs_curve(
         mf.momentum(64, 0.9), max_seconds=0.0, target=1.0
     )

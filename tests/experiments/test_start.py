@@ -71,11 +71,11 @@ def said():
     return found
 
 
-def test_what_was_imported_is_never_collected_and_garbage_is(said):
+def test_imports_are_frozen_and_garbage_is_collected(said):
     assert said["garbage"] == ["True"] * 5
 
 
-def test_what_is_not_used_is_loaded_when_it_is(said):
+def test_unused_modules_are_loaded_lazily(said):
     assert said["unused"] == [
         *("False", "True", "True"),
         *("False", "True", "False", "False"),
@@ -84,7 +84,7 @@ def test_what_is_not_used_is_loaded_when_it_is(said):
     ]
 
 
-def test_jax_is_there_for_those_who_use_it(said):
+def test_jax_is_loaded_on_use(said):
     assert said["jax"] == ["False", "True", "(float32->float32)", "jax"]
 
 
@@ -99,7 +99,7 @@ import keras
 """
 
 
-def test_a_user_without_a_home_gets_none_in_the_working_folder(tmp_path):
+def test_no_tilde_directory_is_created_without_home(tmp_path):
     """Keras makes a folder named ~ there."""
     environment = programs.environment()
     environment.pop("HOME", None)

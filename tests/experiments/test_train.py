@@ -92,7 +92,7 @@ def reference(tmp_path_factory):
     return directory, train(directory, "--seed=5")
 
 
-def test_what_a_run_leaves(reference):
+def test_output_files_of_a_run(reference):
     directory, done = reference
     rows = read_rows(directory)
     assert [int(row["round"]) for row in rows] == list(range(1, 25))
@@ -124,7 +124,7 @@ def test_what_a_run_leaves(reference):
     assert workers(directory) == []
 
 
-def test_epsilon_is_said_before_and_after(reference):
+def test_epsilon_is_printed_before_and_after(reference):
     _, done = reference
     before, after = done.stdout.split("output:")
     said = re.compile(r"epsilon 7\.9\d+ at delta 0\.001")
@@ -134,7 +134,7 @@ def test_epsilon_is_said_before_and_after(reference):
     assert "exact: a client took part in at most" in after
 
 
-def test_bits_and_rate_that_are_left_open(tmp_path):
+def test_auto_bits_and_compression_rate_are_printed_and_used(tmp_path):
     """On digits: what is chosen is said and used."""
     plan = plan_lib.make_plan(
         run_config(
@@ -158,7 +158,7 @@ def test_bits_and_rate_that_are_left_open(tmp_path):
     assert 1.99 < plan.cost.planned.epsilon <= 2
 
 
-def test_a_kill_changes_nothing_for_a_sketch_that_learns(tmp_path):
+def test_killed_dome_run_resumes_with_equal_bits(tmp_path):
     """DOME: sketch, moments and strengths are all in the checkpoint."""
     run = survives_a_kill(
         tmp_path,
@@ -177,7 +177,7 @@ def test_a_kill_changes_nothing_for_a_sketch_that_learns(tmp_path):
     assert max(ranks) > 1
 
 
-def test_a_kill_changes_nothing_for_a_stream_over_the_run(tmp_path):
+def test_killed_run_long_stream_resumes_with_equal_bits(tmp_path):
     """Its rows are computed again from the seed: they are in no checkpoint."""
     stream = {"noise_stream": "run", "matrix_method": "banded", "matrix_bands": 3}
     survives_a_kill(
@@ -291,7 +291,7 @@ def test_damage_changed_flags_and_lock(reference, tmp_path):
     assert results(run) == expected
 
 
-def test_ctrl_c_and_going_on_without_a_seed_until_the_budget_is_spent(tmp_path):
+def test_ctrl_c_resume_repeats_noise_until_budget_is_spent(tmp_path):
     """130, one sentence, no worker; afterwards the same noise for the same rounds."""
     err, base = tmp_path / "err", [*DENSE, "--epsilon=7"]
 
@@ -349,14 +349,14 @@ def test_checkpoints_without_their_manifest_are_no_run(tmp_path):
     assert not (run / "manifest.json").exists()
 
 
-def test_a_full_disk_is_no_traceback(tmp_path):
+def test_full_disk_gives_no_traceback(tmp_path):
     limit = functools.partial(resource.setrlimit, resource.RLIMIT_FSIZE, (20480,) * 2)
     done = train(tmp_path / "full", base=DENSE, code=1, first=limit)
     assert "Traceback" not in done.stderr and workers(tmp_path) == []
     assert "File too large" in done.stderr and "goes on" in done.stderr
 
 
-def test_help_says_what_to_do():
+def test_help_lists_main_flags():
     done = programs.run("train", "--help")
     assert done.returncode == 0
     for word in ("--task", "--epsilon", "--clip_norm", "--num_clients"):
@@ -371,7 +371,7 @@ def test_help_says_what_to_do():
     assert "(a text, or 'none')" in of_folder
 
 
-def test_a_short_help_has_the_flags_of_a_first_run():
+def test_short_help_lists_flags_of_a_first_run():
     done = forks.run("experiments.train", "--helpshort")
     assert done.returncode == 0
     shown = re.findall(r"^  --(?:\[no\])?(\w+):", done.stdout, re.M)
@@ -389,13 +389,13 @@ def diverges():
     run_lib.Run.train = train
 
 
-def test_a_run_that_diverges_is_one_sentence(tmp_path):
+def test_diverged_run_is_a_one_line_error(tmp_path):
     """Which one, `tests/training/test_loop.py` has."""
     done = train(tmp_path / "run", base=DENSE, code=1, first=diverges)
     assert done.stderr == "error: round 1 left no number\n"
 
 
-def test_every_flag_file_is_understood_with_and_without_its_mechanism():
+def test_every_flag_file_parses_with_and_without_mechanism():
     code = (
         "import sys\n"
         "from absl import flags\n"

@@ -13,7 +13,7 @@ TINY = (
 )
 
 
-def test_a_port_that_is_taken_is_one_sentence():
+def test_port_in_use_is_a_one_line_error():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = forks.run("experiments.worker", f"--port={port}")
@@ -24,7 +24,7 @@ def test_a_port_that_is_taken_is_one_sentence():
     )
 
 
-def test_a_log_that_cannot_be_written_is_not_the_ports_fault(tmp_path):
+def test_unwritable_log_is_not_blamed_on_the_port(tmp_path):
     for place in (tmp_path, tmp_path / "missing" / "log"):
         done = forks.run("experiments.worker", "--port=1", f"--log={place}")
         assert done.returncode == 2 and done.stderr.startswith("error: --log must be")
@@ -36,7 +36,7 @@ def processor_seconds(process):
     return sum(sum(child.cpu_times()[:2]) for child in children)
 
 
-def test_a_training_with_a_worker_has_the_rows_of_one_without(tmp_path):
+def test_remote_worker_training_equals_local_training(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     said = tmp_path / "said"

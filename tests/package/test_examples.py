@@ -98,7 +98,7 @@ def numbers(pattern, text):
     return [float(x) for x in re.findall(pattern + r" (-?[\d.]+(?:e-?\d+)?)", text)]
 
 
-def test_notebooks_are_valid_and_keep_what_they_print():
+def test_notebooks_are_valid_with_stored_output():
     assert {path.stem for path in EXAMPLES.glob("*")} == NAMES | LOOPS
     for name in NAMES | LOOPS:
         notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
@@ -185,7 +185,7 @@ def stock_repeated(noise_multiplier, times):
     return pld.PLDAccountant().compose(run).get_epsilon(1e-3)
 
 
-def test_what_the_loops_are_shown_to_print():
+def test_loop_notebooks_show_matching_output():
     for name in LOOPS:
         notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
         assert check_loop(printed(notebook), rounds=60) > 0.9
@@ -215,7 +215,7 @@ def test_tffs_tutorial_with_a_query(tmp_path):
     run_loop("tff_query", tmp_path)
 
 
-def test_the_loops_train_to_what_dpfl_train_does():
+def test_loop_examples_reach_dpfl_train_s_accuracy():
     """Within a point of accuracy, which is the spread of seeds, at the same epsilon."""
     found = {}
     for row in files.read_csv(ROOT / "docs/results/other_loops.csv"):

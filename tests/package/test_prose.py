@@ -32,7 +32,7 @@ $$
 """
 
 
-def test_what_is_counted():
+def test_words_and_numbers_are_counted():
     assert list(map(prose.words, prose.sentences(PAGE))) == [7, 13, 17]
     assert list(map(prose.numbers, prose.sentences(PAGE))) == [1, 6, 0]
     cells = [cell for cell in prose.cells(PAGE) if cell != "---"]
@@ -48,7 +48,7 @@ def test_an_abbreviation_ends_no_sentence():
     assert len(list(prose.sentences("**It holds.** *Larger* ones: These too."))) == 3
 
 
-def test_the_report_marks_what_is_above_a_limit(capsys):
+def test_report_marks_values_above_limits(capsys):
     line = prose.line("page", prose.count(PAGE), prose.GUIDE)
     assert line.split() == ["page", "12.3", "2.33!", "33.3%!", "5", "2!"]
     prose.main([str(Path(__file__).parents[2] / "docs/tff.md")])

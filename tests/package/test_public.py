@@ -37,7 +37,7 @@ print(noise, spent, relation, after)
 """
 
 
-def test_every_name_is_there():
+def test_every_public_name_exists():
     assert len(dpfl.__all__) <= 62
     for name in dpfl.__all__:
         assert getattr(dpfl, name) is not None
@@ -67,7 +67,7 @@ def test_every_mechanism_and_participation_is_public():
     assert {kind.__name__ for kind in kinds} <= set(dpfl.__all__)
 
 
-def test_a_program_needs_no_tensorflow(tmp_path):
+def test_accounting_program_needs_no_tensorflow(tmp_path):
     path = tmp_path / "program.py"
     path.write_text(PROGRAM)
     code = f"import runpy, sys; runpy.run_path({str(path)!r});" + (
@@ -115,7 +115,7 @@ def refused(**changes):
     return caught.type, said.partition(" must be ")[0], said.rpartition("found ")[2]
 
 
-def test_what_commands_cannot_have_flags_for_is_refused():
+def test_plug_ins_unusable_as_flags_are_refused():
     for name, kind in [(None, TypeError), (3, TypeError), ("", ValueError)]:
         assert refused(name=name) == (kind, "name", repr(name))
     for name in ("a,b", "a b", "-x", "a/b", "é"):
@@ -173,7 +173,7 @@ def test_a_task_without_flags_is_refused(name, entry, error, argument):
     assert dpfl.tasks.task_names() == before
 
 
-def test_the_names_that_are_taken_are_those_of_flags():
+def test_reserved_names_are_the_flags():
     own = {g: set() for g in (plugins.MECHANISMS, plugins.TASKS)}
     for config in dpfl.MECHANISMS.values():
         if config.__module__.startswith("dpfl."):
@@ -265,7 +265,7 @@ def with_plugins(tmp_path, *command):
 FAULTY = {"filled", "checked", "released", "sent", "erring"}
 
 
-def test_a_package_that_cannot_be_loaded_costs_itself_alone(tmp_path):
+def test_broken_plug_in_package_affects_no_other(tmp_path):
     done = with_plugins(tmp_path, "-c", "import dpfl; print(*dpfl.MECHANISMS)")
     own = {n for n, c in dpfl.MECHANISMS.items() if c.__module__.startswith("dpfl.")}
     assert set(done.stdout.split()) == own | {"good"} | FAULTY
@@ -274,7 +274,7 @@ def test_a_package_that_cannot_be_loaded_costs_itself_alone(tmp_path):
     assert f"{tmp_path} is left out" in done.stderr
 
 
-def test_a_mechanism_that_fails_is_not_shown_and_others_are(tmp_path):
+def test_failing_plug_in_mechanism_is_omitted_from_compare(tmp_path):
     line = "compare --epsilon=2 --rounds=3 --dimension=100 --accountant=rdp --json"
     done = with_plugins(tmp_path, "-m", "dpfl", "privacy", *line.split())
     shown = {row["mechanism"] for row in json.loads(done.stdout)}

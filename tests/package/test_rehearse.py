@@ -22,7 +22,7 @@ def everything(task):
     return [np.concatenate([batch[i].numpy() for batch in batches]) for i in (0, 1)]
 
 
-def test_emnist_is_what_tff_reads_and_has_an_index(folder, monkeypatch):
+def test_synthetic_emnist_is_readable_by_tff_and_indexed(folder, monkeypatch):
     from tensorflow_federated import simulation
 
     monkeypatch.setattr(data_files, "_MOST_BYTES_WITHOUT_INDEX", 1)
@@ -60,7 +60,7 @@ def test_bad_sizes_are_refused(tmp_path, capsys):
     assert "--clients must be at least 1, found 0" in capsys.readouterr().err
 
 
-def test_a_file_that_is_there_is_not_replaced(tmp_path, capsys):
+def test_existing_file_is_not_replaced(tmp_path, capsys):
     path = tmp_path / "emnist_all.sqlite"
     path.write_bytes(b"the published one")
     with pytest.raises(SystemExit) as end:

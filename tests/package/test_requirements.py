@@ -16,7 +16,7 @@ DIGEST = r" \\\n    --hash=sha256:[0-9a-f]{64}"
 
 
 @pytest.mark.parametrize("name", ["requirements.txt", "dpfl/requirements-tff.txt"])
-def test_every_pin_has_the_digests_of_its_files_and_no_address(name):
+def test_every_pin_has_file_digests_and_no_url(name):
     text = (ROOT / name).read_text(encoding="utf-8")
     assert "//" not in text and "--index" not in text and "--find-links" not in text
     pin = rf"[a-z0-9-]+==[^ \n]+(?: ; [^\\\n]+)?(?:{DIGEST})+\n"
@@ -24,7 +24,7 @@ def test_every_pin_has_the_digests_of_its_files_and_no_address(name):
     assert re.fullmatch(f"{head}(?:{pin})+", text)
 
 
-def test_pins_for_other_systems_are_left_out_and_markers_shortened():
+def test_pins_for_other_systems_are_dropped_and_markers_shortened():
     text = (
         "a==1 ; python_full_version < '3.10' \\\n"
         "    --hash=sha256:12 \\\n    --hash=sha256:34\n"
@@ -56,7 +56,7 @@ esac
 
 
 @pytest.mark.parametrize("lost", ["bin/python", "bin/dpfl-privacy", "bin"])
-def test_an_environment_that_is_not_whole_is_made_again(tmp_path, lost):
+def test_incomplete_environment_is_rebuilt(tmp_path, lost):
     for name in ("tools/setup.sh", "requirements.txt", "dpfl/requirements-tff.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)

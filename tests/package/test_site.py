@@ -74,7 +74,7 @@ def leaves(nav):
         yield from [value] if isinstance(value, str) else leaves(value)
 
 
-def test_every_page_of_the_documentation_and_every_notebook_is_in_the_navigation(site):
+def test_every_page_and_notebook_is_in_the_navigation(site):
     pages = [path.relative_to(ROOT / "docs") for path in PAGES]
     notebooks = (ROOT / "examples").glob("*.ipynb")
     pages += [path.relative_to(ROOT).with_suffix(".md") for path in notebooks]
@@ -91,7 +91,7 @@ FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
 FORMULA = re.compile(r"^ *\$\$$.*?^ *\$\$$", re.M | re.S)
 
 
-def test_headings_tables_and_blocks_of_a_page_are_those_of_the_site(site):
+def test_site_renders_every_heading_table_and_block(site):
     """A fence that the site does not know swallows what comes after it."""
     for path in PAGES:
         text, page = path.read_text(encoding="utf-8"), built(site, path)
@@ -156,7 +156,7 @@ def read_yaml(name):
     return yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
 
 
-def test_the_citation_is_of_this_version_and_of_five_papers():
+def test_citation_names_this_version_and_five_papers():
     found = read_yaml("CITATION.cff")
     assert found["cff-version"] == "1.2.0"
     assert found["version"] == dpfl.__version__
@@ -183,7 +183,7 @@ def test_hosted_ci_covers_every_supported_python():
     assert "bash .ci/run" in runs
 
 
-def test_hooks_run_before_a_commit_are_the_checks_of_the_tests():
+def test_pre_commit_hooks_match_the_tested_checks():
     (repository,) = read_yaml(".pre-commit-config.yaml")["repos"]
     assert repository["repo"] == "local"
     entries = {hook["id"]: hook["entry"].split() for hook in repository["hooks"]}
@@ -194,7 +194,7 @@ def test_hooks_run_before_a_commit_are_the_checks_of_the_tests():
             assert not word.endswith(".py") or (ROOT / word).exists()
 
 
-def test_long_names_in_cells_break_after_underscores_alone():
+def test_long_names_in_cells_break_only_after_underscores():
     cells = "<td><code>{}</code></td>", "<p><code>{}</code></p>"
     name = "distributed_skellam"
     assert [site_pages.on_page_content(one.format(name)) for one in cells] == [

@@ -24,7 +24,7 @@ def run_soak(**counts):
     return [(int(count), int(faults)) for _, count, faults in rows[:-1]]
 
 
-def test_what_is_killed_ends_alike():
+def test_killed_runs_end_with_equal_results():
     """Trainings, workers, and the loop, which has full disks too."""
     wanted = {"kills": 1, "mechanisms": "l2_csgm", "worker_kills": 3}
     sizes, loops, trainings, workers = run_soak(**wanted, disk_sizes=1, loop_kills=3)
@@ -45,7 +45,7 @@ def test_hostile_updates_do_no_harm(eagerly):
     assert found == (len(vectors.mechanism_cases()) * 8, [])
 
 
-def test_a_client_beyond_the_bound_is_noticed():
+def test_client_above_the_clip_norm_is_detected():
     """The check itself: a clip that is twice what the sum was made for."""
     one = vectors._Aggregation(mechanisms.Gaussian(8, 1.0, 0.3))
     message = one._codec.zero()["update"].numpy()

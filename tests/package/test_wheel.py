@@ -78,7 +78,7 @@ def wheel(tmp_path_factory):
     return found
 
 
-def test_the_wheel_has_one_package_with_everything_in_it(wheel):
+def test_wheel_holds_one_complete_package(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     tops = {name.split("/")[0] for name in names}
@@ -115,7 +115,7 @@ def test_the_base_asks_for_no_tensorflow(wheel):
         assert 'python_version < "3.12"' in marker
 
 
-def test_the_tested_set_meets_what_the_wheel_asks_for(wheel):
+def test_pinned_requirements_satisfy_the_wheel_s(wheel):
     from packaging.requirements import Requirement
 
     lines = (ROOT / "dpfl/requirements-tff.txt").read_text().splitlines()
@@ -136,7 +136,7 @@ DP_ACCOUNTING = {OTHERS[0]: "0.4.3", OTHERS[-1]: "0.6.0"}
 
 
 @pytest.mark.parametrize("version", OTHERS)
-def test_it_installs_and_works_without_tensorflow(version, wheel, tmp_path):
+def test_installs_and_works_without_tensorflow(version, wheel, tmp_path):
     interpreter = interpreters.find(version)
     if interpreter is None:
         assert "CI" not in os.environ, f"tools/interpreters.py gave no Python {version}"
@@ -179,7 +179,7 @@ def check_numbers(python, folder):
 
 # Between those two, and the last, beside the TensorFlow Federated of this environment.
 @pytest.mark.parametrize("version", ["0.5.1", "0.6.0"])
-def test_trees_of_events_with_other_releases_of_dp_accounting(version, tmp_path):
+def test_event_trees_work_with_other_dp_accounting_versions(version, tmp_path):
     options = ["--quiet", "--no-deps", "--no-compile", "--target", tmp_path]
     run([*PIP, "install", *options, f"dp-accounting=={version}"], tmp_path)
     own = {"PYTHONPATH": str(tmp_path)}

@@ -83,5 +83,5 @@ def test_a_page_loads_nothing():
         ("64,256", "64,256"),
     ],
 )
-def test_what_people_see(value, text):
+def test_values_are_formatted_for_readers(value, text):
     assert elements.shown(value) == text

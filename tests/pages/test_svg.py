@@ -68,7 +68,7 @@ def test_ticks_are_round(low, high, expected):
     assert svg.ticks(low, high) == pytest.approx(expected)
 
 
-def test_a_long_line_is_thinned_and_keeps_its_ends():
+def test_long_line_is_thinned_but_keeps_its_ends():
     points = [(float(i), 0.0) for i in range(100_000)]
     found = svg.thinned(points)
     assert len(found) == svg.MOST_POINTS
@@ -84,5 +84,5 @@ def test_a_legend_names_lines_and_colors():
     assert "legend" not in svg.chart(lines[:1], "t", "x", "y")
 
 
-def test_nothing_to_draw_is_no_chart():
+def test_chart_of_no_points_is_empty():
     assert svg.chart([svg.Line("a", [])], "t", "x", "y") == ""

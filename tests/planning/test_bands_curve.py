@@ -57,7 +57,7 @@ class TestEnds:
 
 
 @pytest.mark.parametrize("rounds", [48, 46])
-def test_noise_and_error_are_those_of_the_mechanism(rounds):
+def test_noise_and_error_match_the_mechanism(rounds):
     """In 46 rounds the last of a client is where columns are cut off."""
     run = replace(SMALL, workload=mf.prefix_sum(rounds))
     found = bands_curve.point(run, 4)
@@ -121,7 +121,7 @@ class TestChoice:
         assert banded.noise_multiplier == toeplitz.noise_multiplier
         assert banded.root_mean_error < toeplitz.root_mean_error
 
-    def test_one_participation_has_the_optimal_factorization(self):
+    def test_one_participation_uses_the_optimal_factorization(self):
         run = replace(SMALL, workload=mf.prefix_sum(8))
         found = bands_curve.point(run, 12)
         assert (found.bands, found.separation, found.encoder) == (8, 12, "optimal")
@@ -135,7 +135,7 @@ class TestChoice:
         assert found.root_mean_error == pytest.approx(want)
 
 
-def test_without_sampling_participations_are_epochs_and_more_bands_are_better():
+def test_unsampled_participations_are_epochs_and_prefer_more_bands():
     run = replace(SMALL, participation="once_per_epoch")
     points = bands_curve.curve(run, [1, 3, 12])
     assert [one.participations for one in points] == [4, 4, 4]
@@ -160,7 +160,7 @@ class TestRestarting:
         rms = math.sqrt(np.mean(errors**2))
         assert found.root_mean_error == pytest.approx(rms, rel=1e-6)
 
-    def test_noise_is_that_of_the_mechanism(self):
+    def test_noise_matches_the_mechanism(self):
         run = replace(SMALL, workload=mf.prefix_sum(30))
         stream = mechanisms.MatrixFactorization(12, 20, 1.0, 1.0)
         noise = calibrated(stream, mechanisms.OncePerEpoch(240, 20, 30), run)
@@ -198,7 +198,7 @@ class TestHidden:
     @pytest.mark.parametrize(
         "kind", [mechanisms.BallsInBins, mechanisms.BMinSeparation]
     )
-    def test_noise_is_that_of_the_mechanism(self, kind):
+    def test_noise_matches_the_mechanism(self, kind):
         run = replace(self.RUN, participation=kind.name)
         found = bands_curve.point(run, 2)
         stream = mechanisms.MatrixFactorization(
@@ -214,6 +214,6 @@ class TestHidden:
         open_to_all = bands_curve.point(self.RUN, 2)
         assert found.root_mean_error != open_to_all.root_mean_error
 
-    def test_other_releases_are_refused(self):
+    def test_non_gaussian_releases_are_refused(self):
         with pytest.raises(ValueError, match="^release must be a GaussianDpEvent for"):
             replace(self.RUN, release=sparse, participation="balls_in_bins")

@@ -29,7 +29,7 @@ class TestBits:
         (sentence,) = found.sentences
         assert sentence.startswith(f"bits {bits}: {enough:.3f} times the error of")
 
-    def test_seven_in_place_of_sixteen(self):
+    def test_seven_bits_replace_sixteen(self):
         """n = 100, d = 2^20 at epsilon 8; more rounds take more noise."""
         assert planning.chosen(DDG, None, D, epsilon=8.0).mechanism.bits == 7
 
@@ -39,7 +39,7 @@ class TestBits:
         assert planning.chosen(strict, None, D).mechanism.bits > 7
         assert planning.chosen(loose, None, D).mechanism.bits < 7
 
-    def test_the_ratio_is_that_of_two_calibrated_mechanisms(self):
+    def test_error_ratio_compares_two_calibrated_mechanisms(self):
         """By hand: epsilon of the integers, the Gaussian's noise for it, the errors."""
         config = replace(DDG, bits=6)
         gaussian, found = mechanisms.Gaussian(100, 1.0, 1.0), {}
@@ -52,7 +52,7 @@ class TestBits:
             assert found[method] == pytest.approx(expected, rel=2e-3)
         assert found["rdp"] != pytest.approx(found["auto"], rel=2e-3)
 
-    def test_the_accountant_is_that_of_the_epsilon_that_is_shown(self):
+    def test_choice_uses_the_accounting_method_of_the_report(self):
         """100 rounds, d = 650: losses take less noise, so that coarse grids show."""
         run = mechanisms.FixedSize(1000, 100, 100)
         bits = {
@@ -92,7 +92,7 @@ class TestBits:
         assert found.mechanism.release.bits == found.mechanism.bits
 
     @pytest.mark.parametrize("config", [DDG, SKETCHED])
-    def test_calibrate_names_the_way_to_numbers(self, config):
+    def test_auto_bits_error_names_the_resolving_call(self, config):
         """The expression in its sentence, with the arguments of the call."""
         run = mechanisms.FixedSize(1000, 100, 10)
         with pytest.raises(ValueError, match="found 'auto'") as refused:
@@ -105,7 +105,7 @@ class TestBits:
         noised = dpfl.calibrate(found, run, D, 8.0, 1e-5)
         assert dpfl.epsilon(noised, run, D, 1e-5) == pytest.approx(8.0, rel=1e-3)
 
-    def test_until_then_there_are_no_numbers(self):
+    def test_unresolved_auto_bits_are_refused(self):
         with pytest.raises(ValueError, match="bits must be a number .* found 'auto'"):
             DDG.grid(D)
         with pytest.raises(ValueError, match="noise_multiplier must be above 0"):
@@ -129,14 +129,14 @@ class TestRate:
         assert ratio(rate) <= 1.5 < ratio(rate * 1.02)
 
     @pytest.mark.parametrize("dimension", [15_994, 50_001])
-    def test_the_length_that_is_said_is_that_of_the_rate(self, dimension):
+    def test_sketch_length_matches_the_rounded_rate(self, dimension):
         """The length is that of the rate with its three digits."""
         found = planning.chosen(SKETCHED.with_noise_multiplier(2.0), None, dimension)
         length = found.mechanism.shape(dimension).length
         assert f" a sketch of {length} numbers has" in found.sentences[0]
 
     @pytest.mark.parametrize("dimension", [500, 501, 1000, 3000, 10_000])
-    def test_the_rate_is_one_that_the_rows_reach(self, dimension):
+    def test_chosen_rate_is_reachable_by_the_sketch_rows(self, dimension):
         """Digits that were cut off asked for one more number a row, and a refusal."""
         plan = mechanisms.FixedSize(1200, 12, 3)
         for epsilon in (0.5, 2.0, 20.0):
@@ -144,7 +144,7 @@ class TestRate:
             found = planning.chosen(few, plan, dimension, epsilon=epsilon).mechanism
             found.check(plan, dimension)
 
-    def test_the_length_grows_with_the_squared_cohort_over_the_noise(self):
+    def test_sketch_length_grows_with_squared_cohort_over_noise(self):
         """m of the order (n / z)^2: n^2 epsilon^2 (Chen et al. 2022)."""
         few = planning.chosen(SKETCHED, None, D).mechanism
         more = planning.chosen(SKETCHED.with_noise_multiplier(0.5), None, D).mechanism
@@ -163,7 +163,7 @@ class TestRate:
         assert found.mechanism.bits == 8
         assert [s.split()[0] for s in found.sentences] == ["compression_rate", "bits"]
 
-    def test_is_refused_where_nothing_is_sketched(self):
+    def test_auto_rate_is_refused_without_a_sketch(self):
         values = {"cohort_size": 10, "clip_norm": 1.0, "noise_multiplier": 1.0}
         with pytest.raises(ValueError, match="compression_rate must be a number, or"):
             build.build("l2_csgm", {**values, "compression_rate": "auto"})
@@ -190,7 +190,7 @@ class TestIssue:
     """What few bits cost at n = 100, d = 2^20, z = 1."""
 
     @pytest.mark.parametrize("rounds", [1, 1000])
-    def test_epsilon_of_seven_bits_is_the_gaussian_s(self, rounds):
+    def test_seven_bits_reach_the_gaussian_epsilon(self, rounds):
         run = mechanisms.FixedSize(10**6, 100, rounds)
         config = replace(DDG, bits=7)
         both = config, mechanisms.Gaussian(100, 1.0, 1.0)
@@ -232,7 +232,7 @@ class TestIssue:
         assert noise == sorted(noise, reverse=True)
         assert noise[1] < 1.01 * noise[-1]
 
-    def test_clients_own_noise_has_the_grid_of_least_error(self):
+    def test_client_noise_uses_the_granularity_of_least_error(self):
         own = mechanisms.SketchedDdg(100, 1.0, 0.857, 8, compression_rate=10)
         helped = replace(own, noise_source="helpers")
         assert own.grid(15_994).granularity < helped.grid(15_994).granularity

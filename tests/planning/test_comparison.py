@@ -33,7 +33,7 @@ def test_tight_needs_less_noise():
     assert tight.noise_multiplier < rdp.noise_multiplier
 
 
-def test_a_budget_that_no_noise_meets_names_the_mechanism():
+def test_unreachable_budget_names_the_mechanism():
     with pytest.raises(accounting.BudgetNotBindingError, match="smaller for gaussian"):
         planning.calibrate(GAUSSIAN, None, D, 1e30, 1e-4)
     integers = mechanisms.DistributedDiscreteGaussian(100, 1.0, 1.0, 16)
@@ -43,13 +43,13 @@ def test_a_budget_that_no_noise_meets_names_the_mechanism():
         assert f"larger for {mechanism.name}" in str(refused.value)
 
 
-def test_bits_that_suit_no_noise_are_named_in_place_of_the_budget():
+def test_too_few_bits_are_named_rather_than_the_budget():
     few_bits = mechanisms.DistributedDiscreteGaussian(100, 1.0, 1.0, 2)
     with pytest.raises(accounting.CalibrationError, match="bits must be at least 9"):
         planning.calibrate(few_bits, None, D, 8.0, 1e-5)
 
 
-def test_cost_says_what_the_configuration_says():
+def test_cost_matches_the_configuration():
     found = comparison.cost(SPARSE, PLAN, D, 1e-4)
     assert found.compression_rate == pytest.approx(10)
     assert found.mean_squared_error == SPARSE.mean_squared_error(D)
@@ -72,14 +72,14 @@ def test_with_error_inverts_the_error():
 
 
 @pytest.mark.parametrize("target", [1e-4, 0.01, 100.0])
-def test_with_error_stays_below_what_the_noise_of_a_count_allows(target):
+def test_with_error_respects_the_limit_of_count_noise(target):
     """Updates of noise y need z with 1/z^2 = 1/y^2 + 1/(2 count_stddev)^2."""
     own = mechanisms.Gaussian(100, 1.0, 0.0, adaptive_clipping=True, count_stddev=0.3)
     found = comparison.with_error(own, 100, target).noise_multiplier
     assert found == pytest.approx((1 / (100 * target) + 1 / 0.6**2) ** -0.5)
 
 
-def test_what_compression_alone_exceeds_is_unreachable():
+def test_target_below_compression_error_is_unreachable():
     bare = SPARSE.with_noise_multiplier(0.0).mean_squared_error(D)
     assert comparison.with_error(SPARSE, D, bare / 2) is None
     found = comparison.cost_at_error(SPARSE, PLAN, D, 1e-4, bare / 2)
@@ -107,7 +107,7 @@ def test_calibrated_noise_meets_the_budget_and_no_more(method):
 
 
 @pytest.mark.parametrize("config", [mechanisms.Gaussian(50, 1.0, 0.5), HELPED])
-def test_too_little_noise_of_the_count_is_refused_with_what_would_do(config):
+def test_too_little_count_noise_is_refused_with_the_least_needed(config):
     """More noise than twice the count's cannot be had, whatever the epsilon."""
     little = replace(config, adaptive_clipping=True, count_stddev=0.5)
     wanted = "count_stddev must be unset, or at least ([0-9.]+), .* 2, found 0.5"
@@ -120,7 +120,7 @@ def test_too_little_noise_of_the_count_is_refused_with_what_would_do(config):
         assert 1.9 < planning.epsilon(found, POISSON, 10_000, 1e-3, "rdp") <= 2.0
 
 
-def test_too_few_bits_are_refused_with_those_that_would_do():
+def test_too_few_bits_are_refused_with_the_least_needed():
     """Three bits cost so much that the noise for a budget would be of no use."""
     few = DDG(100, 1.0, 1.0, 3)
     with pytest.raises(accounting.CalibrationError) as refused:
@@ -139,7 +139,7 @@ def test_too_few_bits_are_refused_with_those_that_would_do():
     assert plain < found.noise_multiplier < 2 * plain
 
 
-def test_noise_that_the_published_grid_suits_is_an_interval():
+def test_published_grid_supports_an_interval_of_noise():
     """Where a grid widens with the noise, more of that need not suit it."""
     config = DDG(100, 1.0, 1.0, 16, integer_bound="published")
     run = mechanisms.FixedSize(1000, 100, 100)

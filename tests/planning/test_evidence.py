@@ -30,7 +30,7 @@ PLANS = [
 ]
 
 
-def test_whoever_claims_something_of_the_choice_has_a_law():
+def test_every_claimed_sampling_scheme_has_a_law():
     claimed = {kind for kind in PARTICIPATIONS.values() if kind in evidence.LAWS}
     assert claimed == set(evidence.LAWS)
     nothing = set(PARTICIPATIONS.values()) - claimed
@@ -38,7 +38,7 @@ def test_whoever_claims_something_of_the_choice_has_a_law():
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=repr)
-def test_an_honest_history_is_refused_no_more_often_than_it_may_be(plan):
+def test_false_alarm_rate_stays_below_its_level(plan):
     """At a level of a fifth, where that can be seen; 200 histories."""
     refused = 0
     for seed in range(200):
@@ -53,7 +53,7 @@ def test_an_honest_history_is_refused_no_more_often_than_it_may_be(plan):
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=repr)
-def test_clients_who_came_before_have_the_law_that_is_claimed(plan):
+def test_returning_clients_follow_the_claimed_law(plan):
     """Mean and variance of how many come back, over 300 honest histories."""
     scores = []
     for seed in range(300):
@@ -98,7 +98,7 @@ def availabilities(kind):
 @pytest.mark.parametrize(
     "kind", ["few", "some never", "uneven", "they arrive", "nights"]
 )
-def test_clients_that_do_not_report_are_no_contradiction(plan, kind):
+def test_dropouts_are_not_refused(plan, kind):
     """Who joins less often than is claimed claims too much: at a level of a tenth."""
     kind = {"they arrive": "they arrive one by one"}.get(kind, kind)
     report, random = availabilities(kind), np.random.default_rng(0)
@@ -127,7 +127,7 @@ def test_clients_that_do_not_report_are_no_contradiction(plan, kind):
         lambda random, seen: random.random(1200) < 0.05,
     ],
 )
-def test_fewer_or_more_clients_that_join_as_claimed_are_not_refused(draw):
+def test_smaller_or_larger_population_is_not_refused(draw):
     """Whole runs of 200 rounds, at the level that a ledger has."""
     random = np.random.default_rng(0)
     ledger = dpfl.Ledger(dpfl.Gaussian(50, 1.0, 1.0), SAMPLED, 10, 1e-5, method="rdp")
@@ -247,7 +247,7 @@ def dealt(groups, size):
         ),
     ],
 )
-def test_cohorts_of_another_plan_are_refused(plan, cohorts, rounds, fits):
+def test_cohorts_of_another_participation_are_refused(plan, cohorts, rounds, fits):
     """Recorded and resumed alike, with the plan that would fit."""
     mechanism = dpfl.Gaussian(50, 1.0, 1.0)
     ledger = dpfl.Ledger(mechanism, plan, 10, 1e-5, method="rdp")
@@ -270,7 +270,7 @@ def test_cohorts_of_another_plan_are_refused(plan, cohorts, rounds, fits):
 
 
 @pytest.mark.parametrize("plan", [SAMPLED, SLOTS, dpfl.BMinSeparation(N, 50, 200, 4)])
-def test_rounds_that_were_not_seen_are_not_guessed(plan):
+def test_unseen_rounds_are_not_counted(plan):
     """Gaps, rounds that are done again and honest ones in between."""
     ledger = dpfl.Ledger(dpfl.Gaussian(50, 1.0, 1.0), plan, 10, 1e-5, method="rdp")
     for index in range(0, 120, 3):
@@ -282,7 +282,7 @@ def test_rounds_that_were_not_seen_are_not_guessed(plan):
     assert ledger.rounds == 118
 
 
-def test_more_clients_than_were_thought_of_are_no_contradiction():
+def test_larger_population_than_planned_is_not_refused():
     """Cohorts of 50 of 2,000, where half as many give a larger epsilon."""
     plan = dpfl.WithoutReplacement(N, 50, ROUNDS)
     ledger = dpfl.Ledger(dpfl.Gaussian(50, 1.0, 1.0), plan, 10, 1e-5, method="rdp")
@@ -290,7 +290,7 @@ def test_more_clients_than_were_thought_of_are_no_contradiction():
 
 
 @pytest.mark.parametrize("plan", [SAMPLED, SLOTS, dpfl.CyclicPoisson(N, 50, ROUNDS, 4)])
-def test_clients_that_come_back_are_counted_as_by_sets(plan):
+def test_returning_clients_are_counted_exactly(plan):
     bets = evidence.Evidence(plan)
     cohorts = [select_cohort(plan, 3, index).tolist() for index in range(60)]
     for index, names in enumerate(cohorts):

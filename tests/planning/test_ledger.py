@@ -41,7 +41,7 @@ CSGM = mechanisms.L2Csgm(50, 1.0, 1.0, 0.01)
     "participation",
     [POISSON, mechanisms.OncePerEpoch(100, 50, 7), mechanisms.RandomSlot(260, 50, 12)],
 )
-def test_epsilon_so_far_is_that_of_the_accountant(mechanism, participation):
+def test_epsilon_so_far_matches_the_accountant(mechanism, participation):
     book = cost_of(mechanism, participation, method="rdp")
     for rounds in (1, 2, 5, participation.rounds):
         event = mechanism.dp_event(participation.first(rounds), D)
@@ -81,7 +81,7 @@ class Unhashable(Tensor):
         range(3, 5),
     ],
 )
-def test_clients_in_tensors_are_known_again(cohort):
+def test_clients_in_tensors_are_recognized(cohort):
     once = mechanisms.OncePerEpoch(100, 50, 4)
     book = book_of(once)
     book.record_round(cohort)
@@ -94,7 +94,7 @@ def test_clients_in_tensors_are_known_again(cohort):
 
 
 @pytest.mark.parametrize("cohort", ["ab", 100, [[1, 2]], np.zeros([2, 2]), [np.nan]])
-def test_what_are_no_names_is_refused(cohort):
+def test_invalid_client_names_are_refused(cohort):
     book = book_of(mechanisms.OncePerEpoch(100, 50, 4))
     with pytest.raises(TypeError, match="^participants must be names of clients"):
         book.record_round(cohort)
@@ -103,14 +103,14 @@ def test_what_are_no_names_is_refused(cohort):
     assert book.rounds == 0
 
 
-def test_once_per_epoch_costs_an_epoch_at_its_first_round():
+def test_once_per_epoch_charges_an_epoch_in_its_first_round():
     participation = mechanisms.OncePerEpoch(100, 50, 4)
     book = cost_of(gaussian(), participation)
     spent = [book.epsilon_after(r) for r in range(5)]
     assert spent[1] == spent[2] < spent[3] == spent[4]
 
 
-def test_the_run_stops_before_the_round_that_would_exceed():
+def test_run_stops_before_the_round_exceeding_the_budget():
     free = cost_of(gaussian())
     budget = (free.epsilon_after(20) + free.epsilon_after(21)) / 2
     book = cost_of(gaussian(), target_epsilon=budget)
@@ -133,7 +133,7 @@ def test_no_privacy_and_no_noise_are_infinite():
         assert book.rounds_allowed == 60
 
 
-def test_a_foreign_loop_gets_epsilon_for_each_round():
+def test_custom_loop_gets_epsilon_each_round():
     """Plain Gaussian rounds by the exact curve, and by order a, a t / (2 z^2)."""
     run = gaussian(5.0), mechanisms.FixedSize(100, 50, 3), D, 1e-3
     book, by_rdp = ledger.Ledger(*run), ledger.Ledger(*run, method="rdp")
@@ -154,7 +154,7 @@ def test_a_foreign_loop_gets_epsilon_for_each_round():
     assert book.rounds == 3
 
 
-def test_the_report_is_by_the_ledgers_method():
+def test_report_uses_the_ledgers_method():
     book = book_of(POISSON, method="tight")
     assert book.report().epsilon == 0 and book.report().relation == "add_or_remove"
     book.record_round()
@@ -178,7 +178,7 @@ def test_a_client_that_returns_too_early_is_refused():
         book.record_round(["client 7"])
 
 
-def test_a_client_of_another_group_is_refused_until_its_turn():
+def test_client_of_another_group_is_refused_until_its_round():
     book = book_of(mechanisms.CyclicPoisson(500, 50, 9, 3))
     book.record_round(["a"])
     for number in (2, 3):
@@ -216,7 +216,7 @@ def test_a_client_stays_in_its_group():
         book.record_round(["b"])
 
 
-def test_a_client_is_refused_across_epochs_that_are_set_apart():
+def test_separated_epochs_refuse_early_returns():
     """Epochs of four rounds, three rounds apart: in windows of two."""
     book = book_of(mechanisms.OncePerEpoch(200, 50, 12, min_separation=3))
     for clients in (["a"], [], ["b"], ["c"]):
@@ -241,7 +241,7 @@ def test_under_sampling_a_client_may_come_in_every_round():
         book.record_round([1, 1])
 
 
-def test_a_ledger_goes_on_where_another_process_was():
+def test_ledger_resumes_from_another_process():
     book = book_of(mechanisms.OncePerEpoch(100, 50, 6))
     book.resume_at(3, [["a"]])
     assert book.epsilon == book.cost.epsilon_after(3)
@@ -283,7 +283,7 @@ def test_default_delta():
     assert ledger.default_delta(342_477) == pytest.approx(342_477**-1.1)
 
 
-def test_cohorts_of_earlier_rounds_may_not_have_a_client_in_two_groups():
+def test_resumed_cohorts_may_not_repeat_a_client_across_groups():
     book = book_of(mechanisms.CyclicPoisson(100, 50, 8, min_separation=2))
     with pytest.raises(ValueError, match="group 1 in round 4, found 'a' of group 0"):
         book.resume_at(4, [["a"], [], [], ["a"]])
@@ -306,9 +306,7 @@ def test_cohorts_of_earlier_rounds_may_not_have_a_client_in_two_groups():
         (POISSON, [["a", "b", "a"]], "the round"),
     ],
 )
-def test_what_is_recorded_and_what_is_resumed_have_one_check(
-    participation, cohorts, words
-):
+def test_recording_and_resuming_share_one_check(participation, cohorts, words):
     recorded, resumed = book_of(participation), book_of(participation)
     with pytest.raises(ValueError, match=f"^participants must .*{words}"):
         for cohort in cohorts:
@@ -326,7 +324,7 @@ def epsilon_of(event):
     return accounting.epsilon(event, 1e-3).epsilon
 
 
-def test_rounds_that_are_done_again_are_more_rounds_where_cohorts_are_drawn_afresh():
+def test_repeated_rounds_with_fresh_cohorts_are_charged_again():
     """A hundred rounds of which two are done again are 102 sampled releases."""
     sampled = mechanisms.PoissonSampling(1000, 50, 100)
     book = book_of(sampled)
@@ -348,7 +346,7 @@ def test_rounds_that_are_done_again_are_more_rounds_where_cohorts_are_drawn_afre
         (mechanisms.FixedSize(500, 50, 30), (8, 12), 34),
     ],
 )
-def test_a_lost_round_is_one_more_of_a_client(participation, lost, times):
+def test_lost_round_counts_as_a_participation(participation, lost, times):
     """By the exact curve of so many Gaussian releases."""
     book = book_of(participation)
     book.resume_at(lost[1])
@@ -358,7 +356,7 @@ def test_a_lost_round_is_one_more_of_a_client(participation, lost, times):
     assert book.epsilon == pytest.approx(exact, rel=1e-9)
 
 
-def test_two_releases_of_one_sample_are_not_two_samples():
+def test_repeated_release_of_one_sample_is_not_a_fresh_sample():
     """The second counts as if nobody was sampled: two of one sample cost less."""
     book = book_of(mechanisms.PoissonSampling(1000, 50, 10))
     cohort = range(40)
@@ -386,9 +384,7 @@ RUN = {"rounds_per_epoch": None, "noise_stream": "run", "rounds": 20}
     "more, separation",
     [({"rounds_per_epoch": 10}, 1), (RUN, 1), ({**RUN, "matrix_method": "banded"}, 4)],
 )
-def test_rows_of_a_stream_that_are_done_again_cost_at_most_what_is_charged(
-    more, separation
-):
+def test_repeated_rows_of_a_stream_cost_at_most_the_charge(more, separation):
     """Against the distance of the laws of all rows, by their covariance.
 
     Rounds 13 to 15, counted from 0, are lost and done again: their own rows of Z are
@@ -426,7 +422,7 @@ def test_rows_of_a_stream_that_are_done_again_cost_at_most_what_is_charged(
     assert book.cost.planned.epsilon < cost <= book.epsilon < 3 * cost
 
 
-def test_masked_rows_are_not_done_again():
+def test_masked_rows_cannot_be_repeated():
     mechanism = mechanisms.Sgmf(
         10, cohort_size=50, clip_norm=1.0, noise_multiplier=1.0, keep_fraction=0.5
     )
@@ -437,7 +433,7 @@ def test_masked_rows_are_not_done_again():
     assert book.rounds == 3 and book.again == (0, 0)
 
 
-def test_a_budget_counts_rounds_that_are_done_again():
+def test_budget_counts_repeated_rounds():
     budget = cost_of(gaussian()).epsilon_after(21)
     book = ledger.Ledger.of(cost_of(gaussian(), target_epsilon=budget * 1.0001))
     book.resume_at(20)
@@ -448,7 +444,7 @@ def test_a_budget_counts_rounds_that_are_done_again():
     assert book.rounds == 20
 
 
-def test_a_line_that_another_process_writes_is_not_cut_off(tmp_path):
+def test_concurrent_line_is_not_truncated(tmp_path):
     """A ledger that was opened meanwhile took it for one that a kill left."""
     run = gaussian(), mechanisms.OncePerEpoch(500, 50, 30), D, 1e-3
     path = tmp_path / "ledger"
@@ -526,7 +522,7 @@ def test_a_ledgers_file_outlives_its_process(tmp_path):
         ledger.Ledger(*run, path=tmp_path)
 
 
-def test_a_file_has_the_rounds_that_were_lost_though_they_are_skipped(tmp_path):
+def test_file_keeps_lost_rounds_even_if_skipped(tmp_path):
     """Counted as released: rounds 2 to 4, after a state of round 1 and not of 3."""
     run = gaussian(), mechanisms.PoissonSampling(500, 50, 30), D, 1e-3
     for cohorts in ([], [["d"]], [["b"], ["c"], ["d"]]):
@@ -546,7 +542,7 @@ def test_a_file_has_the_rounds_that_were_lost_though_they_are_skipped(tmp_path):
     assert path.read_text().count("\n") == 9
 
 
-def test_a_round_that_cannot_be_written_is_not_there(tmp_path):
+def test_unwritable_round_is_not_recorded(tmp_path):
     """By a limit of the size of files, in the middle of a line."""
     script = """
 import resource, signal, sys
@@ -571,7 +567,7 @@ except OSError:
 
 
 @pytest.mark.parametrize("cohorts", [5, "ab", [1], None])
-def test_cohorts_that_are_no_list_are_named(cohorts):
+def test_non_list_cohorts_are_refused(cohorts):
     with pytest.raises(TypeError, match="^cohorts must be"):
         ledger.Ledger(gaussian(), mechanisms.FixedSize(500, 50, 30), D, 1e-3).resume_at(
             2, cohorts
@@ -587,9 +583,7 @@ def test_cohorts_that_are_no_list_are_named(cohorts):
         (mechanisms.BMinSeparation(500, 50, 30, 4), 4),
     ],
 )
-def test_a_ledger_that_goes_far_back_knows_who_was_there(
-    tmp_path, in_a_file, plan, most
-):
+def test_resuming_far_back_remembers_participants(tmp_path, in_a_file, plan, most):
     """In an epoch before that of the rounds that are lost."""
     path = tmp_path / "ledger" if in_a_file else None
     book = book_of(plan, path=path, method="rdp")

@@ -44,7 +44,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_rows_have_the_covariance_that_is_accounted_for(name):
+def test_rows_have_the_accounted_covariance(name):
     """Whitened, of 30,000 draws: one standard error is 0.8% of a variance."""
     mechanism, plan = CASES[name]
     rows = np.stack(list(dpfl.noise(mechanism, plan, DIMENSION, seed=3)))
@@ -64,7 +64,7 @@ def test_rows_have_the_covariance_that_is_accounted_for(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_run_that_goes_on_from_a_state_has_other_rows_to_come(name):
+def test_resuming_from_a_state_draws_fresh_rows(name):
     """A round done again has fresh noise on top of the past of what was released."""
     mechanism, plan = CASES[name]
     make = functools.partial(dpfl.noise, mechanism, plan, DIMENSION)
@@ -88,7 +88,7 @@ def test_a_run_that_goes_on_from_a_state_has_other_rows_to_come(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_copies_go_their_own_ways(name):
+def test_copies_are_independent(name):
     """Also a shallow one, whose rows are no rows of the other's past."""
     mechanism, plan = CASES[name]
     noise = dpfl.noise(mechanism, plan, 50)
@@ -106,7 +106,7 @@ def test_copies_go_their_own_ways(name):
         assert seeds[:4] == before["row_seeds"]
 
 
-def test_a_state_of_other_noise_is_refused():
+def test_state_of_other_noise_is_refused():
     """Wrong rows in the past would leave later ones with too little noise."""
     mechanism, plan = CASES["dense"]
     noise = dpfl.noise(mechanism, plan, 50)
@@ -137,7 +137,7 @@ def test_a_state_of_other_noise_is_refused():
 
 
 @pytest.mark.parametrize("name", ["dense", "banded", "tree", "run"])
-def test_a_stream_that_was_resumed_telescopes(name):
+def test_resumed_stream_telescopes(name):
     """Noise of sums of the rows is that of the decoder, across a restore."""
     mechanism, plan = CASES[name]
     make = functools.partial(dpfl.noise, mechanism, plan, DIMENSION)
@@ -151,7 +151,7 @@ def test_a_stream_that_was_resumed_telescopes(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_run_of_a_seed_that_goes_on_has_the_same_bits(name):
+def test_resumed_seeded_run_has_equal_bits(name):
     mechanism, plan = CASES[name]
     rows = list(dpfl.noise(mechanism, plan, 50, seed=3))
     assert len(rows) == 12

@@ -27,7 +27,7 @@ def remark(mechanism, participation=POISSON, epsilon=None):
     "mechanism",
     [mechanisms.Gaussian(50, 1.0, 0.1), mechanisms.L2Csgm(50, 1.0, 0.0, 0.1)],
 )
-def test_the_noise_that_it_names_meets_eight_and_hardly_less(mechanism):
+def test_suggested_noise_meets_epsilon_eight_tightly(mechanism):
     found = remark(mechanism)
     assert found.startswith("note that an ") and "\n" not in found
     named = re.search(r"a noise_multiplier of (\S+) brings it to 8$", found).group(1)
@@ -35,7 +35,7 @@ def test_the_noise_that_it_names_meets_eight_and_hardly_less(mechanism):
     assert 7.98 < met <= 8
 
 
-def test_fifty_is_not_remarked_on_and_more_is():
+def test_epsilon_above_fifty_is_noted():
     # Without sampling, where the Gaussian's noise is known by a formula.
     own = mechanisms.Gaussian(50, 1.0, 0.1), mechanisms.FixedSize(100, 50, 60)
     assert remark(*own, epsilon=50.0) == ""
@@ -44,7 +44,7 @@ def test_fifty_is_not_remarked_on_and_more_is():
     assert remark(mechanisms.NoMechanism(50)) == ""
 
 
-def test_where_no_noise_does_it_says_so():
+def test_note_says_if_no_noise_suffices():
     """Integers of two bits hold no noise that would."""
     mechanism = mechanisms.DistributedDiscreteGaussian(50, 1.0, 0.1, bits=2)
     found = remark(mechanism, mechanisms.FixedSize(100, 50, 60), epsilon=math.inf)
@@ -62,7 +62,7 @@ def bits_remark(mechanism, participation, dimension):
 
 
 @pytest.mark.parametrize(("bits", "named"), [(7, 9), (8, 9), (9, None)])
-def test_bits_that_bring_epsilon_down_are_named_with_the_epsilon(bits, named):
+def test_beneficial_extra_bits_are_named_with_their_epsilon(bits, named):
     """On 160 coordinates 7, 8, 9 and 10 bits cost 27,695, 13.9, 0.97 and 1.04."""
     sampled = mechanisms.PoissonSampling(2000, 100, 15)
     mechanism = helped(bits)
@@ -91,7 +91,9 @@ def helped(bits):
         *[(0.91, 0.89, "10 bits"), (math.inf, math.inf, None)],
     ],
 )
-def test_a_tenth_is_asked_for_of_every_bit_more(monkeypatch, one_more, two_more, named):
+def test_each_extra_bit_must_save_a_tenth_of_epsilon(
+    monkeypatch, one_more, two_more, named
+):
     costs = {9: one_more, 10: two_more}
 
     def epsilon(event, delta, method):

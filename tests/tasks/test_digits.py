@@ -47,7 +47,7 @@ def test_test_set_is_a_fifth_of_each_label(task):
     assert np.all(np.abs(share - 0.2) < 0.003)
 
 
-def test_a_validation_set_has_nothing_of_the_test_set(task, clients):
+def test_validation_and_test_sets_are_disjoint(task, clients):
     found = load_task("digits", client_epochs=1, validation_fraction=0.1)
     assert found.fingerprint != task.fingerprint
     validation, labels = _examples(found.evaluation_dataset())
@@ -113,7 +113,7 @@ def test_unknown_client_is_refused(task):
     assert task.client_index(task.client_ids[7]) == 7
 
 
-def test_the_model_is_that_of_the_options():
+def test_options_select_the_model():
     assert load_task("digits", model="tiny_cnn").dimension == 3_340
 
 
@@ -145,7 +145,7 @@ def test_default_model_learns_the_digits():
 
 
 @pytest.mark.parametrize("fraction, purpose", [(1e-9, "test"), (0.9999, "train")])
-def test_a_test_fraction_that_leaves_nothing_is_refused(fraction, purpose):
+def test_fraction_leaving_no_data_is_refused(fraction, purpose):
     words = f"test_fraction must leave something to {purpose} on, found {fraction}"
     with pytest.raises(ValueError, match=words):
         load_task("digits", test_fraction=fraction)

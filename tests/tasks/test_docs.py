@@ -101,7 +101,7 @@ def test_vocabulary_is_by_frequency_then_alphabet():
         docs.build_vocabulary(found, chosen, 5)
 
 
-def test_held_out_modules_are_neither_clients_nor_in_the_vocabulary(tmp_path):
+def test_held_out_modules_are_excluded_from_clients_and_vocabulary(tmp_path):
     folder = _library(tmp_path)
     before = docs.load(_small(), folder)
     held_out = {f"mod{m:02d}" for m in range(30)} - set(before.client_ids)
@@ -231,7 +231,7 @@ def test_packages_are_read_once_and_kept(site, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("is_of_before", [False, True])
-def test_other_sentences_in_the_kept_file_are_not_taken(site, tmp_path, is_of_before):
+def test_tampered_cache_file_is_not_used(site, tmp_path, is_of_before):
     kept = tmp_path / "kept"
     first = _of_packages(kept, site)
     (path,) = kept.iterdir()
@@ -263,7 +263,7 @@ def test_the_fingerprint_names_the_packages(site, tmp_path, monkeypatch):
     assert after.fingerprint != before.fingerprint
 
 
-def test_packages_that_are_missing_or_other_are_named(site, tmp_path):
+def test_missing_or_mismatched_packages_are_named(site, tmp_path):
     with pytest.raises(ValueError, match="found no three 1; python -m pip install"):
         packages.installed({"one.thing": "1.0", "three": "1"}, str(site))
     with pytest.raises(ValueError, match="found other 2.5 and not 2.6, no three 1;"):
@@ -273,13 +273,13 @@ def test_packages_that_are_missing_or_other_are_named(site, tmp_path):
         packages.installed(many, str(site))
 
 
-def test_a_folder_that_cannot_be_written_is_named(site, tmp_path):
+def test_unwritable_folder_is_named(site, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="data_dir must be a folder"):
         _of_packages(tmp_path / "file", site)
 
 
-def test_every_pin_of_ours_is_installed_here():
+def test_every_pinned_package_is_installed():
     pins = packages.pinned()
     assert pins["tensorflow-federated"] == "0.87.0" and len(pins) > 60
     files = {one.name: one.files for one in packages.installed(pins)}

@@ -100,7 +100,7 @@ def test_the_published_facts():
 
 
 @pytest.mark.parametrize("packs, dot", [(False, "-"), (True, "-"), (False, ".")])
-def test_every_digit_is_at_its_writer_or_held_out(tmp_path, packs, dot):
+def test_every_digit_belongs_to_its_writer_or_is_held_out(tmp_path, packs, dot):
     write(tmp_path, packs, dot)
     task = load(tmp_path, test_fraction=0.25)
     assert task.client_ids == ("writer_0002", "writer_0005", "writer_0007")
@@ -121,7 +121,7 @@ def test_every_digit_is_at_its_writer_or_held_out(tmp_path, packs, dot):
 
 
 @pytest.mark.parametrize("name", [mnist.ARCHIVE, "t10k-labels-idx1-ubyte"])
-def test_a_pipe_is_not_waited_for(tmp_path, name):
+def test_pipe_is_refused_without_blocking(tmp_path, name):
     if name != mnist.ARCHIVE:
         write(tmp_path)
         (tmp_path / name).unlink()
@@ -133,7 +133,7 @@ def test_a_pipe_is_not_waited_for(tmp_path, name):
 
 
 @pytest.mark.parametrize("packing", ["gz", "npz"])
-def test_what_unpacks_without_end_is_refused_before_it_is(
+def test_decompression_bombs_are_refused_before_unpacking(
     tmp_path, monkeypatch, packing
 ):
     """A file of 2 MB took 4.6 GB."""
@@ -159,7 +159,7 @@ def test_what_unpacks_without_end_is_refused_before_it_is(
     "part", [np.array(5), np.zeros((9, 2)), np.zeros(9, "M8[s]"), np.array(["a"])]
 )
 @pytest.mark.parametrize("name", ["x_train", "y_test"])
-def test_arrays_that_are_no_images_are_refused_with_their_file(tmp_path, part, name):
+def test_arrays_of_wrong_shape_are_refused_with_their_file(tmp_path, part, name):
     archive(path := tmp_path / "mnist.npz")
     with np.load(path) as parts:
         np.savez(path, **{**parts, name: part})
@@ -174,12 +174,12 @@ def test_the_archive_of_keras_is_the_same_data(tmp_path):
     assert load(tmp_path).fingerprint == load(other).fingerprint
 
 
-def test_the_seed_changes_what_is_held_out(tmp_path):
+def test_seed_changes_the_held_out_set(tmp_path):
     write(tmp_path)
     assert load(tmp_path).fingerprint != load(tmp_path, partition_seed=1).fingerprint
 
 
-def test_a_validation_set_has_nothing_of_the_test_set(tmp_path):
+def test_validation_and_test_sets_are_disjoint(tmp_path):
     write(tmp_path)
     config = configs.MnistConfig(test_fraction=0.25, validation_fraction=0.3)
     plain = dataclasses.replace(config, validation_fraction=0.0)
@@ -255,7 +255,7 @@ def test_fashion_s_clients_share_its_training_set(tmp_path, inside):
     assert places(examples(task.evaluation_dataset())[0]) == [16, 17, 18, 19]
 
 
-def test_fashion_s_split_is_that_of_its_options(tmp_path):
+def test_fashion_split_depends_on_its_options(tmp_path):
     write(tmp_path)
     task = load_fashion(tmp_path)
     assert task.fingerprint == load_fashion(tmp_path).fingerprint
@@ -271,7 +271,7 @@ def test_fashion_s_split_is_that_of_its_options(tmp_path):
     assert sum(map(len, parts)) + len(x) == TRAINING
 
 
-def test_fashion_s_labels_are_as_unequal_as_asked():
+def test_fashion_label_skew_follows_dirichlet_alpha():
     rng = np.random.RandomState(3)
     many = rng.randint(0, 10, 3000)
 
@@ -284,7 +284,7 @@ def test_fashion_s_labels_are_as_unequal_as_asked():
     assert largest_share(1000.0) < 0.3
 
 
-def test_what_fashion_refuses(tmp_path):
+def test_fashion_refuses_missing_or_wrong_data(tmp_path):
     with pytest.raises(data_files.DataFileError) as refused:
         load_fashion(tmp_path)
     assert str(refused.value) == (

@@ -75,13 +75,13 @@ def test_saved_model_loads_without_dpfl(tmp_path):
     assert np.allclose(tf.keras.models.load_model(path)(x), model(x), atol=1e-6)
 
 
-def test_padding_after_a_sentence_does_not_reach_its_words():
+def test_padding_does_not_affect_earlier_words():
     model = SMALL["lstm"](0)
     whole, padded = (model(tf.constant([[1, 2, 3, *end]])) for end in ([4, 5], [0, 0]))
     assert np.allclose(whole[:, :3], padded[:, :3], atol=1e-6)
 
 
-def test_masked_loss_is_the_mean_over_what_is_not_masked():
+def test_masked_loss_averages_over_unmasked_tokens():
     y = tf.constant([[3, 1, 0], [2, 0, 0]])
     logits = tf.random.stateless_normal([2, 3, 5], [0, 1])
     log_p = tf.nn.log_softmax(logits).numpy()
@@ -93,7 +93,7 @@ def test_masked_loss_is_the_mean_over_what_is_not_masked():
     assert float(metric.result()) == pytest.approx(expected, 1e-5)
 
 
-def test_loss_of_a_batch_of_padding_is_zero_with_zero_gradient():
+def test_padding_only_batch_has_zero_loss_and_gradient():
     logits = tf.Variable(tf.ones([1, 2, 5]))
     with tf.GradientTape() as tape:
         loss = models.MaskedCrossentropy([0])(tf.zeros([1, 2], tf.int32), logits)

@@ -26,7 +26,7 @@ loaded = functools.cache(load_task)
         ("t.load_task('synthetic')", "tensorflow_federated"),
     ],
 )
-def test_importing_tasks_and_what_needs_little_is_light(does, heavy):
+def test_importing_tasks_loads_no_heavy_modules(does, heavy):
     modules = ("sklearn", "tensorflow_federated", heavy)
     code = f"import sys, dpfl.tasks as t; {does}; "
     code += f"sys.exit(any(name in sys.modules for name in {modules}))"
@@ -41,11 +41,11 @@ def test_load_task_hands_over_the_options():
 
 
 @pytest.mark.parametrize("name", ["digits", "docs", "synthetic"])
-def test_the_table_knows_the_model_without_building_it(name):
+def test_table_has_model_dimensions_without_building(name):
     assert registry.task_entry(name).dimension == loaded(name).dimension
 
 
-def test_the_table_knows_the_models_whose_data_are_downloaded():
+def test_table_has_dimensions_of_models_with_downloaded_data():
     emnist, words = (registry.task_entry(n) for n in ("emnist", "stackoverflow"))
     assert models.cnn(62, 0).count_params() == emnist.dimension
     o = words.config_class()
@@ -53,7 +53,7 @@ def test_the_table_knows_the_models_whose_data_are_downloaded():
     assert models.lstm(*sizes, 0).count_params() == words.dimension
 
 
-def test_each_task_is_judged_by_a_metric_that_it_has():
+def test_each_task_s_metric_is_one_of_its_own():
     found = {name: registry.task_entry(name).measure for name in registry.task_names()}
     assert [name for name, m in found.items() if m.lower_is_better] == ["docs"]
     columns = found["docs"].column, found["docs"].final_column
@@ -110,16 +110,14 @@ WRONG = [
 
 
 @pytest.mark.parametrize("task, name, value, error", WRONG)
-def test_wrong_option_is_refused_in_one_sentence_with_its_value(
-    task, name, value, error
-):
+def test_wrong_option_is_refused_with_its_value(task, name, value, error):
     with pytest.raises(error, match=f"^{name}") as caught:
         registry.make_config(task, **{name: value})
     message = str(caught.value)
     assert repr(value) in message and "\n" not in message and message[-1] != "."
 
 
-def test_unknown_task_and_option_name_what_there_is():
+def test_unknown_task_or_option_lists_the_choices():
     with pytest.raises(ValueError, match="digits, docs, emnist.*'cifar'"):
         registry.make_config("cifar")
     words = "option of digits must be one of .*num_clients.*vocab"
@@ -138,7 +136,7 @@ def test_options_carry_type_default_and_help():
 
 
 @pytest.mark.parametrize("task", registry.task_names())
-def test_every_option_has_one_type_and_help_and_a_default_that_passes(task):
+def test_every_option_has_type_help_and_valid_default(task):
     for option in registry.task_options(task):
         assert option.value_type in (int, float, str, bool)
         assert option.help.endswith(".") and "\n" not in option.help
@@ -205,7 +203,7 @@ def test_fingerprint_follows_the_shape():
 
 
 @pytest.mark.parametrize("name", registry.TASKS)
-def test_options_of_any_kind_of_number(name):
+def test_options_accept_any_number_type(name):
     config = registry.task_entry(name).config_class()
     for field, value in test_numbers.fields_of(config).items():
         if isinstance(value, (int, float)):
@@ -213,7 +211,7 @@ def test_options_of_any_kind_of_number(name):
             test_numbers.check_argument(change, {field: value}, field)
 
 
-def test_an_entry_of_any_kind_of_number():
+def test_entry_accepts_any_number_type():
     given = {"config_class": configs.TaskConfig, "module": "x"}
     given = {**given, "dimension": 100}
     test_numbers.check_all(registry.TaskEntry, given)

@@ -161,7 +161,7 @@ def test_the_expected_counts_are_the_published_ones():
     assert found[2:] == [(342_477, 135_818_730), (204_088, 16_586_035)]
 
 
-def test_emnist_reads_what_tff_reads(emnist_folder):
+def test_emnist_equals_tff_s_data(emnist_folder):
     from tensorflow_federated import simulation
 
     task = _emnist(emnist_folder, shuffle_seed=None, verify="full")
@@ -176,7 +176,7 @@ def test_emnist_reads_what_tff_reads(emnist_folder):
         assert np.array_equal(y, [e["label"] for e in theirs])
 
 
-def test_an_emnist_label_that_is_no_class_is_a_client_that_diverges():
+def test_invalid_emnist_label_gives_a_nonfinite_client():
     records = []
     pixels = tf.train.Feature(float_list=tf.train.FloatList(value=[0.5] * 784))
     for label in (61, 62, -1):
@@ -242,7 +242,7 @@ def test_a_capped_evaluation_set_is_spread_over_clients(emnist_folder):
     assert sorted(y) == sorted(first)
 
 
-def test_missing_file_names_file_folder_and_both_ways(tmp_path):
+def test_missing_file_error_names_file_folder_and_remedies(tmp_path):
     folder = str(tmp_path / "none")
     with pytest.raises(data_files.DataFileError) as caught:
         load_task("emnist", data_dir=folder)
@@ -268,13 +268,13 @@ def test_a_file_cut_short_is_refused(emnist_copy, kept, partial):
 
 
 @pytest.mark.parametrize("content", [b"", b"<html>not found</html>", bytes(5000)])
-def test_what_is_no_database_is_refused(tmp_path, content):
+def test_non_database_is_refused(tmp_path, content):
     (tmp_path / "emnist_all.sqlite").write_bytes(content)
     with _refused("does not begin like a SQLite"):
         _emnist(tmp_path)
 
 
-def test_a_small_file_needs_to_be_asked_for(emnist_folder):
+def test_partial_file_needs_a_flag(emnist_folder):
     with pytest.raises(data_files.DataFileError) as caught:
         load_task("emnist", data_dir=str(emnist_folder))
     message = _one_sentence(caught)
@@ -338,7 +338,7 @@ def test_a_missing_column_is_refused(tmp_path):
         ("UPDATE client_metadata SET client_id = CAST(x'ff' AS TEXT)",),
     ],
 )
-def test_tables_that_are_none_and_names_that_are_no_text(emnist_copy, statements):
+def test_invalid_tables_and_client_names_are_refused(emnist_copy, statements):
     for statement in statements:
         _change(emnist_copy, statement)
     with _refused("emnist_all.sqlite") as caught:
@@ -347,7 +347,7 @@ def test_tables_that_are_none_and_names_that_are_no_text(emnist_copy, statements
 
 
 @pytest.mark.parametrize("leads_to", ["nowhere", "stackoverflow.word_count"])
-def test_a_link_in_the_place_of_the_word_counts_is_not_followed(tmp_path, leads_to):
+def test_symlink_in_word_count_archive_is_not_followed(tmp_path, leads_to):
     path = _pack_word_counts(tmp_path, WORDS)
     with tarfile.open(path, "w:bz2") as archive:
         member = tarfile.TarInfo("stackoverflow.word_count")
@@ -369,7 +369,7 @@ def test_a_damaged_page_is_found_by_the_full_check(emnist_copy):
 
 
 @pytest.mark.parametrize("limit", [None, 4])
-def test_pages_that_are_overwritten_are_told_as_that(emnist_copy, tff_context, limit):
+def test_overwritten_pages_are_reported_as_damage(emnist_copy, tff_context, limit):
     """The fast check reads no examples: a worker, or what evaluates, is the first to."""
     from dpfl.training import connection, federated_averaging, remote_workers
 
@@ -422,7 +422,7 @@ def test_the_fingerprint_is_of_all_of_a_file(tmp_path, cache, monkeypatch):
     assert found[0] != found[1]
 
 
-def test_a_digest_is_remembered_until_the_file_changes(tmp_path, cache, monkeypatch):
+def test_digest_is_cached_until_the_file_changes(tmp_path, cache, monkeypatch):
     read = []
     digest = downloads.digest
     monkeypatch.setattr(downloads, "digest", lambda p: read.append(p) or digest(p))
@@ -454,7 +454,7 @@ def test_a_digest_is_remembered_until_the_file_changes(tmp_path, cache, monkeypa
     assert remembered() == changed and len(read) == 7
 
 
-def test_a_digest_is_nowhere_if_nothing_is_to_be_kept(tmp_path, monkeypatch):
+def test_no_digest_is_cached_if_caching_is_off(tmp_path, monkeypatch):
     monkeypatch.setattr(downloads, "_TICK_NS", 0)
     (tmp_path / "data").write_bytes(b"one client")
     monkeypatch.chdir(tmp_path)
@@ -500,7 +500,7 @@ BROKEN = "could not be downloaded from file:.*lzma .*, unpacked, in {}"
         (1, "DELETE FROM client_metadata WHERE client_id = 'f002'", "4 clients"),
     ],
 )
-def test_a_broken_or_wrong_download_leaves_nothing(
+def test_failed_download_leaves_no_file(
     emnist_copy, tmp_path_factory, kept, lost, message
 ):
     _change(emnist_copy, lost)
@@ -514,7 +514,7 @@ def test_a_broken_or_wrong_download_leaves_nothing(
     assert _one_sentence(caught) and os.listdir(folder) == []
 
 
-def test_a_download_with_another_digest_is_not_kept(emnist_copy, tmp_path_factory):
+def test_download_with_wrong_digest_is_discarded(emnist_copy, tmp_path_factory):
     content = lzma.compress(emnist_copy.read_bytes())
     file = _published(emnist_copy.parent, content)
     right = hashlib.sha256(content).hexdigest()
@@ -528,9 +528,7 @@ def test_a_download_with_another_digest_is_not_kept(emnist_copy, tmp_path_factor
     assert _emnist(tmp_path_factory.mktemp("right"), right, download=True)
 
 
-def test_a_digest_that_stands_beside_a_download_is_not_replaced(
-    emnist_copy, tmp_path_factory
-):
+def test_existing_digest_file_is_not_replaced(emnist_copy, tmp_path_factory):
     content = lzma.compress(emnist_copy.read_bytes(), format=lzma.FORMAT_ALONE)
     file = _published(emnist_copy.parent, content)
     folder = tmp_path_factory.mktemp("download")
@@ -547,7 +545,7 @@ def test_a_digest_that_stands_beside_a_download_is_not_replaced(
 
 
 @pytest.mark.parametrize("put", [os.mkfifo, os.mkdir])
-def test_pipes_are_not_waited_for(stackoverflow_folder, tmp_path, put):
+def test_pipes_are_refused_without_blocking(stackoverflow_folder, tmp_path, put):
     shutil.copytree(stackoverflow_folder, tmp_path / "copy")
     beside = tmp_path / "copy" / "stackoverflow.sqlite.sha256"
     put(beside)
@@ -578,9 +576,7 @@ def test_the_full_check_compares_with_the_published_digest(emnist_copy):
     assert _emnist(emnist_copy.parent, file, verify="full", allow_partial_data=True)
 
 
-def test_a_large_file_without_an_index_is_refused_with_what_makes_it(
-    emnist_copy, monkeypatch
-):
+def test_large_unindexed_file_is_refused_with_the_remedy(emnist_copy, monkeypatch):
     # Any file that is not on purpose small: this one has 55 examples.
     monkeypatch.setattr(data_files, "_MOST_BYTES_WITHOUT_INDEX", 1)
     with _refused("no index") as caught:
@@ -600,7 +596,7 @@ def task_of(path, monkeypatch):
         return _emnist(path.parent)
 
 
-def test_a_relative_folder_is_the_path_that_workers_read(emnist_copy, monkeypatch):
+def test_relative_folder_becomes_absolute_for_workers(emnist_copy, monkeypatch):
     monkeypatch.chdir(emnist_copy.parent)
     config = configs.EmnistConfig(data_dir=".")
     assert data_files.find_sql_file(EMNIST_FILE, config) == str(emnist_copy)
@@ -626,7 +622,7 @@ class Trickle(io.BytesIO):
         return super().read1(min(size, 1))
 
 
-def test_a_download_that_hardly_moves_is_given_up(tmp_path, monkeypatch):
+def test_stalled_download_is_aborted(tmp_path, monkeypatch):
     seconds = iter(range(0, 10_000, 20))
     monkeypatch.setattr(downloads.time, "monotonic", lambda: next(seconds))
     limits = []
@@ -648,7 +644,7 @@ def _stackoverflow(folder, **options):
     )
 
 
-def test_stackoverflow_tokens_are_those_of_tffs_task(stackoverflow_folder):
+def test_stackoverflow_tokens_equal_tff_s(stackoverflow_folder):
     from tensorflow_federated.python.simulation.baselines.stackoverflow import (
         word_prediction_preprocessing as theirs,
     )
@@ -686,13 +682,13 @@ def test_too_few_words_are_refused(stackoverflow_folder):
         _stackoverflow(stackoverflow_folder, vocab_size=7)
 
 
-def test_other_word_counts_are_refused_by_digest(stackoverflow_folder):
+def test_word_counts_with_wrong_digest_are_refused(stackoverflow_folder):
     config = configs.StackOverflowConfig(data_dir=str(stackoverflow_folder))
     with _refused("SHA-256"):
         stackoverflow.read_vocabulary(config)
 
 
-def test_word_counts_are_downloaded_when_asked_for(stackoverflow_folder, tmp_path):
+def test_word_counts_are_downloaded_on_request(stackoverflow_folder, tmp_path):
     source = stackoverflow_folder / "datasets" / "stackoverflow.word_count.tar.bz2"
     digest = hashlib.sha256(source.read_bytes()).hexdigest()
     words = data_files.PackedText(
@@ -734,7 +730,7 @@ def test_word_counts_are_a_word_a_line(tmp_path, content, found):
         ("the 9\na -8\nis 7\n", 2),
     ],
 )
-def test_other_lines_of_word_counts_are_refused(tmp_path, content, line):
+def test_malformed_word_count_lines_are_refused(tmp_path, content, line):
     with _refused(f"line {line} of ") as caught:
         _word_counts(tmp_path, content)
     assert "stackoverflow.word_count" in _one_sentence(caught)

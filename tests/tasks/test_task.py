@@ -78,7 +78,7 @@ def test_shuffle_is_uniform():
     assert np.all(np.abs(counts - 200) < 4 * 12.9)
 
 
-def test_traced_in_a_graph_it_gives_the_same_batches():
+def test_traced_dataset_gives_equal_batches():
     build = _datasets(client_epochs=2, batch_size=4)
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         index = tf.compat.v1.placeholder(tf.int64, [])
@@ -111,7 +111,7 @@ def test_fold_seed_depends_on_every_argument_and_its_place():
     assert seeds[4] == seeds[0]
 
 
-def test_a_share_that_leaves_nothing_is_refused():
+def test_fraction_leaving_no_data_is_refused():
     task_lib.check_split("test_fraction", 0.5, 1, 1)
     for counts, purpose in (((0, 4), "train"), ((4, 0), "test")):
         with pytest.raises(ValueError, match=f"leave something to {purpose} on, found"):
@@ -130,14 +130,14 @@ def test_graphs_and_eager_code_see_the_array(array):
     assert np.array_equal(row(tf.constant([1, 4])), array[[1, 4]])
 
 
-def test_a_graph_does_not_hold_it():
+def test_graph_does_not_embed_the_array():
     shared = SharedArray(LARGE)
     graph = tf.function(lambda: shared.tensor() + 1, autograph=False)
     size = graph.get_concrete_function().graph.as_graph_def().ByteSize()
     assert size < 5_000 < LARGE.nbytes
 
 
-def test_a_graph_outlives_its_array_and_never_reads_another():
+def test_graph_outlives_its_array_and_reads_no_other():
     first = tf.function(SharedArray(LARGE).tensor, autograph=False)
     graph = first.get_concrete_function()
     del first
@@ -147,7 +147,7 @@ def test_a_graph_outlives_its_array_and_never_reads_another():
     assert np.array_equal(others[1].tensor(), LARGE + 2)
 
 
-def test_equal_arrays_lie_in_one_place():
+def test_equal_arrays_are_stored_once():
     kept = SharedArray(LARGE)
     before = len(os.listdir("/proc/self/fd"))
     again = SharedArray(LARGE.copy())
@@ -155,7 +155,7 @@ def test_equal_arrays_lie_in_one_place():
     assert np.array_equal(kept.tensor(), again.tensor())
 
 
-def test_a_graph_for_another_machine_holds_it():
+def test_graph_for_another_machine_embeds_the_array():
     shared = SharedArray(LARGE)
     with shared_array.in_graphs():
         graph = tf.function(shared.tensor, autograph=False).get_concrete_function()

@@ -47,7 +47,7 @@ def test_any_damage_is_noticed():
             checkpoint.decode(bytes(damaged))
 
 
-def test_the_newest_whole_one_is_found_and_damage_is_said(tmp_path):
+def test_newest_intact_checkpoint_is_loaded_and_damage_reported(tmp_path):
     said = []
     store = checkpoint.CheckpointStore(tmp_path, keep=3, say=said.append)
     for r in (2, 4, 6):
@@ -60,7 +60,7 @@ def test_the_newest_whole_one_is_found_and_damage_is_said(tmp_path):
     assert "trying the one before" in said[0]
 
 
-def test_nothing_whole_is_nothing(tmp_path):
+def test_no_intact_checkpoint_loads_none(tmp_path):
     said = []
     store = checkpoint.CheckpointStore(tmp_path, say=said.append)
     assert store.load_newest() is None
@@ -69,7 +69,7 @@ def test_nothing_whole_is_nothing(tmp_path):
     assert len(said) == 1
 
 
-def test_only_the_newest_stay_and_leftovers_do_not_matter(tmp_path):
+def test_keeps_only_the_newest_and_ignores_temporary_files(tmp_path):
     store = checkpoint.CheckpointStore(tmp_path, keep=2)
     (tmp_path / ".checkpoint-00000009.tmp").write_bytes(b"half a file")
     for r in range(5):
@@ -79,7 +79,7 @@ def test_only_the_newest_stay_and_leftovers_do_not_matter(tmp_path):
     assert store.load_newest().round_index == 4
 
 
-def test_what_is_no_checkpoint_is_not_replaced_or_removed(tmp_path):
+def test_foreign_files_are_neither_replaced_nor_removed(tmp_path):
     store = checkpoint.CheckpointStore(tmp_path, keep=2)
     mine = [tmp_path / f"checkpoint-0000000{r}" for r in (0, 3)]
     for path in mine:
@@ -91,7 +91,7 @@ def test_what_is_no_checkpoint_is_not_replaced_or_removed(tmp_path):
     assert names == ["checkpoint-00000004", "checkpoint-00000005"]
 
 
-def test_a_folder_in_the_place_of_a_checkpoint_is_named_and_stepped_over(tmp_path):
+def test_directory_named_like_a_checkpoint_is_reported_and_skipped(tmp_path):
     (tmp_path / "checkpoint-00000003").mkdir()
     (tmp_path / "checkpoint-00000003-1").mkdir()
     said = []
@@ -234,7 +234,7 @@ def check(found):
     checkpoint.check_progress(found, POPULATION, ROUNDS)
 
 
-def test_what_is_saved_is_the_progress_of_its_run():
+def test_saved_progress_decodes_as_progress_of_its_run():
     check(checkpoint.decode(written(saved())))
 
 
@@ -249,7 +249,7 @@ def test_a_forged_checkpoint_is_refused_and_stays(tmp_path, forge):
     assert str(path) in str(caught.value) and path.read_bytes() == content
 
 
-def test_a_checkpoint_is_refused_by_its_size_before_it_is_read(tmp_path):
+def test_oversized_checkpoint_is_refused_before_reading(tmp_path):
     said = []
     store = checkpoint.CheckpointStore(tmp_path, say=said.append, at_most=10**6)
     store.save(make(2))
@@ -260,7 +260,7 @@ def test_a_checkpoint_is_refused_by_its_size_before_it_is_read(tmp_path):
     assert len(said) == 1 and "20000000000" in said[0]
 
 
-def test_another_round_that_cannot_be_used_takes_no_place(tmp_path):
+def test_damaged_later_checkpoint_does_not_evict_intact_ones(tmp_path):
     """Else the newest that is whole were removed as soon as it is there."""
     store = checkpoint.CheckpointStore(tmp_path, keep=1, say=lambda sentence: None)
     (tmp_path / "checkpoint-99999999").write_bytes(b"damaged")
@@ -271,7 +271,7 @@ def test_another_round_that_cannot_be_used_takes_no_place(tmp_path):
     assert names == ["checkpoint-00000003", "checkpoint-99999999"]
 
 
-def test_nothing_is_read_or_written_through_a_link(tmp_path):
+def test_symlinks_are_not_followed(tmp_path):
     folder, said = tmp_path / "checkpoints", []
     folder.mkdir()
     (tmp_path / "other").write_bytes(written(make(3)))
@@ -326,7 +326,7 @@ def test_the_seed_is_drawn_once(tmp_path):
         "[" * 10_000 + "]" * 10_000,
     ],
 )
-def test_a_damaged_manifest_is_said(tmp_path, content):
+def test_damaged_manifest_is_refused_and_kept(tmp_path, content):
     path = tmp_path / "manifest.json"
     path.write_text(content)
     with pytest.raises(checkpoint.DamagedManifestError, match="found it damaged"):
@@ -357,7 +357,7 @@ SECRET = "98765432109876543210"
         lambda text: text[:-2] + b', "seed": "1"}',
     ],
 )
-def test_no_error_says_what_a_manifest_holds(path, change):
+def test_errors_do_not_leak_the_manifest_s_seed(path, change):
     path.unlink()
     checkpoint.open_manifest(path, FACTS, lambda: int(SECRET))
     path.write_bytes(content := change(path.read_bytes()))
@@ -375,7 +375,7 @@ def test_no_error_says_what_a_manifest_holds(path, change):
         *({"flags": facts} for facts in (None, [], "rounds", 3)),
     ],
 )
-def test_a_manifest_with_its_own_checksum_is_checked_too(path, changes):
+def test_manifest_with_valid_checksum_is_still_validated(path, changes):
     content = json.loads(path.read_text())
     del content["checksum"]
     content.update(changes)
@@ -385,7 +385,7 @@ def test_a_manifest_with_its_own_checksum_is_checked_too(path, changes):
     assert not any(SECRET in said for said in chained(caught.value))
 
 
-def test_a_manifest_that_is_a_pipe_is_not_waited_for(tmp_path):
+def test_fifo_manifest_is_refused_without_blocking(tmp_path):
     os.mkfifo(path := tmp_path / "manifest.json")
     with pytest.raises(ValueError, match="manifest.json must be a regular file"):
         checkpoint.open_manifest(path, FACTS, lambda: 1)
@@ -428,7 +428,7 @@ def test_changed_flags_are_named(path):
     assert message.endswith("choose another output_dir")
 
 
-def test_other_noise_versions_and_commits_are_named(path):
+def test_changed_noise_version_or_commit_is_named(path):
     """As under another dpfl, whose calibration gives the rounds that are left less."""
     for kind, name, value in (
         ("noise", "noise_multiplier", 0.625),
@@ -442,7 +442,7 @@ def test_other_noise_versions_and_commits_are_named(path):
         assert f"changed: {name} (was {was}, now {value});" in str(caught.value)
 
 
-def test_one_run_a_directory(tmp_path):
+def test_output_dir_is_locked_by_one_run(tmp_path):
     code = (
         "import pathlib, sys\n"
         "from dpfl import files\n"

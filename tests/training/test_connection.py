@@ -40,7 +40,7 @@ class Failure(grpc.RpcError, grpc.Call):
         (grpc.RpcError(), "did not finish a call (RpcError)"),
     ],
 )
-def test_what_grpc_gives_up_is_one_sentence(error, said):
+def test_grpc_failures_become_one_line_errors(error, said):
     with pytest.raises(connection.WorkerDiedError) as caught:
         with connection.failures_told():
             raise error
@@ -49,7 +49,7 @@ def test_what_grpc_gives_up_is_one_sentence(error, said):
     assert caught.value.__cause__ is error
 
 
-def test_other_errors_stay_what_they_are():
+def test_unrelated_errors_pass_unchanged():
     with pytest.raises(ZeroDivisionError), connection.failures_told("a.sqlite"):
         raise ZeroDivisionError
 
@@ -63,7 +63,7 @@ def test_other_errors_stay_what_they_are():
         tf.errors.DataLossError(None, None, f"Step() failed: [11] {MALFORMED}"),
     ],
 )
-def test_a_damaged_data_file_is_named_with_what_looks_for_it(error):
+def test_damaged_data_file_error_names_file_and_verify_flag(error):
     with pytest.raises(data_files.DataFileError) as caught:
         with connection.failures_told("/data/emnist_all.sqlite"):
             raise error

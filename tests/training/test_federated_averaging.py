@@ -71,7 +71,7 @@ def same_bits(a, b):
         ("dome", 2, None),
     ],
 )
-def test_beside_a_secure_sum_nothing_is_opened(
+def test_secure_sums_have_no_unsecured_aggregation(
     task, tff_context, name, groups, measure
 ):
     aggregator = aggregators.build(
@@ -130,7 +130,7 @@ def test_weighted_mean_counts_examples(task, tff_context):
         np.testing.assert_allclose(f, w - (a + 4 * b) / 5, atol=2e-6)
 
 
-def test_equal_runs_have_equal_bits(task, sparse, tff_context):
+def test_runs_are_bit_reproducible(task, sparse, tff_context):
     """Also with another number of clients at a time, and in another worker."""
 
     def run(fedavg):
@@ -146,7 +146,7 @@ def test_equal_runs_have_equal_bits(task, sparse, tff_context):
     tff.framework.set_default_context(tff_context)
 
 
-def test_a_clients_key_is_what_its_mask_follows_from(task, tff_context):
+def test_client_key_determines_the_mask(task, tff_context):
     """Equal keys repeat a round; another key is another mask, with equal noise."""
     fedavg = build(task, csgm(), identity="client_key")
 
@@ -228,7 +228,7 @@ def test_server_optimizers(task, tff_context):
     assert np.max(np.abs(steps["adam"])) == pytest.approx(0.5, rel=0.01)
 
 
-def test_batches_stay_what_they_are_without_tuning(task):
+def test_lean_dataset_keeps_the_batches(task):
     plain = list(task.dataset_from_index(2, 1))
     lean = list(local.lean_dataset(task.dataset_from_index(2, 1)))
     for (x, y), (u, v) in zip(plain, lean):

@@ -119,7 +119,7 @@ def test_threads_and_workers_leave_the_same_bits(task, tff_secure_context):
             assert bits(two_rounds(process(task, "l2_csgm", 3))) == once
 
 
-def test_large_leaves_lie_in_memory_that_both_have(
+def test_large_tensors_are_passed_through_shared_memory(
     task, tff_secure_context, small_leaves, monkeypatch
 ):
     """With the same bits, and each state as good as ever after later rounds."""
@@ -169,7 +169,7 @@ def messages_of(rounds):
     return list(messages_in(tff.framework.serialize_computation(rounds.next)))
 
 
-def test_nothing_large_is_handed_from_computation_to_client(
+def test_messages_between_computations_hold_no_large_tensors(
     task, tff_secure_context, small_leaves
 ):
     """TFF would write it down and read it, and its compiler keep an array of it."""
@@ -201,7 +201,7 @@ def test_nothing_large_is_handed_from_computation_to_client(
     # broadcasts.
     [(2, False, {5, 4}, 3), (3, False, {5}, 5), (2, True, set(), 5)],
 )
-def test_few_groups_read_what_they_need_of_the_state(
+def test_few_groups_read_only_the_state_they_need(
     task, tff_secure_context, small_leaves, groups, in_graphs, files, broadcasts
 ):
     """The second moments are the server's alone; many groups are handed one copy."""
@@ -247,7 +247,7 @@ def tensors_in(type_proto):
     ]
 
 
-def test_without_clients_the_round_is_one_of_noise(task, tff_context):
+def test_empty_cohort_releases_noise_alone(task, tff_context):
     feds = [process(task, "l2_csgm", groups) for groups in (None, 2)]
     alone, grouped_ones = (fed.next(fed.initialize(), []) for fed in feds)
     assert grouped_ones.aggregator["exact_clients"] == 0
@@ -261,7 +261,7 @@ def test_without_an_identity_each_client_draws_by_itself(task, tff_context):
     assert once.aggregator["exact_uplink_bits"] != again.aggregator["exact_uplink_bits"]
 
 
-def test_a_client_that_is_not_finite_counts_in_its_group(task, tff_context):
+def test_nonfinite_client_is_counted_in_its_group(task, tff_context):
     state = process(task, "l2_csgm", 2).initialize()
     huge = tuple(np.full_like(w, 1e30) for w in state.weights.trainable)
     weights = type(state.weights)(huge, state.weights.non_trainable)
@@ -273,7 +273,7 @@ def test_a_client_that_is_not_finite_counts_in_its_group(task, tff_context):
     assert bits(outputs[0]) == bits(outputs[1])
 
 
-def test_groups_must_be_some(task):
+def test_groups_must_be_positive(task):
     with pytest.raises(ValueError, match="groups must be at least 1, found 0"):
         build(task, "l2_csgm", 0, None)
 
@@ -288,7 +288,7 @@ def rows_of(values):
     return made, tf.stack(rows)
 
 
-def test_sums_have_their_dtypes_and_the_order_of_the_cohort():
+def test_sums_keep_dtype_and_cohort_order():
     """Of 301 numbers whose sum in float32 depends on the order."""
     numbers = np.random.default_rng(0).lognormal(0, 4, 301).astype(np.float32)
     made, rows = rows_of([(a, i) for i, a in enumerate(numbers)])
@@ -303,7 +303,7 @@ def test_sums_have_their_dtypes_and_the_order_of_the_cohort():
         np.testing.assert_array_equal(total["b"], [45150, 90300])
 
 
-def test_no_rows_add_up_to_zeros():
+def test_empty_sum_is_zero():
     made, rows = rows_of([(1.0, 2)])
     assert made.width == 4
     assert made.total(rows[:0])["a"] == 0

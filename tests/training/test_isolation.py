@@ -144,7 +144,7 @@ def reached(host, port):
         return False
 
 
-def test_bytes_go_through_both_ways(protected):
+def test_bytes_are_forwarded_both_ways(protected):
     sent = os.urandom(5_000_000)
     # Without a timeout: with one MSG_WAITALL waits for the first bytes and not for all.
     with connect(protected.target) as connection:
@@ -174,7 +174,7 @@ def test_the_bare_server_is_reached_at_every_address():
         assert isolation.listening(isolated.process.pid) == [("::", isolated.port)]
 
 
-def test_what_it_listens_on(protected):
+def test_worker_listens_only_on_its_isolation_s_address(protected):
     found = isolation.listening(protected.process.pid)
     expected = {
         "socket": [],
@@ -191,7 +191,7 @@ def test_the_namespace_has_only_a_loopback_interface():
 
 
 @is_root
-def test_from_inside_the_namespace_other_addresses_cannot_be_reached():
+def test_namespace_cannot_reach_other_addresses():
     code = """
 import ctypes, os, socket, sys
 with open(f"/proc/{sys.argv[1]}/ns/net") as there:
@@ -211,7 +211,7 @@ for host in sys.argv[2:]:
 
 
 @is_root
-def test_another_user_of_the_machine(protected):
+def test_other_users_cannot_connect(protected):
     code = """
 import os, socket, sys
 os.setgroups([])
@@ -235,7 +235,7 @@ for target in sys.argv[2:]:
     assert printed(code, str(NOBODY), *targets).splitlines() == expected
 
 
-def test_no_file_is_left_and_no_descriptor(tmp_path, monkeypatch):
+def test_leaves_no_file_or_descriptor(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     before = len(os.listdir("/proc/self/fd"))
     with running("auto"):
@@ -245,7 +245,7 @@ def test_no_file_is_left_and_no_descriptor(tmp_path, monkeypatch):
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_long_temporary_folder(tmp_path, monkeypatch):
+def test_long_temporary_directory_is_supported(tmp_path, monkeypatch):
     folder = tmp_path / ("x" * 120)
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
@@ -253,7 +253,7 @@ def test_a_long_temporary_folder(tmp_path, monkeypatch):
         pass
 
 
-def test_a_worker_that_has_ended_takes_no_connection(protected):
+def test_ended_worker_refuses_connections(protected):
     protected.process.kill()
     protected.process.wait()
     with pytest.raises(ConnectionRefusedError):
@@ -296,14 +296,14 @@ def test_descriptors_above_1023():
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_several_at_a_time_are_different():
+def test_concurrent_workers_have_distinct_addresses():
     with running("auto") as first, running("auto") as second:
         assert first.target != second.target
         first.close()
         assert connect(second.target).recv(100) == FIRST_WORDS
 
 
-def test_after_the_start_bind_fails(tmp_path):
+def test_bind_is_blocked_after_startup(tmp_path):
     # The first connection is that of the start; half a second later it is over.
     code = SERVER.replace(
         "while (data",
@@ -327,7 +327,7 @@ def test_after_the_start_bind_fails(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["socket", "loopback"])
-def test_a_worker_that_nobody_attends_to_has_no_address(kind):
+def test_unsupervised_worker_gets_no_address(kind):
     isolated = isolation.Isolated(kind, None)
     try:
         isolated.launch(command, dict(os.environ), subprocess.DEVNULL)
@@ -338,7 +338,7 @@ def test_a_worker_that_nobody_attends_to_has_no_address(kind):
         isolated.close()
 
 
-def test_a_worker_that_listens_elsewhere_is_killed(monkeypatch):
+def test_worker_listening_on_other_address_is_killed(monkeypatch):
     looked_at = []
 
     def listening(pid):
@@ -362,7 +362,7 @@ with test_isolation.running(sys.argv[1]):
 
 
 @pytest.mark.parametrize("kind, count", [("socket", 1), ("namespace", 2)])
-def test_a_kill_leaves_no_process(kind, count):
+def test_killed_parent_leaves_no_process(kind, count):
     parent = python(PARENT, kind)
     line = parent.stdout.readline()
     if "unshare" in (error := "" if line else parent.stderr.read()):
@@ -374,7 +374,7 @@ def test_a_kill_leaves_no_process(kind, count):
     forks.until(lambda: all(map(forks.has_ended, pids)))
 
 
-def test_the_forwarder_s_end_is_seen():
+def test_forwarder_exit_is_detected():
     with allowed("namespace") as isolated:
         assert isolated.way_is_open()
         (forwarder,) = psutil.Process(isolated.process.pid).children()
@@ -436,14 +436,14 @@ def forbidding(numbers, kind):
         ([ADD_DESCRIPTOR], "socket", ".*Linux 5.9 or later.*"),
     ],
 )
-def test_what_is_left_of_what_is_forbidden_is_taken(numbers, kind, said):
+def test_auto_falls_back_to_permitted_isolation(numbers, kind, said):
     if said == "namespace":
         with allowed("namespace"):
             pass
     assert re.fullmatch(f"{said}\n", forbidding(numbers, kind))
 
 
-def test_where_nothing_is_allowed_it_refuses():
+def test_auto_refuses_if_no_isolation_is_permitted():
     said = forbidding([SECCOMP, UNSHARE], "auto")
     assert said.count("\n") == 1
     for part in (
@@ -454,7 +454,7 @@ def test_where_nothing_is_allowed_it_refuses():
         assert part in said
 
 
-def test_the_old_ways_of_a_system_call_are_closed():
+def test_legacy_32_bit_system_calls_are_blocked():
     # int 0x80 on x86-64 calls bind() as number 361 of the 32-bit table.
     isolated = isolation.Isolated("socket", None)
     code = (
@@ -496,7 +496,7 @@ def test_a_wrong_port_or_isolation_is_named(kind, port, words):
         pass
 
 
-def test_the_log_says_what_was_chosen(tmp_path):
+def test_log_names_the_chosen_isolation(tmp_path):
     log = tmp_path / "worker.log"
     for kind in ("socket", "loopback"):
         with running(kind, log_path=log):
@@ -511,7 +511,7 @@ def test_addresses_as_the_kernel_writes_them():
     assert isolation._endpoint("0" * 24 + "01000000:0050") == ("::1", 80)
 
 
-def test_a_parent_that_has_gone_starts_nothing():
+def test_launcher_without_its_parent_starts_nothing():
     arguments = launcher.ends_with_parent(["/bin/echo", "ran"])
     arguments[arguments.index(str(os.getpid()))] = "1"
     done = subprocess.run(arguments, capture_output=True, text=True)
@@ -528,7 +528,7 @@ child.wait()
 """
 
 
-def test_child_ends_with_a_parent_that_is_killed():
+def test_child_ends_when_parent_is_killed():
     parent = python(LAUNCHING)
     pid = int(parent.stdout.readline())
     time.sleep(0.3)
@@ -538,7 +538,7 @@ def test_child_ends_with_a_parent_that_is_killed():
     forks.until(lambda: forks.has_ended(pid))
 
 
-def test_program_sees_its_arguments_and_its_exit_code_is_passed_on():
+def test_launcher_passes_arguments_and_exit_code():
     command = launcher.ends_with_parent(
         ["/bin/sh", "-c", 'echo "$0 $1"; exit 3', "a b"]
     )

@@ -95,7 +95,7 @@ def test_an_exception_and_a_pipe_that_ends(tmp_path):
         (signal.SIGINT, [1, -signal.SIGINT]),
     ],
 )
-def test_signal_in_the_middle_of_a_computation(number, codes, tmp_path):
+def test_signal_interrupts_a_running_computation(number, codes, tmp_path):
     process, worker, _ = fork("slow(1000)", tmp_path)
     time.sleep(0.5)
     assert psutil.pid_exists(worker)
@@ -105,7 +105,7 @@ def test_signal_in_the_middle_of_a_computation(number, codes, tmp_path):
     ends(worker)
 
 
-def test_a_worker_that_dies_is_an_error_and_not_a_wait(tmp_path):
+def test_dead_worker_raises_and_is_replaced(tmp_path):
     """Another takes its place, and ends with the program."""
     process, worker, (out, err) = fork(
         "import threading\n"
@@ -131,7 +131,7 @@ def test_a_worker_that_dies_is_an_error_and_not_a_wait(tmp_path):
     ends(int(next_worker))
 
 
-def test_a_deadline_is_kept(tmp_path):
+def test_deadline_ends_a_slow_computation(tmp_path):
     process, worker, (out, _) = fork(
         "try:\n"
         "    with worker.deadline(0.5):\n"
@@ -145,14 +145,14 @@ def test_a_deadline_is_kept(tmp_path):
     ends(worker)
 
 
-def test_a_deadline_that_is_met_does_nothing(tff_worker):
+def test_met_deadline_has_no_effect(tff_worker):
     for seconds in (60.0, None):
         with tff_worker.deadline(seconds):
             pass
     assert tff_worker.is_alive
 
 
-def test_log_goes_to_its_file_and_peak_memory_is_known(tmp_path, tff_context):
+def test_writes_log_file_and_reports_peak_memory(tmp_path, tff_context):
     log = tmp_path / "worker.log"
     with worker_lib.start(log_path=log) as worker:
         assert log.exists()
@@ -222,7 +222,7 @@ def meeting(folder):
 
 
 @pytest.mark.skipif(machine.processors() < 2, reason="two groups need two processors")
-def test_no_group_waits_until_another_has_trained(tmp_path):
+def test_groups_train_concurrently(tmp_path):
     with worker_lib.start(concurrency=2, groups=True):
         meet = meeting(tmp_path)
         assert [int(meet([turn] * 2, [0, 1])) for turn in range(6)] == [2] * 6
@@ -244,7 +244,7 @@ def stopped(monkeypatch, tff_context):
     tff.framework.set_default_context(tff_context)
 
 
-def test_a_worker_that_is_slow_is_waited_for_with_a_sentence(stopped, capsys):
+def test_slow_worker_is_awaited_with_a_message(stopped, capsys):
     threading.Timer(3, os.kill, [stopped.pid, signal.SIGCONT]).start()
     assert total_of([1, 2, 3]) == 6
     sentence = f"still waiting for TFF's worker process {stopped.pid} after 1 seconds"
@@ -258,7 +258,7 @@ def test_a_worker_that_is_slow_is_waited_for_with_a_sentence(stopped, capsys):
         (signal.SIGINT, KeyboardInterrupt, ""),
     ],
 )
-def test_what_ends_the_wait_for_a_worker(stopped, number, error, said):
+def test_death_or_signal_ends_the_wait_for_a_worker(stopped, number, error, said):
     pid = stopped.pid if number == signal.SIGKILL else os.getpid()
     threading.Timer(0.5, os.kill, [pid, number]).start()
     with pytest.raises(error, match=said):
@@ -267,7 +267,7 @@ def test_what_ends_the_wait_for_a_worker(stopped, number, error, said):
         total_of([1])
 
 
-def test_a_start_may_take_its_time(tmp_path, monkeypatch, tff_context, capsys):
+def test_slow_startup_is_awaited(tmp_path, monkeypatch, tff_context, capsys):
     binary = tmp_path / "slow"
     binary.write_text(f'#!/bin/sh\nsleep 2\nexec {worker_lib._worker_binary()} "$@"\n')
     binary.chmod(0o700)
@@ -316,7 +316,7 @@ def test_tff_computes_behind_each_barrier(kind, tmp_path, tff_context):
     tff.framework.set_default_context(tff_context)
 
 
-def test_the_default_is_private(tff_worker):
+def test_default_isolation_is_private(tff_worker):
     assert tff_worker.isolation in ("socket", "namespace")
     assert tff_worker.port is None
 
@@ -329,7 +329,7 @@ def test_two_workers_at_a_time(tff_worker, tff_context):
     assert tff_worker.is_alive and total_of([7]) == 7
 
 
-def test_an_end_of_the_forwarder_is_an_error_and_not_a_wait(tff_context):
+def test_forwarder_exit_raises_worker_died(tff_context):
     with started("namespace") as worker:
         (forwarder,) = psutil.Process(worker.pid).children()
         forwarder.kill()
@@ -357,7 +357,7 @@ def protected_tff(monkeypatch, tff_context):
 
 
 @pytest.mark.parametrize("backend", ["default", "native", "test"])
-def test_contexts_that_tff_makes_are_protected(backend, protected_tff):
+def test_tff_default_contexts_are_isolated(backend, protected_tff):
     if backend == "native":
         tff.backends.native.set_sync_local_cpp_execution_context(default_num_clients=1)
     elif backend == "test":
@@ -377,13 +377,13 @@ def children():
     }
 
 
-def test_another_tff_is_refused(monkeypatch):
+def test_unexpected_tff_executor_factory_is_refused(monkeypatch):
     monkeypatch.setattr(tff.framework, "local_cpp_executor_factory", len)
     with pytest.raises(RuntimeError, match="factory must be TFF's own, found .*len"):
         worker_lib.protect_tff()
 
 
-def test_a_worker_that_nobody_attends_to_ends_without_an_address():
+def test_unsupervised_worker_exits_without_an_address():
     isolated = isolation.Isolated("socket", None)
     binary = str(worker_lib._worker_binary())
     try:

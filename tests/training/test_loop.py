@@ -52,7 +52,7 @@ def plan(make_plan):
     return loop_plan(make_plan, "once_per_epoch")
 
 
-def test_all_rounds_with_the_clients_that_the_seed_chooses(plan):
+def test_runs_all_rounds_with_the_seed_s_cohorts(plan):
     store = fakes.FakeStore()
     state, progress, process, worker, record = run(plan, store)
     cohorts = [selection.select_cohort(plan.participation, SEED, r) for r in range(6)]
@@ -89,7 +89,7 @@ def recorded(calls):
     return process
 
 
-def test_states_become_arrays_for_checkpoints_alone(plan):
+def test_states_become_arrays_only_for_checkpoints(plan):
     """The first is handed on as it is, and is not made where a run goes on."""
     calls, store = [], fakes.FakeStore()
     run(plan, store, recorded(calls))
@@ -101,7 +101,7 @@ def test_states_become_arrays_for_checkpoints_alone(plan):
     assert calls == ["from_leaves", "next", "next", "leaves"]
 
 
-def test_what_a_row_says(plan):
+def test_row_has_losses_epsilon_noise_and_bits(plan):
     *_, record = run(plan, fakes.FakeStore())
     rows = record.rows
     assert [row["eval_accuracy"] for row in rows] == [None, None, None, 0.5, None, 0.5]
@@ -118,7 +118,7 @@ def test_what_a_row_says(plan):
         assert not any(name.endswith("inner_y") for name in row)
 
 
-def test_what_is_measured_of_clients_own_test_examples_is_exact(plan, monkeypatch):
+def test_metrics_on_clients_test_examples_are_exact(plan, monkeypatch):
     def evaluate(state, is_due):
         value = np.float32("nan") if is_due else None
         return {"loss": value, "accuracy": value}
@@ -132,7 +132,7 @@ def test_what_is_measured_of_clients_own_test_examples_is_exact(plan, monkeypatc
     assert np.isnan([losses[3], losses[5]]).all() and losses[:3] == [None] * 3
 
 
-def test_bits_that_are_not_measured_are_those_of_the_formula(plan):
+def test_unmeasured_uplink_bits_follow_the_formula(plan):
     """Of a mechanism that shows the sum alone, which one client can make large."""
 
     def change(output, number):
@@ -147,7 +147,7 @@ def test_bits_that_are_not_measured_are_those_of_the_formula(plan):
         assert "exact_uplink_bits" not in row and row["aggregator_noise_stddev"] == 2
 
 
-def test_nothing_exact_is_written_where_all_is_to_be_covered(make_plan):
+def test_released_only_runs_write_no_exact_values(make_plan):
     plans = [
         loop_plan(make_plan, "once_per_epoch", measure=measure)
         for measure in (None, "released")
@@ -163,7 +163,7 @@ def test_nothing_exact_is_written_where_all_is_to_be_covered(make_plan):
     assert held[-1]["tally"]["clients"] == 30
 
 
-def test_a_checkpoint_holds_the_rows_since_the_one_before(plan):
+def test_checkpoint_holds_rows_since_the_previous_one(plan):
     store, record = fakes.FakeStore(), fakes.FakeRecord()
     seen = []
 
@@ -193,7 +193,7 @@ def test_a_checkpoint_holds_the_rows_since_the_one_before(plan):
         ("b_min_separation", {"min_separation": 3}),
     ],
 )
-def test_going_on_changes_nothing(make_plan, participation, more):
+def test_resuming_changes_nothing(make_plan, participation, more):
     plan = loop_plan(make_plan, participation, **more)
     whole, expected, _, _, files = run(plan, fakes.FakeStore())
     store, said, record = fakes.FakeStore(), [], fakes.FakeRecord()
@@ -216,7 +216,7 @@ def test_going_on_changes_nothing(make_plan, participation, more):
     assert files_then.rows == files.rows
 
 
-def test_rounds_that_had_other_noise_are_not_charged_as_the_plans(plan):
+def test_rounds_with_other_noise_are_refused_on_resume(plan):
     """Five rounds with half the noise once went on, and counted as if they had it."""
     for change in (
         lambda info: info["rows"][1].update(noise_multiplier=0.5),
@@ -250,7 +250,7 @@ def changed(at, state=None, **measured):
         (changed(3, np.float64("inf")), "a model that is not finite"),
     ],
 )
-def test_a_model_that_is_lost_ends_the_run_at_its_round(plan, process, words):
+def test_diverged_model_ends_the_run_at_its_round(plan, process, words):
     store, record = fakes.FakeStore(), fakes.FakeRecord()
     with pytest.raises(loop_lib.DivergedError) as caught:
         run(plan, store, process, record=record)
@@ -264,7 +264,7 @@ def test_a_model_that_is_lost_ends_the_run_at_its_round(plan, process, words):
 
 @pytest.mark.parametrize("name", ["nonfinite_clients", "exact_nonfinite_clients"])
 @pytest.mark.parametrize("measured", [4, 5])
-def test_clients_without_a_finite_update_end_nothing(plan, name, measured):
+def test_nonfinite_client_updates_do_not_end_the_run(plan, name, measured):
     """One sentence says so, if it is all of a cohort's and is measured."""
     said = []
     _, progress, *_ = run(plan, fakes.FakeStore(), changed(3, **{name: measured}), said)
@@ -273,13 +273,13 @@ def test_clients_without_a_finite_update_end_nothing(plan, name, measured):
     assert [sentence.startswith(words) for sentence in said] == [True] * (measured == 5)
 
 
-def test_that_a_cohort_diverged_is_said_once(plan):
+def test_diverged_cohort_is_reported_once(plan):
     said = []
     run(plan, fakes.FakeStore(), changed("each", nonfinite_clients=5), said)
     assert len(said) == 1
 
 
-def test_the_budget_stops_it(make_plan):
+def test_exhausted_budget_stops_the_run(make_plan):
     settings = {"cohort_size": 5, "rounds": 6, "noise_multiplier": 2.0}
     free = make_plan(**settings).cost
     reports = [free.report_after(rounds).epsilon for rounds in (3, 4)]
@@ -294,7 +294,7 @@ def test_the_budget_stops_it(make_plan):
     assert len(said) == 1 and "the run stops after 3 of 6 rounds" in said[0]
 
 
-def test_a_cohort_that_is_not_accounted_for_never_trains(plan, monkeypatch):
+def test_unaccounted_cohort_never_trains(plan, monkeypatch):
     monkeypatch.setattr(loop_lib.selection, "select_cohort", lambda *unused: [1, 2, 3])
     process = fakes.FakeProcess()
     with pytest.raises(ValueError, match="once in the epoch, found 1 again in round 2"):
@@ -302,7 +302,7 @@ def test_a_cohort_that_is_not_accounted_for_never_trains(plan, monkeypatch):
     assert process.rounds == [[1, 2, 3]]
 
 
-def test_a_cohort_that_was_in_the_epoch_before_a_restart_is_refused(plan, monkeypatch):
+def test_repeated_client_in_epoch_is_refused_after_resume(plan, monkeypatch):
     store = fakes.FakeStore()
     run(plan, store)
     # Epochs have four rounds: after six, two are left in the second.
@@ -316,7 +316,7 @@ def test_a_cohort_that_was_in_the_epoch_before_a_restart_is_refused(plan, monkey
         run(plan, store)
 
 
-def test_it_needs_no_tensorflow():
+def test_loop_imports_no_tensorflow():
     code = (
         "import sys, dpfl.training.loop, dpfl.training.run; "
         "sys.exit(any(m.startswith('tensorflow') for m in sys.modules))"
@@ -325,7 +325,7 @@ def test_it_needs_no_tensorflow():
 
 
 @pytest.mark.parametrize("leaf", [np.float64("nan"), np.float64("inf"), "other"])
-def test_a_checkpoint_of_another_state_is_refused(plan, leaf):
+def test_checkpoint_with_mismatched_state_is_refused(plan, leaf):
     store, process = fakes.FakeStore(), fakes.FakeProcess()
     run(plan, store)
     done = store.saved.pop()

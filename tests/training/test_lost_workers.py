@@ -51,7 +51,7 @@ def squares(workers, said, parts, **kwargs):
 @pytest.mark.parametrize(
     "error", [ConnectionRefusedError, TimeoutError, socket.timeout]
 )
-def test_who_does_not_refuse_a_connection_may_be_slow(monkeypatch, error):
+def test_only_refused_connections_mean_the_worker_is_gone(monkeypatch, error):
     def create_connection(*_):
         raise error
 
@@ -62,7 +62,7 @@ def test_who_does_not_refuse_a_connection_may_be_slow(monkeypatch, error):
     )
 
 
-def test_results_are_in_the_order_of_the_parts():
+def test_results_keep_the_order_of_parts():
     workers, said = [FakeWorker("a"), FakeWorker("b")], []
     _, found = squares(workers, said, range(20))
     assert found == [100 + x * x for x in range(20)]
@@ -76,7 +76,7 @@ def test_workers_work_at_the_same_time():
     assert made.run(lambda x: both.wait() >= 0 and x, [], [1, 2]) == [1, 2]
 
 
-def test_what_a_lost_worker_did_is_done_again():
+def test_lost_worker_s_parts_are_recomputed():
     lost, other, said = FakeWorker("a", losses=[1]), FakeWorker("b"), []
     made, found = squares([lost, other], said, range(4))
     assert found == [100, 101, 104, 109]
@@ -89,7 +89,7 @@ def test_what_a_lost_worker_did_is_done_again():
     assert lost.is_connected and said[1:] == ["the worker at a is used again"]
 
 
-def test_one_that_is_slow_to_be_found_gone_is_asked_seldom(monkeypatch):
+def test_slowly_timing_out_worker_is_retried_rarely(monkeypatch):
     """Ten seconds of one round in twenty, and not of each."""
     clock, asked = [0.0], []
     monkeypatch.setattr(remote_workers.time, "monotonic", lambda: clock[0])
@@ -120,7 +120,7 @@ def test_one_that_is_slow_to_be_found_gone_is_asked_seldom(monkeypatch):
     assert asked[-1] == clock[0] - 10
 
 
-def test_a_round_without_workers_ends():
+def test_round_without_workers_raises():
     said = []
     # Lost, used again, and lost once more.
     workers = [FakeWorker("a", [1, 2]), FakeWorker("b", [1, 2])]
@@ -133,7 +133,7 @@ def test_a_round_without_workers_ends():
     assert said == ["the worker at c does not answer yet"]
 
 
-def test_one_that_is_slow_is_waited_for_where_there_is_no_other(monkeypatch, capsys):
+def test_slow_worker_is_awaited_if_it_is_the_only_one(monkeypatch, capsys):
     """Up to the deadline, if there is one; with another it is left for later."""
     monkeypatch.setattr(remote_workers, "_TICK_SECONDS", 0.001)
     monkeypatch.setattr(remote_workers.patience, "_STEP_SECONDS", 0.001)
@@ -159,7 +159,7 @@ def test_one_that_is_slow_is_waited_for_where_there_is_no_other(monkeypatch, cap
     assert found == [104, 109] and len(tries) == before + 1
 
 
-def test_one_that_was_restarted_does_what_the_last_one_leaves():
+def test_restarted_worker_takes_over_when_the_last_is_lost():
     """What used it before is found to be gone in the round that loses the other."""
     lost, restarted, said = FakeWorker("a", [2]), FakeWorker("b", [1]), []
     lost.close = lambda: FakeWorker.close(lost) or setattr(lost, "answers", False)
@@ -169,7 +169,7 @@ def test_one_that_was_restarted_does_what_the_last_one_leaves():
     assert said[-1] == "the worker at b is used again" and len(said) == 3
 
 
-def test_one_that_is_lost_between_rounds_is_named():
+def test_worker_lost_between_rounds_is_reported():
     lost, said = FakeWorker("a"), []
     made, _ = squares([lost, FakeWorker("b")], said, [1])
     lost.answers = False
@@ -180,7 +180,7 @@ def test_one_that_is_lost_between_rounds_is_named():
 
 
 @pytest.mark.parametrize("was_asked", [True, False])
-def test_one_that_is_lost_while_another_is_asked_is_named(was_asked):
+def test_worker_lost_while_another_connects_is_reported(was_asked):
     lost, other, said = FakeWorker("a"), FakeWorker("b"), []
     made, answer = remote_workers.Workers([lost, other], said.append), other.connect
     if was_asked:
@@ -191,7 +191,7 @@ def test_one_that_is_lost_while_another_is_asked_is_named(was_asked):
     assert "the worker at a does not answer any more; it is left out" in said
 
 
-def test_a_worker_with_a_problem_is_not_used():
+def test_incompatible_worker_is_not_used():
     bad, good, said = FakeWorker("a"), FakeWorker("b"), []
 
     def problem(worker, seconds):
@@ -203,7 +203,7 @@ def test_a_worker_with_a_problem_is_not_used():
     assert said == ["a reads other data; it is left out"]
 
 
-def test_an_error_of_the_computation_is_no_loss():
+def test_computation_error_is_not_a_lost_worker():
     workers, said = [FakeWorker("a"), FakeWorker("b")], []
     made = remote_workers.Workers(workers, said.append)
     with pytest.raises(ZeroDivisionError):
@@ -211,7 +211,7 @@ def test_an_error_of_the_computation_is_no_loss():
     assert not said
 
 
-def test_the_deadline_is_that_of_a_part():
+def test_deadline_applies_to_each_part():
     worker = FakeWorker("a")
     made = remote_workers.Workers([worker], print)
     with made.deadline(7.0):
@@ -221,18 +221,18 @@ def test_the_deadline_is_that_of_a_part():
 
 
 class TestAddresses:
-    def test_hosts_and_ports(self):
+    def test_addresses_parse_hosts_and_ports(self):
         found = config.addresses("a.b:1, 10.0.0.1:65535,[::1]:80")
         assert found == (("a.b", 1), ("10.0.0.1", 65535), ("::1", 80))
         assert str(found[2]) == "[::1]:80" and str(found[0]) == "a.b:1"
         assert config.addresses(None) == config.addresses("") == ()
 
     @pytest.mark.parametrize("text", ["a", "a:", ":1", "::1:80", "a:b", "a:²"])
-    def test_others_are_refused(self, text):
+    def test_malformed_addresses_are_refused(self, text):
         with pytest.raises(ValueError, match="workers must be HOST:PORT each, found"):
             config.addresses(text)
 
-    def test_ports_and_doubles(self):
+    def test_bad_ports_and_duplicate_addresses_are_refused(self):
         with pytest.raises(ValueError, match="the port of a worker must be at most"):
             config.addresses("a:70000")
         with pytest.raises(ValueError, match="workers must be different ones.*a:1"):

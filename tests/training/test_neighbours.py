@@ -236,7 +236,7 @@ MUST_OF_TESTS = {
         ("distributed_discrete_gaussian", False, EXACT_FOR_SIMULATION, ["examples"]),
     ],
 )
-def test_what_differs_and_has_no_noise_is_on_the_list(
+def test_unnoised_differences_between_neighbours_are_listed(
     written, mechanism, hold, measure, changes
 ):
     base = written(mechanism, hold, measure)
@@ -263,7 +263,7 @@ FILES_OF_THE_EXPERIMENTER = ("checkpoints/", "manifest.json", "worker.log")
 
 
 @pytest.mark.parametrize("change", ["leaves", "examples"])
-def test_what_is_all_to_be_covered_differs_nowhere(written, change):
+def test_released_only_outputs_do_not_differ_between_neighbours(written, change):
     base = written("l2_csgm", True, RELEASED)
     exact = {place for place, name in base if covered.kind(place, name) == "exact"}
     assert exact <= {"worker.log", "tensorboard/events.out.tfevents.1.dpfl"}
@@ -274,7 +274,7 @@ def test_what_is_all_to_be_covered_differs_nowhere(written, change):
     assert all(place.startswith(FILES_OF_THE_EXPERIMENTER) for place in left), left
 
 
-def test_what_is_measured_does_not_change_the_release(written):
+def test_exact_metrics_do_not_change_the_release(written):
     usual, released = (
         written("l2_csgm", True, measure) for measure in (None, RELEASED)
     )

@@ -40,7 +40,7 @@ def written(plan, folder, rows):
     return text_of(folder)
 
 
-def test_a_page_does_not_tell_the_seed(make_plan, folder):
+def test_page_does_not_reveal_the_seed(make_plan, folder):
     seed = 987654321
     plan = make_plan(noise_multiplier=2.0, rounds=2, seed=seed, flags={"seed": seed})
     done = [row(1, None), row(2, 0.75)]
@@ -48,7 +48,7 @@ def test_a_page_does_not_tell_the_seed(make_plan, folder):
     assert str(seed) not in written(plan, folder, done)
 
 
-def test_a_page_says_what_the_summary_does(make_plan, folder):
+def test_page_shows_the_summary(make_plan, folder):
     hostile = "<script>alert(1)</script>"
     plan = make_plan(noise_multiplier=2.0, rounds=2, flags={"data_dir": hostile})
     done = [row(1, None), row(2, 0.75)]
@@ -77,19 +77,19 @@ def test_a_page_says_what_the_summary_does(make_plan, folder):
     assert "of a simulation" not in text
 
 
-def test_it_says_what_a_secure_sum_would_hide(make_plan, folder):
+def test_page_says_which_values_secure_sums_hide(make_plan, folder):
     plan = make_plan(noise_multiplier=2.0, measure="exact_for_simulation")
     said = written(plan, folder, [row(1, 0.5)])
     assert "Some are of a simulation: a secure sum would hide them" in said
 
 
-def test_without_exact_values_there_is_no_section_of_them(make_plan, folder):
+def test_exact_section_is_absent_without_exact_values(make_plan, folder):
     plan = make_plan(noise_multiplier=2.0, measure="released")
     text = written(plan, folder, [row(1, 0.5)])
     assert page.EXACT_HEADING not in text and "bits up, a client" in text
 
 
-def test_while_it_goes_on_it_is_written_now_and_then(make_plan, monkeypatch, folder):
+def test_page_is_rewritten_at_intervals_during_a_run(make_plan, monkeypatch, folder):
     plan = make_plan(noise_multiplier=2.0, rounds=8)
     now = [100.0]
     monkeypatch.setattr(page.time, "monotonic", lambda: now[0])
@@ -108,7 +108,7 @@ def test_while_it_goes_on_it_is_written_now_and_then(make_plan, monkeypatch, fol
     assert not (folder / page.NAME).exists()
 
 
-def test_a_run_without_a_round_or_a_measure_has_a_page(make_plan, tmp_path):
+def test_run_without_rounds_or_metrics_has_a_page(make_plan, tmp_path):
     text = written(make_plan(noise_multiplier=2.0), tmp_path, [])
     assert "<figure>" not in text and "0 of 8 rounds" in text
 
@@ -135,7 +135,7 @@ def test_a_run_without_a_round_or_a_measure_has_a_page(make_plan, tmp_path):
         ),
     ],
 )
-def test_it_says_whom_clients_trust(make_plan, more, words):
+def test_summary_names_whom_clients_trust(make_plan, more, words):
     plan = make_plan(**{"noise_multiplier": 2.0, **more})
     assert words in report.summary(plan, progress([row(1, 0.5)]))["trust"]
 

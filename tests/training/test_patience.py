@@ -22,7 +22,7 @@ def now(monkeypatch):
     return found
 
 
-def test_a_jump_counts_as_one_step(now):
+def test_clock_jump_counts_as_one_step(now):
     clock = patience.Clock(step=1.0)
     for time in (0.5, 1.25, 61.25, 61.5):
         now[0] = time
@@ -30,7 +30,7 @@ def test_a_jump_counts_as_one_step(now):
     assert found == 1.25 + 1.0 + 0.25
 
 
-def test_a_limit_passes_once_and_not_after_the_block():
+def test_deadline_fires_once_and_only_within_its_block():
     over, late = threading.Event(), []
     with patience.time_limit(0.05, lambda seconds: late.append(seconds) or over.set()):
         over.wait()
@@ -56,14 +56,14 @@ with patience.time_limit(1.5, late.append):
 
 
 @pytest.mark.slow
-def test_the_time_in_which_this_process_was_stopped_is_no_part_of_a_limit():
+def test_suspended_time_does_not_count_towards_deadlines():
     done = subprocess.run(
         [sys.executable, "-c", STOPPED], capture_output=True, text=True, check=True
     )
     assert done.stdout == "True []\n"
 
 
-def test_who_is_waited_for_is_said_late_and_seldom(now, monkeypatch):
+def test_waiting_messages_are_late_and_rare(now, monkeypatch):
     """The thread's part, at times of ours."""
     said, tells = [], []
     monkeypatch.setattr(patience, "say", said.append)
@@ -78,7 +78,7 @@ def test_who_is_waited_for_is_said_late_and_seldom(now, monkeypatch):
     assert said[0] == "still waiting for a friend after 30 seconds"
 
 
-def test_a_sentence_has_a_line_of_its_own_above_the_bar(capsys):
+def test_message_prints_on_its_own_line_above_progress_bar(capsys):
     with tqdm.tqdm(total=3, file=sys.stderr):
         patience.say("a worker is lost")
     assert "a worker is lost" in re.split(r"[\r\n]", capsys.readouterr().err)

@@ -13,7 +13,7 @@ from tests import test_numbers
 from tests.training import fakes
 
 
-def test_what_was_left_out_is_the_tasks(make_plan):
+def test_missing_settings_default_to_the_task_s(make_plan):
     plan = make_plan()
     config = plan.config
     assert (config.cohort_size, config.rounds) == (5, 8)
@@ -26,7 +26,7 @@ def test_what_was_left_out_is_the_tasks(make_plan):
     assert plan.last_round == 8
 
 
-def test_what_was_given_stays(make_plan):
+def test_given_settings_are_kept(make_plan):
     plan = make_plan(
         mechanism_options={"clip_norm": 0.25},
         cohort_size=4,
@@ -44,7 +44,7 @@ def test_what_was_given_stays(make_plan):
     assert plan.cost.planned == expected
 
 
-def test_compression_has_a_default_and_both_names_are_one(make_plan):
+def test_compression_rate_has_a_default_and_aliases_keep_fraction(make_plan):
     for options, expected in (({}, 0.01), ({"compression_rate": 10}, 0.1)):
         plan = make_plan(
             mechanism="l2_csgm", mechanism_options=options, noise_multiplier=1.0
@@ -52,7 +52,7 @@ def test_compression_has_a_default_and_both_names_are_one(make_plan):
         assert plan.mechanism.keep_fraction == expected
 
 
-def test_memory_that_is_not_there_is_refused_before_work(make_plan, monkeypatch):
+def test_insufficient_memory_is_refused_before_work(make_plan, monkeypatch):
     """An update has 100 parameters of four bytes."""
     plan = make_plan(noise_multiplier=1.0, concurrency=2)
     vectors = plan.mechanism.run_vectors(fakes.DIMENSION)
@@ -82,7 +82,7 @@ def test_only_sgd_takes_the_tasks_momentum(make_plan):
     assert make_plan(server_optimizer="adam").config.server_momentum is None
 
 
-def test_random_slots_have_the_epochs_that_are_asked_for(make_plan):
+def test_random_slot_uses_the_given_rounds_per_epoch(make_plan):
     plan = make_plan(participation="random_slot", rounds_per_epoch=3, epsilon=4.0)
     assert plan.participation == mechanisms.RandomSlot(fakes.POPULATION, 5, 8, 3)
     assert plan.cost.planned.relation == "add_or_remove"
@@ -91,7 +91,7 @@ def test_random_slots_have_the_epochs_that_are_asked_for(make_plan):
 
 @pytest.mark.parametrize("mechanism", ["matrix_factorization", "sgmf"])
 @pytest.mark.parametrize("participation", ["cyclic_poisson", "once_per_epoch"])
-def test_a_stream_over_the_run_has_the_runs_rounds(make_plan, mechanism, participation):
+def test_run_long_noise_stream_spans_all_rounds(make_plan, mechanism, participation):
     options = {"noise_stream": "run", "matrix_method": "banded", "matrix_bands": 3}
     settings = {
         "mechanism": mechanism,
@@ -123,7 +123,7 @@ def test_correlated_noise_has_the_participations_epochs(make_plan):
     assert plan.mechanism.rounds_per_epoch == 3 == plan.participation.rounds_per_epoch
 
 
-def test_rounds_that_are_evaluated_and_saved(make_plan):
+def test_evaluation_and_checkpoint_rounds(make_plan):
     plan = make_plan(rounds=7, eval_every=3, checkpoint_every=2)
     numbers = range(1, 8)
     assert [n for n in numbers if plan.is_evaluated(n)] == [3, 6, 7]
@@ -135,12 +135,12 @@ def test_without_privacy_nothing_is_calibrated(make_plan):
     assert plan.config.epsilon is None and plan.last_round == 8
 
 
-def test_it_is_a_value(make_plan):
+def test_plan_is_immutable(make_plan):
     with pytest.raises(dataclasses.FrozenInstanceError):
         make_plan().mechanism = None
 
 
-def test_settings_are_what_results_depend_on(make_plan):
+def test_settings_hold_only_what_affects_results(make_plan):
     found = provenance.settings(make_plan(checkpoint_every=2, seed=4))
     for name in ("output_dir", "checkpoint_every", "progress", "data_dir", "flags"):
         assert name not in found
@@ -163,7 +163,7 @@ def test_the_manifest_says_noise_and_versions(make_plan):
     assert found["source"]["dpfl's files"] == provenance.source_digest()
 
 
-def test_an_edit_of_a_module_is_in_the_digest_of_the_source(tmp_path, monkeypatch):
+def test_source_digest_changes_with_a_module_s_text(tmp_path, monkeypatch):
     monkeypatch.setattr(provenance.dpfl, "__file__", str(tmp_path / "__init__.py"))
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "b.py").write_text("x = 1\n")
@@ -195,7 +195,7 @@ def noise_of(plan, length=4000):
     return codec.decode(state, codec.zero(), sums, shared, noise_seed).mean.numpy()
 
 
-def test_runs_of_one_seed_that_differ_share_no_noise(make_plan):
+def test_different_runs_of_one_seed_share_no_noise(make_plan):
     """Else the difference of two releases would have none."""
 
     def noise(fingerprint="f", **changes):
@@ -220,7 +220,7 @@ def test_runs_of_one_seed_that_differ_share_no_noise(make_plan):
     assert np.std(once) == pytest.approx(0.5 / 5, rel=0.05)
 
 
-def test_a_budget_that_takes_too_much_noise_is_refused(make_plan):
+def test_budget_needing_too_much_noise_is_refused(make_plan):
     words = "noise multiplier must be at most 10000, found .* an epsilon of 1e-06 takes"
     with pytest.raises(ValueError, match=words):
         make_plan(epsilon=1e-6, delta=1e-9)
@@ -272,7 +272,7 @@ def test_bad_settings_are_refused_without_the_task(changes, words):
         ),
     ],
 )
-def test_settings_that_do_not_suit_the_task_are_refused(
+def test_settings_unfit_for_the_task_are_refused(
     make_plan, monkeypatch, changes, words
 ):
     # Before a calibration, which would fail of another error.
@@ -281,7 +281,7 @@ def test_settings_that_do_not_suit_the_task_are_refused(
         make_plan(**changes)
 
 
-def test_what_is_measured_of_updates_themselves_is_asked_for(make_plan):
+def test_exact_metrics_of_updates_need_the_simulation_flag(make_plan):
     energy = {
         "mechanism": "dome",
         "participation": "fixed",
@@ -294,7 +294,7 @@ def test_what_is_measured_of_updates_themselves_is_asked_for(make_plan):
     make_plan(**energy, measure="exact_for_simulation")
 
 
-def test_settings_of_any_kind_of_number():
+def test_settings_accept_any_number_type():
     given = {"cohort_size": 5, "rounds": 100, "rounds_per_epoch": 2, "epsilon": 1.5}
     given = {**given, "client_lr": 0.5, "server_lr": 0.5, "server_momentum": 0.5}
     given = {**given, "noise_multiplier": 1.5, "delta": 0.25, "seed": 100}

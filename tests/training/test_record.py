@@ -71,7 +71,7 @@ def write(directory, marks, *counts):
     return found.marks
 
 
-def test_each_round_is_there_once(tmp_path):
+def test_each_round_is_recorded_once(tmp_path):
     write(tmp_path, None, 1, 2, 4, 4, 5)
     with (tmp_path / "metrics.csv").open(newline="") as file:
         found = list(csv.DictReader(file))
@@ -81,7 +81,7 @@ def test_each_round_is_there_once(tmp_path):
     assert steps_of(path) == expected_steps(5)
 
 
-def test_rows_come_back_as_they_were(tmp_path):
+def test_rows_round_trip(tmp_path):
     write(tmp_path, None, 5)
     found = record.read_rows(tmp_path / "metrics.csv")
     assert found == rows(5)
@@ -90,7 +90,7 @@ def test_rows_come_back_as_they_were(tmp_path):
     assert record.read_rows(tmp_path / "nothing.csv") == []
 
 
-def test_any_part_of_an_append_is_taken_back(tmp_path):
+def test_partial_appends_are_rolled_back(tmp_path):
     """What a kill leaves: any length of each file behind its mark."""
     whole = tmp_path / "whole"
     whole.mkdir()
@@ -108,7 +108,7 @@ def test_any_part_of_an_append_is_taken_back(tmp_path):
             assert contents(whole) == after
 
 
-def test_a_run_that_starts_again_leaves_no_row(tmp_path):
+def test_restarted_run_leaves_no_old_rows(tmp_path):
     write(tmp_path, None, 3)
     assert write(tmp_path, None)["metrics.csv"][0] == 0
     assert contents(tmp_path) == {}
@@ -127,7 +127,7 @@ def test_a_record_that_was_changed_is_refused(tmp_path):
             path.write_bytes(written)
 
 
-def test_events_that_were_changed_are_made_again(tmp_path):
+def test_edited_event_files_are_rewritten(tmp_path):
     marks = write(tmp_path, None, 3)
     [path] = (tmp_path / "tensorboard").iterdir()
     written = path.read_bytes()
@@ -139,7 +139,7 @@ def test_events_that_were_changed_are_made_again(tmp_path):
         assert path.read_bytes() == written and again.marks == marks
 
 
-def test_foreign_things_among_the_events_are_named_and_left(tmp_path):
+def test_foreign_event_files_are_reported_and_kept(tmp_path):
     folder = tmp_path / "tensorboard"
     (folder / "events.out.tfevents.1.dpfl").mkdir(parents=True)
     (folder / "notes.txt").write_text("mine")
@@ -154,7 +154,7 @@ def test_foreign_things_among_the_events_are_named_and_left(tmp_path):
     assert steps_of(folder / "events.out.tfevents.2.dpfl") == expected_steps(2)
 
 
-def test_an_append_costs_what_it_adds(tmp_path):
+def test_append_cost_is_independent_of_history(tmp_path):
     """The same bytes for a late round as for an earlier one."""
     found, lengths = begun(tmp_path), []
     for n in range(200, 400):
@@ -165,13 +165,13 @@ def test_an_append_costs_what_it_adds(tmp_path):
     assert lengths[1] == lengths[-1]
 
 
-def test_numbers_keep_their_value_and_lose_no_digit():
+def test_numbers_keep_full_precision():
     assert record.plain_number(np.float32(0.1)) == 0.1
     assert record.plain_number(np.int64(3)) == 3
     assert np.float32(record.plain_number(np.float32(1 / 3))) == np.float32(1 / 3)
 
 
-def test_events_without_a_time_have_none(tmp_path):
+def test_events_without_exact_values_have_zero_wall_time(tmp_path):
     found = begun(tmp_path)
     found.append(rows(2), [covered.without_exact(time) for time in times(2)])
     assert (tmp_path / "times.csv").read_text() == "round\n1\n2\n"

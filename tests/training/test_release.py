@@ -42,13 +42,13 @@ def test_epsilon_of_every_round_is_among_its_metrics(book):
         assert value["epsilon"] == book.cost.epsilon_after(key)
 
 
-def test_a_program_that_goes_on_is_charged_for_what_was_before(book):
+def test_resumed_program_is_charged_for_earlier_rounds(book):
     memory = tff.program.MemoryReleaseManager()
     released(release.EpsilonReleaseManager(book, memory), [4])
     assert memory.values()[4]["epsilon"] == book.cost.epsilon_after(4)
 
 
-def test_a_round_that_is_done_again_is_charged_again(book, tmp_path):
+def test_repeated_round_is_charged_again(book, tmp_path):
     memory = tff.program.MemoryReleaseManager()
     released(release.EpsilonReleaseManager(book, memory), [1, 2, 3, 2])
     assert book.rounds == 2
@@ -63,7 +63,7 @@ def test_a_round_that_is_done_again_is_charged_again(book, tmp_path):
         assert memory.values()[2]["epsilon"] == expected
 
 
-def test_a_round_too_many_is_not_released(book):
+def test_round_beyond_the_plan_is_not_released(book):
     memory = tff.program.MemoryReleaseManager()
     manager = release.EpsilonReleaseManager(book, memory)
     for keys, words in (([7], "at most the 6"), ([5, 6, 7], "at most the 6")):
@@ -81,7 +81,7 @@ def test_a_round_too_many_is_not_released(book):
         ({"epsilon": 1.0}, 3, ValueError, "must not have a metric named epsilon"),
     ],
 )
-def test_what_cannot_be_accounted_for_is_refused(book, value, key, error, words):
+def test_unaccountable_releases_are_refused(book, value, key, error, words):
     memory = tff.program.MemoryReleaseManager()
     manager = release.EpsilonReleaseManager(book, memory)
     released(manager, [1, 2])
@@ -90,7 +90,7 @@ def test_what_cannot_be_accounted_for_is_refused(book, value, key, error, words)
     assert book.rounds == 2 and list(memory.values()) == [1, 2]
 
 
-def test_it_stands_where_tff_wants_a_release_manager(book):
+def test_works_inside_tff_grouping_and_periodic_managers(book):
     """Beside another in a group; of a periodic one it is charged for every round."""
     memory, other = (tff.program.MemoryReleaseManager() for _ in range(2))
     manager = release.EpsilonReleaseManager(book, memory)

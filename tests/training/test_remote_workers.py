@@ -69,7 +69,7 @@ def said_later(rounds, expected):
     return rounds.said
 
 
-def test_a_worker_that_is_killed_changes_nothing_and_may_come_back(rounds):
+def test_killed_worker_changes_no_bits_and_may_rejoin(rounds):
     expected = rounds.round()
     # The same cohort in as many groups of one worker.
     alone = federated_averaging.FedProcess(rounds.process._process, lambda state: state)
@@ -84,7 +84,7 @@ def test_a_worker_that_is_killed_changes_nothing_and_may_come_back(rounds):
     assert said_later(rounds, expected) == [f"{place_of(rounds, 0)} is used again"]
 
 
-def test_a_worker_that_restarts_between_rounds_says_its_versions_again(rounds):
+def test_restarted_worker_is_checked_again(rounds):
     """Its data, and its versions, may be others."""
     expected = rounds.round()
     rounds.kill(1)
@@ -93,7 +93,7 @@ def test_a_worker_that_restarts_between_rounds_says_its_versions_again(rounds):
     assert said[-1] == f"{place_of(rounds, 1)} is used again"
 
 
-def test_a_worker_tells_the_versions_it_was_started_with(connected):
+def test_worker_reports_its_versions(connected):
     told = connected.call(connection.versions(), seconds=60.0)
     assert told.decode() == connection.versions_text()
     assert connection.difference(connected.address, told) is None
@@ -107,7 +107,7 @@ def test_a_worker_tells_the_versions_it_was_started_with(connected):
         ((None, None), "the worker at w was not started by dpfl-worker"),
     ],
 )
-def test_another_version_is_named(change, said):
+def test_version_mismatch_is_named(change, said):
     text = connection.versions_text()
     told = text.replace(*change, 1) if change[0] else ""
     assert connection.difference("w", told.encode()).startswith(said)
@@ -123,7 +123,7 @@ def test_late_answers_and_errors(rounds, connected):
     assert not connected.is_connected
 
 
-def test_a_worker_that_is_slow_is_not_one_that_is_gone(rounds, monkeypatch):
+def test_slow_worker_is_not_treated_as_lost(rounds, monkeypatch):
     """It takes connections and says nothing; one that hangs up is lost at once."""
     worker = rounds.workers[0]
     found = remote_workers.RemoteWorker(config.Address("127.0.0.1", worker.port))
@@ -150,7 +150,7 @@ def test_a_worker_that_is_slow_is_not_one_that_is_gone(rounds, monkeypatch):
         assert not gone.connect() and not gone.is_slow
 
 
-def test_where_nobody_listens(rounds):
+def test_unreachable_port_does_not_connect(rounds):
     with contextlib.closing(worker_lib.start(isolation="loopback")) as other:
         port = other.port
     assert not remote_workers.RemoteWorker(config.Address("127.0.0.1", port)).connect()
@@ -158,7 +158,7 @@ def test_where_nobody_listens(rounds):
     rounds.restart(0)
 
 
-def test_a_worker_that_reads_other_data_is_seen(rounds):
+def test_worker_with_other_data_is_detected(rounds):
     task = load_task("synthetic", model="small_cnn", num_clients=40)
     clients = np.arange(0, 40, 8)
 

@@ -39,7 +39,7 @@ def tally(rows):
     return functools.reduce(record.Tally.plus, rows, record.Tally())
 
 
-def test_before_the_run(make_plan):
+def test_description_before_the_run(make_plan):
     plan = make_plan(accountant="auto")
     lines = report.describe(plan).split("\n")
     assert lines[0] == "task digits: 20 clients, 100 parameters"
@@ -80,14 +80,14 @@ def test_a_stream_over_the_run_is_described(make_plan):
     assert found["noise_stream"] == kept
 
 
-def test_of_no_privacy_it_speaks_plainly(make_plan):
+def test_description_says_epsilon_is_infinite_without_privacy(make_plan):
     plan = make_plan(mechanism="none")
     said = report.describe(plan)
     assert "privacy: none (mechanism none); epsilon is infinite" in said
     assert "note" not in said and report.title(plan) == "digits, none"
 
 
-def test_energy_that_is_measured_is_said_to_be_outside(make_plan):
+def test_unprotected_energy_measurement_is_reported(make_plan):
     plan = make_plan(
         mechanism="dome",
         participation="fixed",
@@ -100,7 +100,7 @@ def test_energy_that_is_measured_is_said_to_be_outside(make_plan):
     assert words in report.privacy_sentence(plan)
 
 
-def test_an_absurd_epsilon_is_remarked_on_before_and_after(make_plan):
+def test_huge_epsilon_is_noted_before_and_after(make_plan):
     plan = make_plan(noise_multiplier=0.01)
     words = "protects nobody; a noise_multiplier of"
     assert sum(words in line for line in report.describe(plan).split("\n")) == 1
@@ -121,7 +121,7 @@ def coarse_plan(make_plan, bits, rounds=8):
     )
 
 
-def test_bits_that_bring_epsilon_down_are_remarked_on_before_and_after(make_plan):
+def test_beneficial_extra_bits_are_noted_before_and_after(make_plan):
     """Before the run epsilon is that of all 8 rounds, and after it of those done."""
     whole, two = (
         coarse_plan(make_plan, 7, rounds).cost.planned.epsilon for rounds in (8, 2)
@@ -133,7 +133,7 @@ def test_bits_that_bring_epsilon_down_are_remarked_on_before_and_after(make_plan
     assert summary["remarks"] == [f"{words} {two:.4g}"]
 
 
-def test_of_bits_nothing_is_said_where_the_noise_is_that_of_a_budget(make_plan):
+def test_no_note_on_bits_if_noise_is_calibrated(make_plan):
     given = coarse_plan(make_plan, 6)
     config = dataclasses.replace(given.config, noise_multiplier=None, epsilon=40.0)
     calibrated = dataclasses.replace(given, config=config)
@@ -142,7 +142,7 @@ def test_of_bits_nothing_is_said_where_the_noise_is_that_of_a_budget(make_plan):
 
 
 @pytest.mark.parametrize(("delta", "is_large"), [(0.049, False), (0.051, True)])
-def test_a_delta_above_one_in_all_clients_is_remarked_on(make_plan, delta, is_large):
+def test_delta_above_one_over_population_is_noted(make_plan, delta, is_large):
     plan = make_plan(delta=delta, noise_multiplier=2.0)
     assert ("delta is above 1/20" in report.describe(plan)) is is_large
 
@@ -174,13 +174,13 @@ def test_the_summary(make_plan):
 
 
 @pytest.mark.parametrize("seed", [None, 5])
-def test_a_seed_that_was_drawn_is_not_published(make_plan, seed):
+def test_drawn_seed_is_not_published(make_plan, seed):
     plan = make_plan(noise_multiplier=2.0, seed=seed)
     settings = report.summary(plan, progress([row(1, 0.5)]))["settings"]
     assert ("seed" in settings) is (seed is not None)
 
 
-def test_the_last_lines(make_plan):
+def test_final_lines_show_epsilon_and_metrics(make_plan):
     plan = make_plan(noise_multiplier=2.0)
     rows = [row(1, 0.25)]
     lines = report.final_lines(report.summary(plan, progress(rows))).split("\n")
@@ -202,7 +202,7 @@ def exact_eval(row):
     return {n.replace("eval_", "exact_eval_"): value for n, value in row.items()}
 
 
-def test_measures_of_clients_own_test_examples_are_exact(make_plan):
+def test_metrics_on_clients_test_examples_are_exact(make_plan):
     plan = fakes.of_clients(make_plan(noise_multiplier=2.0))
     found = report.summary(plan, progress([exact_eval(row(1, 0.25))]))
     assert not any(name.startswith("final_") for name in found)
@@ -213,7 +213,7 @@ def test_measures_of_clients_own_test_examples_are_exact(make_plan):
     assert "exact accuracy 0.250" in said
 
 
-def test_what_is_all_covered_has_nothing_exact(make_plan):
+def test_released_only_summary_has_no_exact_section(make_plan):
     plan = make_plan(noise_multiplier=2.0, measure="released")
     rows = [row(1, 0.25)]
     found = report.summary(plan, progress(rows))
@@ -228,7 +228,7 @@ def test_what_is_all_covered_has_nothing_exact(make_plan):
     assert report.final_lines(own).startswith("epsilon ")
 
 
-def test_beside_the_bar(make_plan):
+def test_progress_bar_postfix(make_plan):
     plan = make_plan(noise_multiplier=2.0)
     rows = [row(1, 0.25, total=1e6), row(2, None, total=2e6)]
     expected = "exact loss 1.250, accuracy 0.250, epsilon 0.25, exact bits up 2e+06"

@@ -47,7 +47,7 @@ REPLACED += [record.OWN_EVENTS]
 
 
 @pytest.mark.parametrize("place", REPLACED)
-def test_files_of_no_run_are_not_replaced(plan, place):
+def test_foreign_files_are_not_replaced(plan, place):
     """A new run wrote over pictures and models, and removed a metrics.csv."""
     folder = plan.config.output_dir
     folder.mkdir()
@@ -68,7 +68,7 @@ def test_files_of_no_run_are_not_replaced(plan, place):
 
 
 @pytest.mark.parametrize("place", REPLACED)
-def test_links_that_lead_nowhere_are_no_run_s(plan, place):
+def test_dangling_symlinks_are_refused(plan, place):
     """One was removed, and through others files were made elsewhere."""
     path = plan.config.output_dir / place.replace("*", "mine")
     path.parent.mkdir(parents=True)
@@ -80,7 +80,7 @@ def test_links_that_lead_nowhere_are_no_run_s(plan, place):
 
 @pytest.mark.parametrize("place", covered.FILES)
 @pytest.mark.parametrize("put", [os.mkfifo, os.mkdir, os.symlink])
-def test_what_is_no_file_is_found_before_anything_is_done(plan, place, put):
+def test_special_files_are_refused_before_any_work(plan, place, put):
     """And a file, or a pipe, where a folder belongs."""
     folder, name = plan.config.output_dir, place.partition("/")[0].replace("*", "x")
     path = folder / name
@@ -154,15 +154,13 @@ OTHERS = {
 }
 
 
-def test_every_setting_is_among_those():
+def test_every_setting_has_a_test_case():
     fields = {field.name for field in dataclasses.fields(config_lib.RunConfig)}
     assert fields == {*CHANGES, "measure", *config_lib.HARMLESS}
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_run_with_another_setting_is_refused_and_has_other_noise(
-    make_plan, tmp_path, name
-):
+def test_changed_setting_is_refused_and_draws_other_noise(make_plan, tmp_path, name):
     settings = {"seed": 5, **BESIDE.get(name, {})}
     own = begun(made(make_plan, tmp_path, **settings))
     other = made(make_plan, tmp_path, **{**settings, name: CHANGES[name]})
@@ -172,12 +170,12 @@ def test_a_run_with_another_setting_is_refused_and_has_other_noise(
 
 
 @pytest.mark.parametrize("name", sorted({*config_lib.HARMLESS} - {"output_dir"}))
-def test_what_no_release_depends_on_is_free(make_plan, tmp_path, name):
+def test_harmless_settings_may_change_on_resume(make_plan, tmp_path, name):
     own = begun(made(make_plan, tmp_path))
     assert begun(made(make_plan, tmp_path, **{name: OTHERS.get(name, 2)})) == own
 
 
-def test_what_is_measured_is_of_the_same_release(make_plan, tmp_path):
+def test_exact_metrics_keep_the_seed_but_not_the_run(make_plan, tmp_path):
     """The same clients and noise, so that nothing is learned from both."""
     plan = made(make_plan, tmp_path)
     begun(plan)
@@ -195,9 +193,7 @@ def test_what_is_measured_is_of_the_same_release(make_plan, tmp_path):
         {"dimension": fakes.DIMENSION + 1},
     ],
 )
-def test_other_data_and_models_are_refused_and_have_other_noise(
-    plan, changes, tmp_path
-):
+def test_changed_data_or_model_draws_other_noise(plan, changes, tmp_path):
     own = begun(plan)
     task = SimpleNamespace(**{**vars(plan.task), **changes})
     other = dataclasses.replace(plan, task=task)
@@ -215,7 +211,7 @@ def signed(path, content):
     files.write_json(path, {**content, "checksum": files.digest(content)})
 
 
-def test_files_that_are_made_to_fit_bring_no_noise_back(make_plan, tmp_path):
+def test_forged_files_do_not_repeat_noise(make_plan, tmp_path):
     """A manifest of another run, a checkpoint of another manifest, and both."""
     plan = made(make_plan, tmp_path)
     own, saved = with_checkpoint(plan)
@@ -248,7 +244,7 @@ def test_files_that_are_made_to_fit_bring_no_noise_back(make_plan, tmp_path):
         begun(plan)
 
 
-def test_a_round_that_is_done_again_is_the_same_round(make_plan, tmp_path):
+def test_repeated_round_is_identical(make_plan, tmp_path):
     """From any checkpoint, in any order: the same clients train from the same model."""
     plan = made(make_plan, tmp_path, checkpoint_every=1, seed=5)
     seen = {}
@@ -277,7 +273,7 @@ def of_random_layers(plan, draws):
 
 @pytest.mark.parametrize("draws", [False, True])
 @pytest.mark.parametrize("lost", ["damaged", "removed"])
-def test_a_round_that_was_seen_is_not_done_again_in_another_way(plan, lost, draws):
+def test_published_round_is_not_repeated_with_random_layers(plan, lost, draws):
     """Dropout trains other weights under the same noise."""
     _, newest = with_checkpoint(plan)
     lines = "".join(f"{number}\n" for number in range(1, 7))
@@ -297,7 +293,7 @@ def test_a_round_that_was_seen_is_not_done_again_in_another_way(plan, lost, draw
     assert everything(plan.config.output_dir) == before
 
 
-def test_a_round_of_a_model_that_draws_is_saved_before_it_is_shown(plan, monkeypatch):
+def test_rounds_with_random_layers_are_saved_before_display(plan, monkeypatch):
     shown = []
     monkeypatch.setattr(
         loop_lib.report, "postfix", lambda plan, tally: shown.append(tally.rounds)
@@ -318,13 +314,13 @@ def test_a_round_of_a_model_that_draws_is_saved_before_it_is_shown(plan, monkeyp
         ({"model": "cnn"}, True),
     ],
 )
-def test_a_model_with_dropout_draws_in_training(options, draws):
+def test_dropout_model_is_random_in_training(options, draws):
     found = load_task("synthetic", num_clients=2, **options)
     assert found.draws_in_training == draws
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
-def test_a_layer_draws_only_if_it_has_something_to_draw(task, dropout):
+def test_layer_is_random_only_with_nonzero_dropout(task, dropout):
     """Within a loop, too."""
 
     def build(seed):
@@ -346,9 +342,7 @@ class Config(FakeTaskConfig):
 
 
 @pytest.mark.parametrize("place", ["dpfl_plug_in.py", "dpfl_plug_in/__init__.py"])
-def test_a_plug_in_that_was_changed_is_another_run(
-    make_plan, tmp_path, monkeypatch, place
-):
+def test_changed_plug_in_source_is_another_run(make_plan, tmp_path, monkeypatch, place):
     """Its updates may be others under the same data and settings."""
     path = tmp_path / place
     path.parent.mkdir(exist_ok=True)
@@ -366,9 +360,7 @@ def test_a_plug_in_that_was_changed_is_another_run(
     monkeypatch.delitem(sys.modules, "dpfl_plug_in")
 
 
-def test_data_that_a_plug_in_s_fingerprint_forgets_are_another_run(
-    make_plan, tmp_path, monkeypatch
-):
+def test_changed_plug_in_data_is_another_run(make_plan, tmp_path, monkeypatch):
     entry = dataclasses.replace(registry.TASKS["digits"], module="mine.tasks")
     monkeypatch.setitem(registry.TASKS, "mine", entry)
     plan = made(make_plan, tmp_path, task="mine", seed=5)
@@ -387,7 +379,7 @@ def test_data_that_a_plug_in_s_fingerprint_forgets_are_another_run(
 
 
 @pytest.mark.parametrize("of_text", [False, True])
-def test_a_sample_tells_the_data_of_clients(task, of_text):
+def test_sample_digest_depends_on_client_data(task, of_text):
     def changed(amount):
         def dataset(index, round_index):
             def add(x, y):
@@ -403,7 +395,7 @@ def test_a_sample_tells_the_data_of_clients(task, of_text):
     assert of_text or changed(0.0) == task.sample_digest
 
 
-def test_correlated_noise_goes_on_with_as_many_processors(
+def test_correlated_noise_resumes_only_on_equal_processor_count(
     make_plan, tmp_path, monkeypatch
 ):
     """On another number its last bits are others; integers are not."""

@@ -61,7 +61,7 @@ def test_a_cohort_is_a_function_of_seed_and_round(participation):
     ],
     ids=str,
 )
-def test_a_cohort_stays_what_it_was(participation, chosen):
+def test_cohorts_are_stable_across_versions(participation, chosen):
     """A new version must not change whom a seed chooses."""
     round_index = 3 if participation.rounds == 9 else 18
     found = selection.select_cohort(participation, 7, round_index)
@@ -80,7 +80,7 @@ def counts_of(chosen, population):
     return np.bincount(np.concatenate(chosen), minlength=population)
 
 
-def test_poisson_has_the_right_rate_for_every_client():
+def test_poisson_samples_each_client_at_the_stated_rate():
     chosen = cohorts(PoissonSampling(20, 5, 8000), 1)
     counts = counts_of(chosen, 20)
     # Binomial(8000, 1/4): standard deviation 0.0048 of the rate; 4% is two of them,
@@ -91,7 +91,7 @@ def test_poisson_has_the_right_rate_for_every_client():
     assert abs(np.var([len(cohort) for cohort in chosen]) / 3.75 - 1) < 0.08
 
 
-def test_poisson_can_choose_nobody():
+def test_poisson_may_sample_no_client():
     sizes = [len(cohort) for cohort in cohorts(PoissonSampling(3, 1, 100), 0)]
     # (2/3)^3 of the rounds, 30 of 100.
     assert 15 < sizes.count(0) < 45
@@ -104,7 +104,7 @@ def test_fixed_size_is_fixed_and_fair():
     assert np.max(np.abs(counts / 8000 - 0.25)) < 4.5 * math.sqrt(0.1875 / 8000)
 
 
-def test_nobody_takes_part_twice_in_an_epoch():
+def test_no_client_repeats_within_an_epoch():
     participation = OncePerEpoch(23, 5, 40)
     assert participation.rounds_per_epoch == 4
     chosen = cohorts(participation, 9)
@@ -115,7 +115,7 @@ def test_nobody_takes_part_twice_in_an_epoch():
     assert tuple(chosen[0]) != tuple(chosen[4])
 
 
-def test_each_client_draws_a_slot_by_itself():
+def test_slots_are_drawn_independently_per_client():
     participation = RandomSlot(23, 5, 8000)
     assert participation.rounds_per_epoch == 4
     chosen = cohorts(participation, 9)
@@ -138,7 +138,7 @@ def test_each_client_draws_a_slot_by_itself():
     assert abs(np.var(sizes) / 3.913 - 1) < 0.1
 
 
-def test_seeds_differ_by_purpose_and_index():
+def test_seeds_differ_by_domain_and_index():
     found = {
         selection.derive_seed(s, purpose, i)
         for s in range(5)
@@ -152,7 +152,7 @@ def test_seeds_differ_by_purpose_and_index():
     assert selection.derive_seed(11, model, 1) != selection.derive_seed(1, model, 11)
 
 
-def test_the_seeds_of_runs_stay_what_they_are():
+def test_run_seeds_are_stable_across_versions():
     """The first 126 bits of SHA-256, computed with another program."""
     assert {p.value for p in purposes.Run} == {
         *("aggregator", "model", "poisson", "fixed", "epoch", "slot", "client"),
@@ -169,7 +169,7 @@ def test_a_runs_key_is_a_hash_of_seed_and_settings():
     assert len({selection.run_key(*pair) for pair in pairs}) == 5
 
 
-def test_each_client_has_a_key_of_its_own():
+def test_client_keys_are_distinct():
     keys = [selection.client_key(key, client) for key in (1, 2) for client in range(50)]
     assert len({word for key in keys for word in key}) == 200
     assert all(0 <= word < 2**63 for key in keys for word in key)
@@ -184,12 +184,12 @@ def test_a_bad_seed_is_named(seed):
         selection.run_key(seed, "")
 
 
-def test_an_unknown_rule_is_named():
+def test_unknown_participation_is_named():
     with pytest.raises(TypeError, match="participation must be one of"):
         selection.select_cohort("poisson", 0, 0)
 
 
-def test_short_epochs_reshuffle_and_admit_nobody_twice():
+def test_short_epochs_reshuffle_without_repeats():
     rounds = cohorts(OncePerEpoch(10, 2, rounds=12, epoch_rounds=3))
     epochs = [np.concatenate(rounds[i : i + 3]) for i in range(0, 12, 3)]
     assert all(len(set(epoch)) == 6 for epoch in epochs)
@@ -232,12 +232,12 @@ def test_windows_hold_the_separation(population, separation):
     ],
     ids=str,
 )
-def test_one_group_and_a_separation_of_one_are_the_plain_rules(same, other):
+def test_one_group_or_separation_one_equals_plain_participation(same, other):
     for first, second in zip(cohorts(same), cohorts(other)):
         np.testing.assert_array_equal(first, second)
 
 
-def test_groups_take_turns():
+def test_groups_participate_in_turn():
     plan = CyclicPoisson(60, 5, 3000, 4)
     chosen = cohorts(plan)
     groups = [set(np.concatenate(chosen[g::4]).tolist()) for g in range(4)]
@@ -254,7 +254,7 @@ def test_groups_take_turns():
     ]
 
 
-def test_rounds_are_apart_and_each_is_as_likely():
+def test_window_rounds_are_separated_and_uniform():
     """Who is free joins with 8/40, and is free again five rounds later."""
     plan = BMinSeparation(64, 8, 12, 4)
     assert plan.turn_probability == 0.2
@@ -276,7 +276,7 @@ def test_rounds_are_apart_and_each_is_as_likely():
     assert abs(np.var(sizes) / (64 / 8 * 7 / 8) - 1) < 0.1
 
 
-def test_each_client_draws_its_group_by_itself():
+def test_groups_are_drawn_independently_per_client():
     """Two of 40 are in the same of four groups in a quarter of the runs."""
     together, sizes = 0, []
     for seed in range(1200):

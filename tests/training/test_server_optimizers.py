@@ -33,21 +33,21 @@ def gradients(rounds=5):
     ]
 
 
-def test_with_correction_it_is_tff_adam():
+def test_bias_correction_equals_tff_adam():
     theirs = tff.learning.optimizers.build_adam(LR, beta_1=0.8, beta_2=0.9)
     ours = server_optimizers.Adam(LR, beta_1=0.8, beta_2=0.9)
     given = gradients()
     np.testing.assert_allclose(steps(ours, given), steps(theirs, given), rtol=1e-5)
 
 
-def test_without_correction_the_first_step_is_as_long_as_the_betas_say():
+def test_first_step_without_bias_correction_follows_betas():
     given = gradients(1)
     found = steps(server_optimizers.Adam(LR, corrects_start=False), given)
     signs = np.sign(np.concatenate([np.ravel(g) for g in given[0]]))
     np.testing.assert_allclose(found, -LR * signs * 0.1 / np.sqrt(0.001), rtol=1e-4)
 
 
-def test_the_noise_is_taken_off_the_second_moment_and_bounds_the_step():
+def test_noise_variance_is_subtracted_from_second_moment_and_bounds_step():
     variance = 4.0
     optimizer = server_optimizers.Adam(LR, beta_1=0.0, noise_variance=variance)
     one = (tf.constant([3.0, 1.0, 5.0]), tf.zeros([2, 2]))
@@ -57,7 +57,7 @@ def test_the_noise_is_taken_off_the_second_moment_and_bounds_the_step():
     assert not steps(optimizer, [one])[3:].any()
 
 
-def test_of_noise_and_a_constant_the_second_moment_is_the_constants():
+def test_debiased_second_moment_recovers_a_noised_constant():
     generator = np.random.default_rng(2)
     stddev, constant = 2.0, 4.0
     optimizer = server_optimizers.Adam(1.0, beta_1=0.0, noise_variance=stddev**2)
@@ -104,7 +104,7 @@ def config(mechanism, **options):
     )
 
 
-def test_a_run_takes_the_variance_from_its_mechanism():
+def test_noise_variance_comes_from_the_mechanism():
     gaussian = mechanisms.Gaussian(cohort_size=10, clip_norm=0.5, noise_multiplier=4.0)
     found = plan.noise_variance(config(gaussian), gaussian, 123)
     assert found == pytest.approx(0.04)
@@ -117,6 +117,6 @@ def test_a_run_takes_the_variance_from_its_mechanism():
         mechanisms.L2Csgm(10, 0.5, 4.0, keep_fraction=0.1),
     ],
 )
-def test_a_mechanism_whose_noise_is_not_known_so_is_refused(mechanism):
+def test_mechanism_without_known_noise_variance_is_refused(mechanism):
     with pytest.raises(ValueError, match="server_optimizer must not be 'adam_deb"):
         plan.noise_variance(config(mechanism), mechanism, 123)

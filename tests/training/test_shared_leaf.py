@@ -14,7 +14,7 @@ from tests import forks
 
 @pytest.mark.parametrize("part_bytes", [100, 2**20])
 @pytest.mark.parametrize("shape", [(7, 31), (50,), (1, 1)])
-def test_what_is_written_is_read(monkeypatch, part_bytes, shape):
+def test_arrays_round_trip_through_shared_memory(monkeypatch, part_bytes, shape):
     monkeypatch.setattr(shared_leaf, "_PART_BYTES", part_bytes)
     array = np.arange(np.prod(shape)).astype(np.int16).reshape(shape)
     leaf = SharedLeaf.of(array)
@@ -34,7 +34,7 @@ def anonymous_bytes() -> int:
     return int(line.split()[1]) * 1024
 
 
-def test_an_array_is_written_without_a_copy_that_stays():
+def test_writing_keeps_no_copy():
     array = np.ones([16, 2**21], np.int16)
     before = anonymous_bytes()
     leaf = SharedLeaf.of(array)
@@ -68,7 +68,7 @@ print(added / (64 * 2**21))
 """
 
 
-def test_reading_takes_the_memory_of_a_tensor_once(tmp_path):
+def test_reading_allocates_one_tensor(tmp_path):
     """And not beside its parts: then it is there 2.1 times, and 1.15 times without.
 
     What the allocator keeps adds up to 0.3 on a machine that is busy.
@@ -79,14 +79,14 @@ def test_reading_takes_the_memory_of_a_tensor_once(tmp_path):
     assert 0.9 < float(done.stdout) < 1.7
 
 
-def test_parts_are_no_larger_than_they_may_be(monkeypatch):
+def test_parts_respect_the_size_limit(monkeypatch):
     monkeypatch.setattr(shared_leaf, "_PART_BYTES", 100)
     rows = shared_leaf.rows_of_parts((7, 10), np.int16)
     assert sum(rows) == 7 and max(rows) * 20 <= 100
     assert shared_leaf.rows_of_parts((3, 1000), np.int16) == [1, 1, 1]
 
 
-def test_the_memory_goes_with_the_object_and_not_with_its_files():
+def test_files_are_removed_while_mapped_arrays_stay():
     leaf = SharedLeaf.of(np.ones([1000], np.float32))
     shown, [path] = np.asarray(leaf), leaf.paths
     assert os.path.exists(path)

@@ -50,7 +50,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_an_effect_is_the_mean_over_what_is_pooled(folder):
+def test_effect_is_the_mean_over_pooled_cells(folder):
     found = CLAIM.effect(folder)
     assert found.size == pytest.approx(-(0.1 + 0.04 + 0.01) / 3)
     cells = {
@@ -78,7 +78,7 @@ def test_one_effect_less_another(folder, times):
     assert both.high - both.size == pytest.approx(half)
 
 
-def test_runs_without_another_to_compare_are_an_error(folder):
+def test_runs_without_a_counterpart_are_refused(folder):
     with pytest.raises(ValueError, match="^t must have .*'c'"):
         dataclasses.replace(CLAIM, chosen={"task": "c"}).effect(folder)
     with pytest.raises(ValueError, match="^t must have"):
@@ -149,7 +149,7 @@ def test_numbers_without_seeds(folder, limits, cells):
     assert dataclasses.replace(EXACT, **limits).cells(folder) == cells
 
 
-def test_every_claim_has_its_line(folder):
+def test_every_claim_has_a_line(folder):
     untested = verdicts.Untested("paper", "another", "Fig. 2", "why")
     text = verdicts.lines([CLAIM, untested], folder)
     assert (

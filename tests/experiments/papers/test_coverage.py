@@ -29,7 +29,7 @@ def numbers(words):
     return {(kind, int(number)) for number in re.findall(r"\d+", found[2])}
 
 
-def test_every_number_is_there_once():
+def test_every_numbered_item_is_listed_once():
     for paper, rows in coverage.NUMBERED.items():
         assert len({row.number for row in rows}) == len(rows)
         found = set().union(*(numbers(row.number) for row in rows))
@@ -53,7 +53,7 @@ def test_figures_are_the_papers_that_their_sources_name(paper):
         assert named[name] <= found[name], name
 
 
-def test_each_place_of_a_claim_has_the_paper_s_words():
+def test_each_claim_quotes_the_paper():
     for paper, found in coverage.WORDS.items():
         places = {one.where for one in claims.of_paper(paper)}
         wanted = {place if place in found else place.split(", ")[0] for place in places}
@@ -61,12 +61,12 @@ def test_each_place_of_a_claim_has_the_paper_s_words():
         assert all(f"| {place} | “" in coverage.words(paper) for place in found)
 
 
-def test_each_has_a_figure_or_a_reason():
+def test_each_item_has_a_figure_or_a_reason():
     for row in [row for rows in coverage.NUMBERED.values() for row in rows]:
         assert bool(row.figure) != bool(row.why), row
 
 
-def test_the_scales_are_those_of_the_tables(tmp_path):
+def test_scales_come_from_the_tables(tmp_path):
     (tmp_path / "small").mkdir()
     assert coverage.kept(["secagg_fig2"], tmp_path) == ""
     (tmp_path / "secagg_fig2.csv").write_text("scale,seed\npaper,1\nmedium,1\n")
@@ -77,7 +77,7 @@ def test_the_scales_are_those_of_the_tables(tmp_path):
 
 
 @pytest.mark.parametrize("paper", coverage.NUMBERED)
-def test_a_table_has_short_cells(paper):
+def test_table_cells_are_short(paper):
     text = coverage.lines(paper, RESULTS)
     rows = coverage.NUMBERED[paper]
     assert text.count("\n") == (len(rows) + 2 if rows else 1)

@@ -15,14 +15,14 @@ def learner(**changes):
     return Learner(config(**changes), 64)
 
 
-def test_it_finds_a_fixed_subspace():
+def test_finds_a_fixed_subspace():
     errors, overlaps = learner().learn(80)
     assert overlaps[0] < 0.3
     assert overlaps[-1] > 0.95
     assert errors[-10:].mean() < 0.1 * errors[:10].mean()
 
 
-def test_its_error_comes_down_to_that_of_the_noise():
+def test_error_converges_to_the_noise_floor():
     errors, _ = learner(noise=0.05).learn(200)
     floor = config(0.05).mean_squared_error(64)
     assert floor == pytest.approx(0.05**2 * 32)
@@ -30,7 +30,7 @@ def test_its_error_comes_down_to_that_of_the_noise():
     assert 0.8 * floor < errors[-50:].mean() < 1.5 * floor
 
 
-def test_it_follows_a_drifting_subspace_and_without_probes_does_not():
+def test_probes_are_needed_to_track_a_drifting_subspace():
     followed, fixed = (
         learner(**changes).learn(150, drift=0.03, rank=3).overlaps
         for changes in ({}, {"probes": False})
@@ -40,7 +40,7 @@ def test_it_follows_a_drifting_subspace_and_without_probes_does_not():
     assert fixed[-50:].mean() < 0.65
 
 
-def test_a_mean_hides_the_rest_from_the_papers_target():
+def test_mean_gradient_dominates_the_papers_target():
     residual, gradient = (
         learner(**changes).learn(100, mean=4.0).errors[-30:].mean()
         for changes in ({}, {"sketch_target": "gradient"})

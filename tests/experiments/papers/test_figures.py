@@ -83,7 +83,7 @@ def config_of(flags):
 
 class TestGrids:
     @pytest.mark.parametrize(("name", "scale"), CASES)
-    def test_no_work_is_there_twice(self, name, scale):
+    def test_no_work_is_duplicated(self, name, scale):
         works = grid(name, scale)
         assert len({work.key for work in works}) == len(works) > 0
         assert len({work.folder for work in works}) == len(works)
@@ -98,7 +98,7 @@ class TestGrids:
                         assert keys.setdefault(place, work.key) == work.key
 
     @pytest.mark.parametrize(("name", "scale"), CASES)
-    def test_runs_of_a_task_differ_in_what_is_compared_alone(self, name, scale):
+    def test_runs_of_a_task_differ_only_in_compared_settings(self, name, scale):
         shared = {}
         for work in runs(name, scale):
             flags = flags_of(work)
@@ -153,7 +153,7 @@ class TestGrids:
             both = [flags.get(k, 0) for k in ("matrix_momentum", "server_momentum")]
             assert sorted(map(float, both)) == [0, 0.9]
 
-    def test_rates_of_factorizations_are_the_best_that_were_tried(self):
+    def test_rates_of_factorizations_are_the_best_tried(self):
         results = programs.ROOT / "docs/results"
         by_hand = files.read_csv(results / "medium_validation.csv")
         searched = files.read_csv(results / "mf_search.csv")
@@ -183,7 +183,7 @@ class TestGrids:
             assert len(means) >= 2 and means[rate] == max(means.values()), labels
 
     @pytest.mark.parametrize("name", list(ours.POINTS))
-    def test_rates_at_equal_bits_are_the_best_that_were_tried(self, name):
+    def test_rates_at_equal_bits_are_the_best_tried(self, name):
         results = programs.ROOT / "docs/results"
         if name == "equal_bits_long":
             tried = files.read_csv(results / "long_search.csv")
@@ -211,7 +211,7 @@ class TestGrids:
                 assert min(values) < rate < max(values)
 
     @pytest.mark.parametrize("name", ["secagg_fig9", "secagg_fig10"])
-    def test_layers_are_those_of_the_model(self, name):
+    def test_layer_sizes_match_the_model(self, name):
         # 2000 words and 4 special tokens of width 32; the rest is 93,044.
         small = chen2022.LAYERS["small"].embedding
         assert (small, tasks.task_entry("docs").dimension - small) == (64_128, 93_044)
@@ -228,7 +228,7 @@ class TestGrids:
         ("name", "scale"),
         [("dome_compare", s) for s in sweep.SCALES] + [("dome_cnn", "medium")],
     )
-    def test_bits_up_are_equal_where_there_is_compression(self, name, scale):
+    def test_compressed_runs_use_equal_uplink_bits(self, name, scale):
         for work in grid(name, scale):
             task, flags = work.labels["task"], flags_of(work)
             is_large = flags.get("model") == "cnn"
@@ -248,7 +248,7 @@ class TestGrids:
             assert found == compared.chosen["dome"]
 
     @pytest.mark.parametrize("name", list(ours.PROBLEMS))
-    def test_epsilon_is_eight_by_one_relation(self, name):
+    def test_epsilon_is_eight_under_one_neighboring_relation(self, name):
         clients = CLIENTS["fashion" if name.endswith("fashion") else "mnist"]
         for work in grid(name, "medium"):
             if work.labels["seed"] > 1:
@@ -310,9 +310,7 @@ class TestRows:
             ("paper", {("100", "1"), ("1000", "15")}),
         ],
     )
-    def test_fig8_compresses_as_much_as_secure_aggregation_asks_for(
-        self, scale, wanted
-    ):
+    def test_fig8_compression_follows_the_secure_aggregation_paper(self, scale, wanted):
         rows = [
             {k: str(v) for k, v in work.labels.items()}
             for work in grid("secagg_fig8", scale)
@@ -450,7 +448,7 @@ class TestDrawing:
         (axis,) = plotting.draw(plot, rows, "title").axes
         return {c.get_label(): c for c in axis.containers}, axis
 
-    def test_a_point_is_a_mean_with_its_range(self):
+    def test_points_are_means_with_ranges(self):
         found, axis = self.lines(plotting.Plot("x", "series", y="y"), self.rows())
         assert list(found) == ["a", "b"]
         for name, more in (("a", 0), ("b", 10)):
@@ -460,7 +458,7 @@ class TestDrawing:
             assert ends == [[2 + more, 7 + more], [11 + more, 16 + more]]
         assert axis.figure.get_suptitle() == "title; mean and range of 3 seeds"
 
-    def test_a_baseline_is_a_line_and_the_others_are_effects(self):
+    def test_baseline_is_a_line_and_others_are_effects(self):
         plot = plotting.Plot("x", "series", y="y", baseline="a")
         rows = [row for row in self.apart() if row["series"] == "b" or row["x"] == "1"]
         (axis,) = plotting.draw(plot, rows, "title").axes
@@ -476,7 +474,7 @@ class TestDrawing:
         ]
         assert axis.figure.get_suptitle() == "title; 3 seeds, 95% intervals"
 
-    def test_effects_on_accuracies_are_in_points_and_one_seed_has_none(self):
+    def test_accuracy_effects_are_in_points_and_need_several_seeds(self):
         rows = [{**row, "accuracy": row["y"]} for row in self.apart()]
         alone = {**rows[0], "series": "c"}
         rows = [*(row for row in rows if row["x"] == "1"), alone]
@@ -490,7 +488,7 @@ class TestDrawing:
         assert [low, high] == pytest.approx([100 * expected.low, 100 * expected.high])
         assert axis.get_ylabel() == "points gained over a"
 
-    def test_places_have_the_names_of_their_panel_and_no_range_has_no_bars(self):
+    def test_axis_is_named_by_panel_and_single_values_lack_bars(self):
         rows = [
             {"panel": panel, "of": f"x of {panel}", "x": x, "y": x}
             for panel, x in itertools.product("pq", "12")
@@ -501,7 +499,7 @@ class TestDrawing:
         assert names == ["x of p", "x of q"]
         assert not any(axis.containers[0].has_yerr for axis in picture.axes)
 
-    def test_names_are_lines_below_each_other(self):
+    def test_category_names_are_stacked_lines(self):
         rows = [
             {**row, "x": f"name {row['x']}", "y": row["y"]} for row in self.rows(y="2")
         ]
@@ -511,7 +509,7 @@ class TestDrawing:
         assert line.get_xdata().tolist() == [2, 2]
         assert (other.get_ydata() > line.get_ydata()).all()
 
-    def test_what_has_no_noise_goes_across(self):
+    def test_noiseless_series_is_a_horizontal_line(self):
         rows = self.rows() + [
             {**row, "series": "c", "x": "inf"} for row in self.rows()[:3]
         ]
@@ -519,7 +517,7 @@ class TestDrawing:
         (across,) = [line for line in axis.lines if line.get_linestyle() == ":"]
         assert across.get_ydata() == [4, 4]
 
-    def test_errors_and_a_line_beside(self):
+    def test_error_bars_and_theory_line(self):
         rows = self.rows(error="0.5", theory="3")[::3]
         plot = plotting.Plot("x", "series", y="y", error="error", beside="theory")
         found, axis = self.lines(plot, rows)
@@ -550,7 +548,7 @@ class TestDrawing:
         (legend,) = picture.legends
         assert [text.get_text() for text in legend.get_texts()] == ["first", "b"]
 
-    def test_a_place_that_was_measured_is_the_mean_of_its_group(self):
+    def test_measured_x_is_the_mean_of_its_group(self):
         rows = [
             {"of": of, "x": str(x), "y": "1"}
             for of, x in (("p", 1), ("p", 3), ("q", 7), ("q", 9))

@@ -23,7 +23,7 @@ VECTORS = {
         (mechanisms.DistributedDiscreteGaussian(N, 1.0, 0.5, 10), "independent"),
     ],
 )
-def test_errors_are_the_theory_s(config, kind):
+def test_errors_match_theory(config, kind):
     """Within 10% over 50 draws, with enough compression for its part to count."""
     vectors, product = VECTORS[kind]
     errors = measured_means.measured_errors(config, D, 50, vectors, seed=8)
@@ -32,7 +32,7 @@ def test_errors_are_the_theory_s(config, kind):
 
 
 @pytest.mark.parametrize("name", ["gaussian", "l2_csgm"])
-def test_errors_of_a_trusted_server_are_the_theory_s(name):
+def test_errors_with_trusted_server_match_theory(name):
     keep = {} if name == "gaussian" else {"keep_fraction": 0.1}
     config = mechanisms.MECHANISMS[name](20, 1.0, 1.0, **keep)
     config = planning.calibrate(config, None, D, 4.0, 1e-5)
@@ -41,7 +41,7 @@ def test_errors_of_a_trusted_server_are_the_theory_s(name):
     assert errors.mean() == pytest.approx(config.mean_squared_error(D), rel=0.04)
 
 
-def test_no_two_clients_and_rounds_have_one_seed():
+def test_seeds_are_distinct_across_clients_and_rounds():
     seeds = []
 
     def recorded(seed):
@@ -59,7 +59,7 @@ def test_no_two_clients_and_rounds_have_one_seed():
     assert len(seeds) == len(set(seeds)) == 200
 
 
-def test_vectors_are_what_they_say():
+def test_vectors_have_the_stated_distribution():
     seeds = [tf.constant([0, i], tf.int64) for i in range(40)]
     for kind, (vectors, product) in VECTORS.items():
         made = np.array([vectors(2000, 3)(seed).numpy() for seed in seeds])

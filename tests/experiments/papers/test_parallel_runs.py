@@ -67,7 +67,7 @@ def killed_grid(folder, run):
     return sweep.ResultsTable(folder / "results.csv")
 
 
-def test_a_killed_grid_goes_on_and_seeds_that_share_a_graph_change_nothing(tmp_path):
+def test_killed_grid_resumes_and_shared_graphs_change_nothing(tmp_path):
     first, second = works()
     # By itself, and in one go.
     words = second.arguments(tmp_path / "alone")
@@ -140,7 +140,7 @@ def fake(monkeypatch):
     return FakeTrainer
 
 
-def test_rows_come_from_as_many_runs_as_memory_allows(fake, tmp_path, capsys):
+def test_memory_limits_the_number_of_parallel_runs(fake, tmp_path, capsys):
     grid = [work(seed=s, noise_multiplier=z) for s in range(4) for z in range(1, 4)]
     grid = [
         sweep.Training({"seed": i}, {"i": i}, None, w.flags) for i, w in enumerate(grid)
@@ -162,7 +162,7 @@ def test_rows_come_from_as_many_runs_as_memory_allows(fake, tmp_path, capsys):
 @pytest.mark.parametrize(
     "tasks", [None, [], 3, {"a": 3}, {"a": {"seconds": 1}}, {"a": "many"}, {"a": "nan"}]
 )
-def test_rates_that_are_no_numbers_are_measured_again(tmp_path, tasks):
+def test_nonnumeric_rates_are_measured_again(tmp_path, tasks):
     path, machine = tmp_path / "rates.json", remaining_work.Machine(4, 10**9)
     rates = {"a": remaining_work.Rate(1.0, 2, 3, 4, 5)}
     remaining_work.save(path, machine, rates)
@@ -174,7 +174,7 @@ def test_rates_that_are_no_numbers_are_measured_again(tmp_path, tasks):
     assert remaining_work.load(path, machine) == {}
 
 
-def test_runs_of_one_graph_are_done_one_after_the_other(fake, tmp_path):
+def test_runs_sharing_a_graph_are_sequential(fake, tmp_path):
     grid = [work(seed=s, noise_multiplier=z) for s in (1, 2) for z in (1, 2, 3, 4)]
     chains = parallel_runs._chains(grid, at_a_time=2)
     assert [[w.flags["noise_multiplier"] for w in chain] for chain in chains] == [
@@ -186,9 +186,7 @@ def test_runs_of_one_graph_are_done_one_after_the_other(fake, tmp_path):
 @pytest.mark.parametrize(
     ("growth", "runs"), [(0, [16, 4]), (10**8, [7, 7, 6]), (10**9, [*([3] * 6), 2])]
 )
-def test_a_process_that_has_grown_is_replaced(
-    fake, tmp_path, monkeypatch, growth, runs
-):
+def test_process_grown_in_memory_is_replaced(fake, tmp_path, monkeypatch, growth, runs):
     monkeypatch.setattr(
         fake, "memory", lambda self: 10**9 + growth * len(self.seeds), raising=True
     )
@@ -219,7 +217,7 @@ def test_runs_that_fail(fake, tmp_path, monkeypatch, capsys, fails, exit_code, d
     assert notes == (0 if exit_code == 2 else min(3, len(fails)))
 
 
-def test_a_refusal_is_told_before_other_failures(fake, tmp_path, monkeypatch):
+def test_refusal_is_reported_before_other_failures(fake, tmp_path, monkeypatch):
     codes = {2: 1, 4: 2}
 
     def train(self, work, folder, on_round, **more):
@@ -235,7 +233,7 @@ def test_a_refusal_is_told_before_other_failures(fake, tmp_path, monkeypatch):
         do(grid, tmp_path, jobs=1)
 
 
-def test_nothing_is_begun_after_the_end(fake, tmp_path):
+def test_no_run_starts_after_close(fake, tmp_path):
     """Three threads, whose runs fail one after another."""
     fake.fails = set(range(1, 40))
     grid = [work(seed=seed, noise_multiplier=seed) for seed in range(1, 40)]
@@ -249,7 +247,7 @@ def test_nothing_is_begun_after_the_end(fake, tmp_path):
         runs._new_trainer()
 
 
-def test_a_task_whose_only_run_fails_is_not_waited_for(fake, tmp_path, capsys):
+def test_failed_single_run_of_a_task_does_not_block(fake, tmp_path, capsys):
     fake.fails = {1}
     flags = {"task": "digits", "cohort_size": 4, "rounds": 16}
     others = [{**flags, "seed": seed} for seed in (2, 3)]
@@ -270,7 +268,7 @@ def test_a_grid_of_one_run_that_fails(fake, tmp_path):
 
 
 @pytest.mark.parametrize(("gigabytes", "together"), [(4, 1), (10, 2)])
-def test_tasks_that_were_not_measured_begin_together_only_where_there_is_room(
+def test_unmeasured_tasks_start_together_only_if_memory_allows(
     fake, tmp_path, monkeypatch, gigabytes, together
 ):
     """Runs fill 0.8 of the memory, and one that was not measured is taken for 2.5 GB."""
@@ -299,7 +297,7 @@ def test_tasks_that_were_not_measured_begin_together_only_where_there_is_room(
     assert max(most) == together
 
 
-def test_a_rate_is_that_of_as_many_workers(fake, tmp_path, capsys):
+def test_rates_are_per_number_of_workers(fake, tmp_path, capsys):
     path = tmp_path / "rates.json"
     remaining_work.save(path, remaining_work.this_machine(), {PROBLEM: rate()})
     for number, workers in enumerate(("a:1,b:2", "a:1", "c:1,d:2")):
@@ -314,7 +312,7 @@ def test_a_rate_is_that_of_as_many_workers(fake, tmp_path, capsys):
     }
 
 
-def test_what_is_refused_is_refused_before_any_work(fake, tmp_path):
+def test_missing_data_dir_is_refused_before_any_work(fake, tmp_path):
     fake.fails = {1}
     with pytest.raises(ValueError, match="^data_dir must be there, found none$"):
         parallel_runs.ParallelRuns(tmp_path).check(works())
@@ -328,7 +326,7 @@ def rate(**changes):
     return remaining_work.Rate(**{**values, **changes})
 
 
-def test_what_is_left_and_what_that_takes(tmp_path):
+def test_remaining_work_and_its_estimated_time(tmp_path):
     grid = [
         work(seed=1, cohort_size=10, rounds=1800),
         work(seed=2, cohort_size=20, rounds=1800),
@@ -355,7 +353,7 @@ def test_what_is_left_and_what_that_takes(tmp_path):
         (2, 1, 5, 3, 1),
     ],
 )
-def test_as_many_at_a_time_as_processors_and_memory_bear(
+def test_parallelism_is_bounded_by_processors_and_memory(
     processors, gigabytes, runs, memory, jobs
 ):
     machine = remaining_work.Machine(processors, gigabytes * 10**9)
@@ -364,7 +362,7 @@ def test_as_many_at_a_time_as_processors_and_memory_bear(
     assert remaining_work.concurrency(machine, jobs) == max(1, processors // jobs)
 
 
-def test_rates_of_another_machine_are_not_used(tmp_path):
+def test_rates_from_another_machine_are_ignored(tmp_path):
     path, machine = tmp_path / "rates.json", remaining_work.Machine(8, 1)
     remaining_work.save(path, machine, {"a": rate()})
     assert remaining_work.load(path, remaining_work.Machine(8, 2)) == {"a": rate()}

@@ -50,7 +50,7 @@ def test_a_figure_is_drawn_from_its_table_alone(name, tmp_path):
     assert (tmp_path / "table.csv").stat().st_size < 24_000
 
 
-def test_a_table_has_labels_and_measures_and_no_machine(tmp_path):
+def test_tables_hold_labels_and_metrics_but_no_machine_data(tmp_path):
     works, table = rows_of("csgm_fig2", tmp_path / "runs")
     result_tables.write(
         tmp_path / "t.csv", index.FIGURES["csgm_fig2"], "medium", works, table
@@ -70,7 +70,7 @@ def test_a_table_has_labels_and_measures_and_no_machine(tmp_path):
     assert len(lines) == 2 * len(works)
 
 
-def test_curves_are_those_of_the_row_s_own_run(tmp_path):
+def test_curves_belong_to_their_own_run(tmp_path):
     path = tmp_path / "curves.csv"
     path.write_text("mechanism,seed,round,eval_loss\na,1,4,0.5\na,2,4,0.25\na,2,8,\n")
     row = {"mechanism": "a", "seed": "2", "final_loss": "7", "curves": str(path)}
@@ -108,7 +108,7 @@ def refusal(path, name="csgm_fig2", scale="medium"):
 @pytest.mark.parametrize(
     ("name", "scale"), [("csgm_fig6", "medium"), ("csgm_fig2", "small")]
 )
-def test_a_table_of_another_figure_or_scale_is_refused(table, name, scale):
+def test_table_of_other_figure_or_scale_is_refused(table, name, scale):
     assert refusal(table, name, scale) == (
         f"--from_table must be a table of {name} at the {scale} scale, "
         f"found one of csgm_fig2 at the medium scale in {table}"
@@ -154,7 +154,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_table_is_one_sentence(table, damage):
+def test_damaged_table_is_refused(table, damage):
     name, change, words = DAMAGES[damage]
     path = table.with_name(name)
     path.write_text(change(path.read_text()))
@@ -172,7 +172,7 @@ def test_a_table_without_its_curves_is_refused(table):
     )
 
 
-def test_bytes_that_are_no_text_are_refused(table):
+def test_undecodable_bytes_are_refused(table):
     table.write_bytes(b"\xff\xfe\x00")
     assert refusal(table).endswith(f"found {table}, which is no CSV file")
 
@@ -192,7 +192,7 @@ def test_a_figure_is_drawn_from_its_table_in_docs(path, tmp_path):
         assert invented.draw(figure, found, tmp_path / "a.png")
 
 
-def test_every_figure_has_its_line_in_the_list():
+def test_every_figure_is_listed():
     page = (RESULTS.parent / "evidence/reproduce.md").read_text(encoding="utf-8")
     listed = page.partition("## Figures")[2].partition("## ")[0]
     names = re.findall(r"^\| \[`(\w+)`\]", listed, re.M)

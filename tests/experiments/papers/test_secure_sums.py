@@ -9,7 +9,7 @@ from dpfl import mechanisms
 from experiments.papers import chen2022, secure_sums
 
 
-def test_expected_error_of_equal_vectors_is_the_configuration_s():
+def test_expected_error_of_equal_vectors_matches_the_configuration():
     config = mechanisms.SketchedDdg(10, 1.0, 0.5, 12, compression_rate=5.0)
     whole = config.mean_squared_error(512)
     assert secure_sums.expected_error(config, 512, 1.0) == whole
@@ -17,7 +17,7 @@ def test_expected_error_of_equal_vectors_is_the_configuration_s():
     assert other == pytest.approx(0.9 * config.shape(512).error)
 
 
-def test_the_exact_accountant_saves_bits_where_noise_is_about_a_step():
+def test_exact_accounting_saves_bits_at_noise_near_one_step():
     exact, published = (
         secure_sums.error_ratio(1000, 1000, 8.0, 1e-5, 12, bound)
         for bound in ("exact", "published")

@@ -31,7 +31,7 @@ def test_row_of_other_settings_is_not_reused(tmp_path):
     assert counting_work("a", calls, rounds=2) not in table
 
 
-def test_row_cut_off_by_a_kill_is_done_again(tmp_path):
+def test_row_truncated_by_a_kill_is_recomputed(tmp_path):
     path, calls = tmp_path / "results.csv", []
     works = [counting_work(name, calls) for name in "ab"]
     table = sweep.ResultsTable(path)
@@ -54,7 +54,7 @@ def test_a_label_is_not_overwritten_by_a_measured_column(tmp_path):
         assert row["measured_epsilon"] == "7.9"
 
 
-def test_work_that_the_table_lacks_is_done_in_order(tmp_path):
+def test_missing_rows_are_computed_in_order(tmp_path):
     table, calls = sweep.ResultsTable(tmp_path / "results.csv"), []
     grid = [counting_work(name, calls) for name in "abc"]
     table.add(grid[1], {"value": 1})

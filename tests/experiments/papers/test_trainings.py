@@ -9,7 +9,7 @@ from experiments import flag_files
 from experiments.papers import sweep, trainers
 
 
-def test_failing_training_says_which_command(tmp_path):
+def test_failed_training_names_its_command(tmp_path):
     work = sweep.training_work({"task": "digits"}, {"rounds": -1})
     with pytest.raises(trainers.WorkFailedError, match="rounds=-1.*exit code 2: --r"):
         trainers.Trainer().train(work, tmp_path / "run")
@@ -20,7 +20,7 @@ def _linked(path):
 
 
 @pytest.mark.parametrize("put", [os.mkfifo, os.mkdir, _linked])
-def test_what_is_no_log_is_neither_waited_for_nor_written_to(tmp_path, put):
+def test_special_file_as_log_is_refused_untouched(tmp_path, put):
     (tmp_path / "mine").write_text("mine")
     put(tmp_path / "train.log")
     work = sweep.training_work({"task": "digits"}, {"rounds": -1})
@@ -32,7 +32,7 @@ def test_what_is_no_log_is_neither_waited_for_nor_written_to(tmp_path, put):
     assert (tmp_path / "mine").read_text() == "mine"
 
 
-def test_the_key_has_the_flag_file_s_flags_and_no_path(tmp_path):
+def test_key_includes_flag_file_settings_but_no_path(tmp_path):
     given = {"data_dir": str(tmp_path), "workers": "a:1", "round_deadline": 3.0}
     more = {**given, "download": True}
     flags = {"flagfile": "tasks/emnist.flags", "seed": 1}
@@ -46,7 +46,7 @@ def test_the_key_has_the_flag_file_s_flags_and_no_path(tmp_path):
     assert "--download=True" in words
 
 
-def test_rows_of_partial_data_are_others_and_only_files_are_partial():
+def test_partial_data_changes_the_key_of_file_based_tasks():
     more = {"allow_partial_data": True, "data_dir": "/a"}
     flags = {"flagfile": "tasks/emnist.flags"}
     partial = sweep.training_work({}, flags, more)
