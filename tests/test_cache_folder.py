@@ -230,7 +230,7 @@ class TestPlace:
         assert cache_folder.read(KEY) is None and folder.read_text() == "a file"
 
 
-def test_systems_without_directory_descriptors_cache_nothing(
+def test_systems_without_directory_descriptors_are_supported(
     folder, monkeypatch, tmp_path
 ):
     """As Windows: by its path, and without a flag that refuses links."""

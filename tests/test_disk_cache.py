@@ -221,7 +221,7 @@ print(disk_cache._surroundings())
 """
 
 
-def test_key_includes_thread_count_and_cpu_features():
+def test_key_includes_threads_numpy_and_blas_settings():
     """BLAS has as many threads as a process may use processors, when it is loaded."""
 
     def digest(said, **more):
@@ -240,7 +240,7 @@ def test_key_includes_thread_count_and_cpu_features():
 
 
 @pytest.mark.parametrize("epsilon", ["7.84", None, True, -1.0, 1e999])
-def test_nonfinite_result_is_recomputed(folder, epsilon):
+def test_invalid_cached_epsilon_is_recomputed(folder, epsilon):
     from_parts = hidden_turns._figure
     assert from_parts({"epsilon": 0.5, "method": "monte-carlo"}, {}) == (
         0.5,

@@ -154,14 +154,14 @@ def test_binaries_are_imported_by_nothing():
             assert module not in BINARIES, (path, name)
 
 
-def test_papers_share_only_common_modules():
+def test_papers_do_not_import_each_other():
     papers = {"chen2022", "chen2024", "denisov2022", "dome2025", "ours"}
     for path in (ROOT / "experiments/papers").rglob("*.py"):
         used = {name.split(".")[-1] for name in imported(path)} & papers
         assert not used or path.name == "index.py", path
 
 
-def test_every_binary_package_is_declared():
+def test_binaries_import_each_other_relatively():
     for path in EXPERIMENTS:
         assert (path.parent / "__init__.py").exists(), path
         for node in ast.walk(ast.parse(path.read_text())):

@@ -139,7 +139,7 @@ def test_too_few_bits_are_refused_with_the_least_needed():
     assert plain < found.noise_multiplier < 2 * plain
 
 
-def test_published_grid_supports_an_interval_of_noise():
+def test_calibration_succeeds_if_larger_noise_is_infeasible():
     """Where a grid widens with the noise, more of that need not suit it."""
     config = DDG(100, 1.0, 1.0, 16, integer_bound="published")
     run = mechanisms.FixedSize(1000, 100, 100)

@@ -40,7 +40,7 @@ def test_probes_are_needed_to_track_a_drifting_subspace():
     assert fixed[-50:].mean() < 0.65
 
 
-def test_mean_gradient_dominates_the_papers_target():
+def test_residual_target_beats_gradient_under_a_large_mean():
     residual, gradient = (
         learner(**changes).learn(100, mean=4.0).errors[-30:].mean()
         for changes in ({}, {"sketch_target": "gradient"})
