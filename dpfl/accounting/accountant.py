@@ -87,9 +87,9 @@ def _delta_of(
     with np.errstate(over="ignore", under="ignore"):
         logs = (above - 1) * (rdp - epsilon + np.log1p(-1 / above)) - np.log(above)
         by_order = np.where(orders > 1.01, np.exp(np.minimum(logs, 0.0)), 1.0)
-    found = np.minimum(by_divergence, by_order)
-    best = int(np.argmin(found))
-    return float(found[best]), float(orders[best])
+    deltas = np.minimum(by_divergence, by_order)
+    best = int(np.argmin(deltas))
+    return float(deltas[best]), float(orders[best])
 
 
 def _delta_of_pure(largest_loss: float, epsilon: float) -> float:
@@ -268,7 +268,7 @@ class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
         )
         if isinstance(event, _SAMPLED) and trees.has_registered(event.event):
             raise RefusedEventError(
-                f"event must be known under sampling, found {event.event}"
+                f"no bound under client sampling is registered for {event.event}"
             )
         if is_composed or not do_compose:
             return super()._maybe_compose(event, count, do_compose)
@@ -278,7 +278,7 @@ class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
     def _their_rdp(self, event: dp_accounting.DpEvent) -> np.ndarray:
         """The RDP that dp_accounting has for an event; infinite where it has none."""
         orders, rdp = self._orders, self._rdp
-        found = np.full(orders.shape, np.inf)
+        result = np.full(orders.shape, np.inf)
         finite = np.isfinite(orders)
         # Some releases of dp_accounting refuse the infinite order, and all of them an
         # RDP below 1e-16 of selected runs, and order 1 of randomized response.
@@ -295,25 +295,23 @@ class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
                 self._rdp = np.zeros(part.sum())
                 with contextlib.suppress(*errors), np.errstate(all="ignore"):
                     super()._maybe_compose(event, 1, True)
-                    found[part] = self._rdp
+                    result[part] = self._rdp
         finally:
             self._orders, self._rdp = orders, rdp
         if isinstance(event, dp_accounting.LaplaceDpEvent):
             # The largest loss, which not all releases of dp_accounting give.
-            found[~finite] = 1 / event.noise_multiplier
+            result[~finite] = 1 / event.noise_multiplier
         # NaN and negative numbers mean that the RDP could not be computed, too.
-        return np.where(found >= 0, found, np.inf)
+        return np.where(result >= 0, result, np.inf)
 
     def _check_relation(self, relations: events.Relations) -> None:
         if self._neighboring_relation not in relations:
             if not relations:
-                raise RefusedEventError(
-                    "relations must name one for which the event holds, found none"
-                )
+                raise RefusedEventError("the event holds for no neighboring relation")
             names = " or ".join(relation.name for relation in relations)
             raise RefusedEventError(
-                f"neighboring_relation must be {names}, for which the event holds, "
-                f"found {self._neighboring_relation.name}"
+                f"neighboring_relation must be {names} for this event, found "
+                f"{self._neighboring_relation.name}"
             )
 
     def get_epsilon_and_optimal_order(self, target_delta: float) -> tuple[float, float]:
@@ -344,7 +342,7 @@ class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
         """
         finite = np.isfinite(self._orders)
         known = finite & np.isfinite(self._rdp)
-        found = [
+        results = [
             (at_infinity(cost, target), math.inf)
             for cost in self._rdp[~finite].tolist()
         ]
@@ -352,10 +350,10 @@ class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
         if known.any():
             with np.errstate(over="ignore"):
                 of_known = convert(self._orders[known], self._rdp[known], target)
-            found.insert(0, of_known)
+            results.insert(0, of_known)
         elif finite.any():
-            found.insert(0, (unknown, self._orders[finite][0]))
-        return min(found, key=lambda pair: pair[0])
+            results.insert(0, (unknown, self._orders[finite][0]))
+        return min(results, key=lambda pair: pair[0])
 
     def get_epsilon(self, target_delta: float) -> float:
         """The least epsilon at a delta of at least 0."""

@@ -34,9 +34,9 @@ _BLOCK = 2**13
 
 
 def _read_only(value: Any) -> np.ndarray:
-    found = np.array(value, np.float64)
-    found.setflags(write=False)
-    return found
+    result = np.array(value, np.float64)
+    result.setflags(write=False)
+    return result
 
 
 @attr.s(frozen=True, auto_attribs=True)
@@ -80,13 +80,13 @@ class BallsInBinsDpEvent(hidden_turns.HiddenTurnsDpEvent):
         checks.matrix(attribute.name, value)
         if value.shape[0] != value.shape[1] or np.min(value) < 0:
             raise ValueError(
-                f"{attribute.name} must be square, and without an entry below 0, found "
-                f"the shape {value.shape} and the least entry {np.min(value):g}"
+                f"{attribute.name} must be a square matrix of entries of at least 0, "
+                f"found shape {value.shape} and minimum {np.min(value):g}"
             )
         if not np.allclose(value, value.T, rtol=hidden_turns.ROUNDING):
             raise ValueError(
-                f"{attribute.name} must be symmetric, found entries that differ by "
-                f"{np.max(np.abs(value - value.T)):g}"
+                f"{attribute.name} must be symmetric, found a difference of "
+                f"{np.max(np.abs(value - value.T)):g} from its transpose"
             )
 
     def rdp(self, orders: events.Orders) -> np.ndarray:
@@ -145,10 +145,10 @@ class BallsInBinsDpEvent(hidden_turns.HiddenTurnsDpEvent):
         losses, weights = [], []
         for rows, turns in _blocks(gram, -(-draws // turned) * turned, seed):
             rows = rows + factor * gram[turns]
-            found = _log_mean_exp(rows - 0.5 * own, groups)
+            loss = _log_mean_exp(rows - 0.5 * own, groups)
             drawn = _log_mean_exp(factor * rows - 0.5 * factor * factor * own, turned)
-            losses.append(found)
-            weights.append(found - drawn)
+            losses.append(loss)
+            weights.append(loss - drawn)
         more = factor - 1
 
         def log_bound(epsilon: float) -> float:
@@ -207,10 +207,10 @@ def _log_mean_exp(terms: np.ndarray, groups: int) -> np.ndarray:
 
     Groups that are missing from `terms` have the term 0.
     """
-    found = log_space.log_sum_exp(terms)
+    result = log_space.log_sum_exp(terms)
     if terms.shape[1] < groups:
-        found = np.logaddexp(found, math.log(groups - terms.shape[1]))
-    return found - math.log(groups)
+        result = np.logaddexp(result, math.log(groups - terms.shape[1]))
+    return result - math.log(groups)
 
 
 def _of_turns(gram: np.ndarray) -> np.ndarray:

@@ -99,15 +99,15 @@ class PrivacyReport:
 
     def __str__(self) -> str:
         """Returns one sentence, with a remark on an epsilon above `LARGE_EPSILON`."""
-        said = f"epsilon {self.epsilon:.4g} at delta {self.delta:.4g} by {self.method}"
+        text = f"epsilon {self.epsilon:.4g} at delta {self.delta:.4g} by {self.method}"
         if self.relation is not None:
-            said += f", for the relation {self.relation}"
+            text += f", for the relation {self.relation}"
         if self.epsilon > LARGE_EPSILON:
-            said += (
-                "; note that this protects nobody: "
-                "dpfl.planning.remarks.epsilon_remark names the noise that would"
+            text += (
+                "; an epsilon this large protects nobody, and "
+                "dpfl.planning.remarks.epsilon_remark names the noise for a usual one"
             )
-        return said
+        return text
 
 
 def epsilon(
@@ -149,17 +149,19 @@ def epsilon(
     if method != "tight" or not question.book.supports(event):
         # Raises the error of an event that is not supported.
         question.rdp  # noqa: B018
-    found = routes.candidates(question, method, every_route)
-    taken = next((each for each in found if each.is_taken), None)
+    candidates = routes.candidates(question, method, every_route)
+    taken = next((each for each in candidates if each.is_taken), None)
     if taken is None or taken.epsilon is None:
         raise UnsupportedMethodError(
-            "method must be 'auto' or 'rdp' for events other than plain, masked "
-            "and Poisson-sampled Gaussians, integer noise, slots of these and "
-            f"rounds that are a secret, found {method!r}"
+            "method must be 'auto' or 'rdp' for events other than plain, masked and "
+            "Poisson-sampled Gaussians, integer noise, random allocation of these and "
+            f"secret participation, found {method!r}"
         )
     order = float(question.rdp[1]) if taken.route == "rdp" else None
     name = events.NAMES[relation]
-    return PrivacyReport(taken.epsilon, delta, taken.route, order, name, event, found)
+    return PrivacyReport(
+        taken.epsilon, delta, taken.route, order, name, event, candidates
+    )
 
 
 def first_relation(event: dp_accounting.DpEvent) -> events.Relation:
@@ -171,8 +173,7 @@ def first_relation(event: dp_accounting.DpEvent) -> events.Relation:
     relations = trees.relations_of(event)
     if not relations:
         raise dp_accounting.UnsupportedEventError(
-            "event must hold for one relation between neighbours in all of its parts, "
-            f"found {event}"
+            f"the parts of the event share no neighboring relation: {event}"
         )
     return relations[0]
 
@@ -284,8 +285,8 @@ def _check_possible(make_event: MakeEvent, noise_multiplier: float) -> None:
         make_event(noise_multiplier)
     except events.NoiseTooLargeError as error:
         raise UnreachableBudgetError(
-            "target_epsilon or target_delta must be larger, since the noise that meets "
-            f"them is more than there can be: {error}"
+            "target_epsilon or target_delta must be larger, since the noise that they "
+            f"need is out of range: {error}"
         ) from error
 
 
@@ -343,10 +344,10 @@ def _least_index_by_rdp(
 
     def gap_by_all(k: int) -> float:
         # A budget met with some of the orders is met with all of them.
-        found = gap(k, window)
+        excess = gap(k, window)
         # The last digits of a bound depend on the other orders in the call.
-        if found < -_LAST_DIGITS or len(window) == len(orders):
-            return found
+        if excess < -_LAST_DIGITS or len(window) == len(orders):
+            return excess
         return gap(k, orders)
 
     return _least_index(gap_by_all, start, 1, step)
@@ -354,11 +355,11 @@ def _least_index_by_rdp(
 
 def _spread_orders(orders: Sequence[float]) -> list[float]:
     """Some of the orders, each about `_ORDER_RATIO` times as far from 1."""
-    found = list(orders[:1])
+    spread = list(orders[:1])
     for order in orders:
-        if order - 1 >= _ORDER_RATIO * (found[-1] - 1):
-            found.append(order)
-    return found if found[-1:] == list(orders[-1:]) else [*found, orders[-1]]
+        if order - 1 >= _ORDER_RATIO * (spread[-1] - 1):
+            spread.append(order)
+    return spread if spread[-1:] == list(orders[-1:]) else [*spread, orders[-1]]
 
 
 def _least_index(
@@ -404,14 +405,14 @@ def _bracket(
         if k == (ceiling if upwards else floor):
             if not upwards:
                 raise BudgetNotBindingError(
-                    "target_epsilon must be smaller, since the budget is met even with "
-                    f"noise_multiplier {SMALLEST_NOISE_MULTIPLIER:g}; check that "
-                    "make_event uses its argument"
+                    "target_epsilon must be smaller, since noise_multiplier "
+                    f"{SMALLEST_NOISE_MULTIPLIER:g} already meets the budget; check "
+                    "that make_event uses its argument"
                 )
             raise UnreachableBudgetError(
-                "target_epsilon or target_delta must be larger, or bits for noise in "
-                "integers, since the budget is exceeded even with noise_multiplier "
-                f"{LARGEST_NOISE_MULTIPLIER:g}"
+                "target_epsilon or target_delta must be larger, or the bits of integer "
+                f"noise, since even noise_multiplier {LARGEST_NOISE_MULTIPLIER:g} "
+                "exceeds the budget"
             )
         # Log epsilon falls about as log noise rises, or faster.
         far = min(abs(value) * 1.05 / step, 4 * stride)

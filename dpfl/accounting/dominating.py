@@ -63,15 +63,15 @@ def loss_distribution(
             pair = pair or stopped_losses(event, delta, interval)
     except losses.TooManyLossesError as error:
         raise ValueError(
-            f"interval must be longer for no more than {losses.MOST} losses, found "
+            f"interval must be long enough for at most {losses.MOST} losses, found "
             f"{interval!r}"
         ) from error
     if pair is None:
         raise dp_accounting.UnsupportedEventError(
-            "event must be of plain, masked and Poisson-sampled Gaussians, integer "
-            "noise, and slots of these, no client replaced by another, for a loss "
-            "distribution; DpflAccountant composes what is known by its Renyi "
-            f"divergences alone, found {type(event).__name__}"
+            f"no privacy loss distribution is known for {type(event).__name__}; it is "
+            "for plain, masked and Poisson-sampled Gaussians, integer noise and random "
+            "allocation of these, where no client is replaced by another, and "
+            "DpflAccountant composes all others by Renyi divergence"
         )
     remove, add = (
         pld_pmf.DensePLDPmf(interval, side.low, side.masses, side.infinite, True)

@@ -68,8 +68,8 @@ def noise(name: str, value: Any) -> float:
 
     Less noise is never more private, and squares and their sums stay normal floats.
     """
-    found = min(checks.nonnegative(name, value), LARGEST_NOISE_MULTIPLIER)
-    return found if found >= LEAST_NOISE_MULTIPLIER else 0.0
+    multiplier = min(checks.nonnegative(name, value), LARGEST_NOISE_MULTIPLIER)
+    return multiplier if multiplier >= LEAST_NOISE_MULTIPLIER else 0.0
 
 
 class NoiseTooLargeError(ValueError):

@@ -125,21 +125,21 @@ def round_release(name: str, value: Any) -> dp_accounting.DpEvent:
       TypeError: it is no event that knows its privacy.
       ValueError: its clients bring the noise, or a number is out of range.
     """
-    found = value
+    release = value
     if isinstance(value, dp_accounting.DpEvent):
-        found = trees.bare(trees.normalised(value))
-    is_gaussian = type(found) is dp_accounting.GaussianDpEvent
-    if not (is_gaussian or isinstance(found, events.RdpDpEvent)):
+        release = trees.bare(trees.normalised(value))
+    is_gaussian = type(release) is dp_accounting.GaussianDpEvent
+    if not (is_gaussian or isinstance(release, events.RdpDpEvent)):
         raise TypeError(
-            f"{name} must be a GaussianDpEvent or an event that knows its Renyi "
-            f"differential privacy, found {type(value).__name__}"
+            f"{name} must be a GaussianDpEvent or an RdpDpEvent, found "
+            f"{type(value).__name__}"
         )
     if events.Relation.ADD_OR_REMOVE_ONE not in trees.relations_of(value):
         raise ValueError(
-            f"{name} must be a release whose noise is there whoever takes part, found "
-            f"{type(found).__name__}, where clients bring it"
+            f"{name} must be a release whose noise does not come from clients, found "
+            f"{type(release).__name__}"
         )
-    return found
+    return release
 
 
 def round_rdp(event: dp_accounting.DpEvent, orders: events.Orders) -> np.ndarray:
@@ -226,10 +226,10 @@ def gaussian_parts(
     if isinstance(event, (dp_accounting.ComposedDpEvent, dp_accounting.NoOpDpEvent)):
         total: Counter[Part] = Counter()
         for part in getattr(event, "events", ()):
-            found = gaussian_parts(part, count)
-            if found is None:
+            parts = gaussian_parts(part, count)
+            if parts is None:
                 return None
-            total.update(found)
+            total.update(parts)
         return total
     if hasattr(event, "as_part"):
         part = event.as_part()
@@ -281,14 +281,14 @@ class Curves:
             [(q, z, is_fixed, rounds)] = self._sampled
             if not is_fixed and rounds == 1:
                 return _once_sampled_epsilon(q, z, self._delta)
-        return "several releases, of sampled clients, have no curve in closed form"
+        return "several releases with client sampling have no closed-form curve"
 
     def pld(self) -> Union[float, str]:
         """Epsilon of composed privacy loss distributions, rounded up."""
         if not (self._has_noise and self._sampled):
             return self._not_sampled
         if self._delta < _LEAST_PLD_DELTA:
-            return f"delta is below the {_LEAST_PLD_DELTA:g} to which tails are known"
+            return f"delta is below {_LEAST_PLD_DELTA:g}, the limit of the tail bounds"
         is_in_reach = _widest_loss(
             self._plain, self._sampled
         ) <= _LARGEST_PLD_LOSS and all(
@@ -297,7 +297,7 @@ class Curves:
             if part.rounds > 1
         )
         if not is_in_reach:
-            return "losses are too large for a grid"
+            return "privacy losses are too large for a grid"
         # A number of slots that needs few doublings has a finer grid: a few more slots,
         # which cannot lower the true epsilon, may give the smaller bound.
         return min(
@@ -424,7 +424,10 @@ def tight_losses(
         (plain if is_out or part.q == 1 else sampled)[part] += n
     inverse_square = _inverse_square(plain)
     if not _widest_loss(inverse_square, sampled) < losses.MOST * step:
-        raise losses.TooManyLossesError("there must be a longer step")
+        raise losses.TooManyLossesError(
+            f"the step {step:g} is too short: there would be more than {losses.MOST} "
+            "privacy losses"
+        )
     if not sampled and not inverse_square:
         nothing = losses.Losses(step, 0, np.ones(1), 0.0)
         return nothing, nothing

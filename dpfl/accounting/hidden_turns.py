@@ -123,8 +123,8 @@ class Draws(NamedTuple):
         mean, square = float(np.mean(x)), float(np.mean(x * x))
         root = math.sqrt(each / 2)
         root += math.sqrt(each / 2 + square * (1 + ROUNDING))
-        found = mean * (1 + ROUNDING) + root * math.sqrt(2 * each)
-        return found * math.exp(min(log_bound, 700.0))
+        bound = mean * (1 + ROUNDING) + root * math.sqrt(2 * each)
+        return bound * math.exp(min(log_bound, 700.0))
 
     def epsilon(self, delta: float, failure: float, most: float) -> float:
         """The least epsilon of at least 0 at which `delta` is met.
@@ -198,8 +198,8 @@ def tight_epsilon(
       delta: In (0, 1).
       seed: The seed of the draws, at least 0.
     """
-    found = alone(event)
-    return None if found is None else _epsilon_of(found, delta, seed)
+    run = alone(event)
+    return None if run is None else _epsilon_of(run, delta, seed)
 
 
 def revealed_epsilon(event: HiddenTurnsDpEvent, delta: float) -> float:
@@ -212,21 +212,21 @@ def _figure(header: disk_cache.Header, _: disk_cache.Arrays) -> tuple[float, str
     epsilon, method = header["epsilon"], header["method"]
     is_number = type(epsilon) is float and 0 <= epsilon < math.inf
     if not is_number or method not in ("exact-gaussian", "monte-carlo"):
-        raise ValueError(f"epsilon must be a number, found {epsilon!r} by {method!r}")
+        raise ValueError(f"the cached epsilon {epsilon!r} by {method!r} is invalid")
     return epsilon, method
 
 
 @functools.lru_cache(maxsize=16)
-@disk_cache.kept(lambda found: ({"epsilon": found[0], "method": found[1]}, {}), _figure)
-def _epsilon_of(
-    found: HiddenTurnsDpEvent, delta: float, seed: int
-) -> tuple[float, str]:
-    most = revealed_epsilon(found, delta)
-    if not found.draws() or not 0 < most < math.inf:
+@disk_cache.kept(
+    lambda result: ({"epsilon": result[0], "method": result[1]}, {}), _figure
+)
+def _epsilon_of(run: HiddenTurnsDpEvent, delta: float, seed: int) -> tuple[float, str]:
+    most = revealed_epsilon(run, delta)
+    if not run.draws() or not 0 < most < math.inf:
         return most, "exact-gaussian"
     goal, failure = delta * (1 - FAILURE), 0.5 * FAILURE * delta
     by_draws = max(
-        _sampled(draw, found.draws(), goal, failure, most, seed)
-        for draw in (found.removal, found.addition)
+        _sampled(draw, run.draws(), goal, failure, most, seed)
+        for draw in (run.removal, run.addition)
     )
     return (by_draws, "monte-carlo") if by_draws < most else (most, "exact-gaussian")

@@ -130,10 +130,10 @@ def up_to_most_order(
     if near.all():
         return rdp_of_orders(orders)
     # If all are too large, the order 2 is computed for its shape.
-    found = rdp_of_orders(orders[near] if near.any() else np.array([2.0]))
-    result = np.full((*found.shape[:-1], orders.size), np.inf)
+    rdp = rdp_of_orders(orders[near] if near.any() else np.array([2.0]))
+    result = np.full((*rdp.shape[:-1], orders.size), np.inf)
     if near.any():
-        result[..., near] = found
+        result[..., near] = rdp
     return result
 
 

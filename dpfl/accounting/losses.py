@@ -118,8 +118,8 @@ class Losses:
             return float(grid[-1])
         if above[place] <= goal or scaled[place] == 0:
             return max(0.0, float(grid[max(place - 1, 0)]))
-        found = top + math.log((above[place] - goal) / scaled[place])
-        return max(0.0, min(found, float(grid[place])))
+        root = top + math.log((above[place] - goal) / scaled[place])
+        return max(0.0, min(root, float(grid[place])))
 
 
 def normal_masses(edges: np.ndarray) -> np.ndarray:
@@ -186,8 +186,8 @@ def fixed_size_gaussian(q: float, z: float, step: float) -> tuple[Losses, Losses
     negative = positive * np.exp(-grid)
     rest = 1 - np.sum(positive) - np.sum(negative) - remove.infinite
     masses = np.concatenate([negative[::-1], [max(rest, 0.0)], positive])
-    found = Losses(step, -positive.size, masses, remove.infinite)
-    return found, found
+    result = Losses(step, -positive.size, masses, remove.infinite)
+    return result, result
 
 
 @functools.lru_cache(maxsize=64)
@@ -241,7 +241,9 @@ def composed(parts: Iterable[tuple[Losses, int]], delta: float) -> Losses:
         high = min(high, math.ceil(max(upper, tilted_upper)))
     low = max(0, math.floor(-lower))
     if high - low >= MOST:
-        raise TooManyLossesError(f"there must be at most {MOST}, found {high - low}")
+        raise TooManyLossesError(
+            f"the composition has {high - low} privacy losses, more than {MOST}"
+        )
     size = fft.next_fast_len(max(high - low + 1, longest), real=True)
     product = np.ones(size // 2 + 1, np.complex128)
     for part, n in given:

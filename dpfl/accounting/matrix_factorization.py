@@ -113,8 +113,8 @@ def banded_stream_event(
     q = checks.probability("sampling_probability", sampling_probability)
     if separation < bands:
         raise ValueError(
-            f"separation must be at least the {bands} bands, for columns of one client "
-            f"to share no row, found {separation}"
+            f"separation must be at least {bands}, the number of bands, found "
+            f"{separation}"
         )
     relations = events.TRUSTED_RELATIONS if independent_groups else events.ZEROS_ONLY
     most = count = -(-rounds // separation)

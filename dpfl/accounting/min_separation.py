@@ -36,9 +36,9 @@ _BLOCK = 2**19
 
 
 def _read_only(value: Any) -> np.ndarray:
-    found = np.abs(np.array(value, np.float64))
-    found.setflags(write=False)
-    return found
+    result = np.abs(np.array(value, np.float64))
+    result.setflags(write=False)
+    return result
 
 
 @attr.s(frozen=True, auto_attribs=True)
@@ -143,13 +143,13 @@ class MinSeparationDpEvent(hidden_turns.HiddenTurnsDpEvent):
         """The logs of A_0 to A_{T+b-1}, from the log-ratios of rounds, [T, n]."""
         with np.errstate(divide="ignore"):
             stay, join = np.log1p(-self.probability), math.log(self.probability)
-        found = [np.zeros(logs.shape[1])] * self.separation
+        log_sums = [np.zeros(logs.shape[1])] * self.separation
         # Computed from the last round to the first, so that A_{t+1} is the last entry
         # and A_{t+b} is b from the end.
         for row in logs[::-1]:
-            joins = row + (join + found[-self.separation])
-            found.append(np.logaddexp(found[-1] + stay, joins))
-        return found[::-1]
+            joins = row + (join + log_sums[-self.separation])
+            log_sums.append(np.logaddexp(log_sums[-1] + stay, joins))
+        return log_sums[::-1]
 
     def log_ratio(self, logs: np.ndarray) -> np.ndarray:
         """The log of the mean over patterns of the product of their rounds' ratios.
@@ -179,14 +179,14 @@ class MinSeparationDpEvent(hidden_turns.HiddenTurnsDpEvent):
         )
         law = np.exp(first - special.logsumexp(first))
         free = generator.choice(self.separation, draws, p=law / np.sum(law))
-        found = np.zeros([self.rounds, draws], bool)
+        turns = np.zeros([self.rounds, draws], bool)
         for t, weight in enumerate(weights):
             chance = self.probability * math.exp(
                 weight + after[t + self.separation] - after[t]
             )
-            found[t] = (free <= t) & (generator.random(draws) < chance)
-            free[found[t]] = t + self.separation
-        return found
+            turns[t] = (free <= t) & (generator.random(draws) < chance)
+            free[turns[t]] = t + self.separation
+        return turns
 
     def removal(self, draws: int, shift: float, seed: int) -> Draws:
         """See base class: from P with its means a factor l longer.

@@ -134,8 +134,8 @@ class RandomSlotDpEvent(events.RdpDpEvent):
         """Raises ValueError if there are more rounds than slots."""
         if self.slots < self.rounds:
             raise ValueError(
-                f"slots must be at least the {self.rounds} rounds that are released, "
-                f"found {self.slots}"
+                f"slots must be at least the {self.rounds} released rounds, found "
+                f"{self.slots}"
             )
 
     @property
@@ -178,12 +178,12 @@ class RandomSlotDpEvent(events.RdpDpEvent):
         )
         if is_gaussian_mixture(self.round_event):
             moments = log_space.mixture_chord(asked, needed, every[needed])
-            found = moments / (asked - 1)
+            amplified = moments / (asked - 1)
         else:
             moments = log_space.chord(asked, needed, every[needed])
-            found = np.maximum(moments / (asked - 1), self._backward_rdp(asked))
-        found *= 1 + _ROUNDING
-        result[near] = np.minimum(result[near], found)
+            amplified = np.maximum(moments / (asked - 1), self._backward_rdp(asked))
+        amplified *= 1 + _ROUNDING
+        result[near] = np.minimum(result[near], amplified)
         return result
 
     def _backward_rdp(self, orders: np.ndarray) -> np.ndarray:

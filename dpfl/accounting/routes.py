@@ -61,9 +61,10 @@ class Question:
     def refusal(self) -> str:
         """Why Renyi divergences alone are known; "" if more is."""
         if self.relation not in events.TRUSTED_RELATIONS:
-            return f"unknown for {events.NAMES[self.relation]}"
+            name = events.NAMES[self.relation]
+            return f"only Renyi divergence is known for {name}"
         if trees.has_registered(self.event):
-            return "a class of events is registered with its Renyi divergences alone"
+            return "a registered event class has Renyi divergences only"
         return ""
 
     @functools.cached_property
@@ -124,20 +125,22 @@ def _of_gaussians(curve: Curve) -> Callable[[Question], Found]:
 def _of_dominating(curve: Curve) -> Callable[[Question], Found]:
     def find(question: Question) -> Found:
         if question.dominating is None:
-            return "no masked or integer release, or others than Gaussian beside it"
+            return "no Gaussians are known to dominate the releases"
         curves, most = question.dominating
-        found = curve(curves)
+        epsilon = curve(curves)
         # Tails would take more than their part of delta.
-        return math.inf if not isinstance(found, str) and found > most else found
+        return math.inf if not isinstance(epsilon, str) and epsilon > most else epsilon
 
     return find
 
 
 def _by_draws(question: Question) -> Found:
     if question.draws is None:
-        return "no rounds are a client's secret over the whole run"
-    found, method = question.draws
-    return found if method == "monte-carlo" else "draws give no smaller epsilon"
+        return "participation is not secret over the whole run"
+    epsilon, method = question.draws
+    return (
+        epsilon if method == "monte-carlo" else "Monte Carlo gives no smaller epsilon"
+    )
 
 
 def _exact(question: Question) -> Found:
@@ -145,9 +148,9 @@ def _exact(question: Question) -> Found:
     event = hidden_turns.alone(question.event)
     if event is None or question.draws is None:
         return _of_gaussians(_EXACT)(question)
-    found, method = question.draws
+    epsilon, method = question.draws
     if method == "exact-gaussian":
-        return found
+        return epsilon
     return hidden_turns.revealed_epsilon(event, question.delta)
 
 
@@ -205,17 +208,19 @@ def candidates(
       every_route: Whether to compute routes that are not needed as well, and to name
         the pages.
     """
-    found: dict[Route, Found] = {}
+    results: dict[Route, Found] = {}
     for route in ROUTES:
         is_tight = route.methods is _TIGHT
-        known = (other for other, value in found.items() if not isinstance(value, str))
+        known = (
+            other for other, value in results.items() if not isinstance(value, str)
+        )
         is_needed = not (is_tight and any(other.is_last for other in known))
         if every_route or (method in route.methods and is_needed):
             refusal = question.refusal if is_tight else ""
-            found[route] = refusal or route.find(question)
+            results[route] = refusal or route.find(question)
     allowed = {
         route: value
-        for route, value in found.items()
+        for route, value in results.items()
         if method in route.methods and not isinstance(value, str)
     }
     least = min(allowed.values(), default=math.inf)
@@ -230,17 +235,17 @@ def candidates(
             route == taken,
             _pages_of(route, value, question.event) if every_route else (),
         )
-        for route, value in found.items()
+        for route, value in results.items()
     )
 
 
-def _reason(route: Route, found: Found, method: str, least: float) -> str:
+def _reason(route: Route, result: Found, method: str, least: float) -> str:
     """Why a route was not taken."""
-    if isinstance(found, str):
-        return f"refused: {found}"
+    if isinstance(result, str):
+        return f"refused: {result}"
     if method not in route.methods:
-        return f"left out by the method {method!r}"
-    return "not taken: larger" if found > least else "not taken: no smaller"
+        return f"excluded by method {method!r}"
+    return "not taken: larger" if result > least else "not taken: no smaller"
 
 
 def _pages_of(

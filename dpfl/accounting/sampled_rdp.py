@@ -139,11 +139,11 @@ def drawn_gaussian_rdp(
         return np.zeros(alphas.shape)
     if fraction == 1 or noise_multiplier == 0:
         return plain
-    found = log_space.up_to_most_order(
+    rdp = log_space.up_to_most_order(
         alphas, lambda near: _drawn_rdp(near, fraction, 1 / noise_multiplier)
     )
     # Sampling never increases the RDP: Renyi divergence is quasi-convex.
-    return np.minimum(found * (1 + _RDP_ROUNDING), plain)
+    return np.minimum(rdp * (1 + _RDP_ROUNDING), plain)
 
 
 def _drawn_rdp(alphas: np.ndarray, fraction: float, m: float) -> np.ndarray:

@@ -210,11 +210,11 @@ def _sum_of(z: float, terms: int) -> _Sum:
         before = _sum_of(z, terms - 1)
         return _added(before, _one(z, before.step), 1)
     half = _sum_of(z, terms // 2)
-    found = _added(half, half, 2)
+    total = _added(half, half, 2)
     # Moved to a step that changes gradually with the noise and the number of terms.
     step = _step(z, terms)
-    low, masses = _moved(found.logs() / step, found.masses, step)
-    return found._replace(step=step, low=low, masses=masses)
+    low, masses = _moved(total.logs() / step, total.masses, step)
+    return total._replace(step=step, low=low, masses=masses)
 
 
 @functools.lru_cache(maxsize=64)
@@ -229,13 +229,13 @@ def slot_gaussian(
       rounds: The number of the epoch's released rounds.
       step: The step of the losses' grid, above 0.
     """
-    found = _sum_of(z, rounds)
+    total = _sum_of(z, rounds)
     idle = max(0.0, 1 - rounds * q)
-    ratios = idle + q * np.exp(found.logs())
-    low, masses = _moved(np.log(ratios) / step, found.masses, step)
+    ratios = idle + q * np.exp(total.logs())
+    low, masses = _moved(np.log(ratios) / step, total.masses, step)
     masses *= 1 + _ROUNDING + _ROUNDING_OF_ROUND * rounds
     joined = masses * np.exp(step * (low + np.arange(masses.size)))
-    lost = idle * found.lost + q * found.lost_mean
+    lost = idle * total.lost + q * total.lost_mean
     remove = losses.Losses(step, low, joined, lost)
     high = low + masses.size - 1
-    return remove, losses.Losses(step, -high, masses[::-1].copy(), found.lost)
+    return remove, losses.Losses(step, -high, masses[::-1].copy(), total.lost)

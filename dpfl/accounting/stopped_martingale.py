@@ -138,8 +138,8 @@ def _log_exponential(keep: float, place: int) -> np.ndarray:
         for _ in range(_STEPS):
             values = transition @ (growth * values)
         # The node of keep, or the one above if rounding has moved it: values rise in p.
-        found = values[np.searchsorted(nodes, keep * (1 - 1e-12))]
-        result = np.log(found) + _ROUNDING
+        moments = values[np.searchsorted(nodes, keep * (1 - 1e-12))]
+        result = np.log(moments) + _ROUNDING
     return np.where(np.isfinite(result), result, np.inf)
 
 
@@ -259,16 +259,18 @@ def _between_clients(
       delta: Bound on e + F(e), greater than 0.
     """
     for part in 10.0 ** -np.arange(1, 60):
-        found = stand(max(delta * part, 1e-300))
-        if not found.clock < math.inf or delta * part < 1e-300:
+        dominating = stand(max(delta * part, 1e-300))
+        if not dominating.clock < math.inf or delta * part < 1e-300:
             break
         # A thousandth is for the tails, on both sides.
         e = delta * part * 1.001
-        shift = math.sqrt(found.clock)
-        tails = found.distance + special.ndtr(special.ndtri(found.distance) + shift)
+        shift = math.sqrt(dominating.clock)
+        tails = dominating.distance + special.ndtr(
+            special.ndtri(dominating.distance) + shift
+        )
         power = special.ndtr(special.ndtri(e) + shift)
         if tails <= delta * part * 1e-3 and (e + power) * (1 + 1e-9) <= delta:
-            return found
+            return dominating
     return stand_in.StandIn(math.inf, 0.0)
 
 
@@ -309,11 +311,11 @@ def _stand_ins(
             return stand_in.StandIn(clock, 0.0)
 
         if whole:
-            found = stand(whole * share)
-            distance += times * found.distance
+            dominating = stand(whole * share)
+            distance += times * dominating.distance
         else:
-            found = _between_clients(stand, share)
-        return dp_accounting.GaussianDpEvent(max(found.clock, 1e-300) ** -0.5)
+            dominating = _between_clients(stand, share)
+        return dp_accounting.GaussianDpEvent(max(dominating.clock, 1e-300) ** -0.5)
 
     alike = _stand_in(event, gaussian_of)
     return alike, distance
@@ -365,9 +367,11 @@ def stopped_losses(
     """
     if (stands := _stand_ins(event, delta)) is None:
         return None
-    found = gaussian.tight_losses(stands[0], delta, step)
+    directions = gaussian.tight_losses(stands[0], delta, step)
     top = _largest_epsilon(stands[1], delta)
-    if found is None or top < 0:
+    if directions is None or top < 0:
         return None
-    remove, add = (side.worse((_SHARE + _TAIL_SHARE) * delta, top) for side in found)
+    remove, add = (
+        side.worse((_SHARE + _TAIL_SHARE) * delta, top) for side in directions
+    )
     return remove, add

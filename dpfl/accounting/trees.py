@@ -67,7 +67,7 @@ def _step_counts(name: str, value: Any) -> Any:
     if not isinstance(value, (list, tuple)):
         return checks.integer(name, value)
     if not value:
-        raise ValueError(checks.message(name, "a list that is not empty", value))
+        raise ValueError(checks.message(name, "a non-empty list", value))
     return tuple(checks.integer(name, one, 0) for one in value)
 
 
@@ -105,9 +105,9 @@ def _with_python_numbers(event: DpEvent) -> DpEvent:
         value = getattr(event, field.name)
         if isinstance(value, DpEvent) or field.name == "events":
             continue
-        found = _CHECKS.get(field.name, _any_number)(field.name, value)
-        if type(found) is not type(value) or found != value:
-            changes[field.name] = found
+        checked = _CHECKS.get(field.name, _any_number)(field.name, value)
+        if type(checked) is not type(value) or checked != value:
+            changes[field.name] = checked
     return attr.evolve(event, **changes) if changes else event
 
 
@@ -261,15 +261,15 @@ def carrying(event: DpEvent, own: events.Relations) -> DpEvent:
 
 def _one_release(event: DpEvent) -> Optional[DpEvent]:
     """The releases of one sample as one event; None if no theorem gives one."""
-    found = list(releases(event))
-    if not found:
+    counts = list(releases(event))
+    if not counts:
         return dp_accounting.NoOpDpEvent()
-    if len(found) == 1 and found[0][1] == 1:
-        [(release, _)] = found
+    if len(counts) == 1 and counts[0][1] == 1:
+        [(release, _)] = counts
         if not isinstance(release, dp_accounting.NonPrivateDpEvent):
             return release
     inverse_square = 0.0
-    for release, count in found:
+    for release, count in counts:
         z = _gaussian_noise(release)
         if z is None:
             return None
@@ -306,10 +306,10 @@ def _sampled(event: dp_accounting.PoissonSampledDpEvent) -> DpEvent:
         q, release = q * release.sampling_probability, release.event
     if isinstance(release, dp_accounting.NoOpDpEvent):
         return release
-    found = _with_event(attr.evolve(event, sampling_probability=q), release)
+    result = _with_event(attr.evolve(event, sampling_probability=q), release)
     if _carries_relations(event.event):
-        return events.RunDpEvent(found, kept)
-    return found
+        return events.RunDpEvent(result, kept)
+    return result
 
 
 def _drawn(event: dp_accounting.SampledWithoutReplacementDpEvent) -> DpEvent:
@@ -322,10 +322,10 @@ def _drawn(event: dp_accounting.SampledWithoutReplacementDpEvent) -> DpEvent:
         return event
     if isinstance(release, dp_accounting.NoOpDpEvent):
         return release
-    found = _with_event(event, release)
+    result = _with_event(event, release)
     if _carries_relations(event.event):
-        return events.RunDpEvent(found, (events.Relation.REPLACE_ONE,))
-    return found
+        return events.RunDpEvent(result, (events.Relation.REPLACE_ONE,))
+    return result
 
 
 def _carries_relations(event: DpEvent) -> bool:
@@ -377,13 +377,13 @@ def relations(event: DpEvent) -> events.Relations:
     if isinstance(event, dp_accounting.SampledWithoutReplacementDpEvent):
         of_one = (events.Relation.REPLACE_ONE,)
         return of_one if of_one[0] in relations(event.event) else ()
-    found: events.Relations = tuple(events.NAMES)
+    common: events.Relations = tuple(events.NAMES)
     if isinstance(event, dp_accounting.ComposedDpEvent):
         for part in event.events:
             own = relations(part)
-            found = tuple(r for r in found if r in own)
-        return found
-    return _their_relations(event) or found
+            common = tuple(r for r in common if r in own)
+        return common
+    return _their_relations(event) or common
 
 
 def _their_relations(event: DpEvent) -> events.Relations:

@@ -144,7 +144,7 @@ def grid_of_cohort(
 def least_noise_of_32_bits(cohort_size: int) -> float:
     """A `no_noise` with which sums have 32 bits; `NO_NOISE` if there is none."""
     for exponent in range(-24, 1):
-        found = 2.0**exponent
-        if grid_of_cohort(found, cohort_size).total_bits == 32:
-            return found
+        no_noise = 2.0**exponent
+        if grid_of_cohort(no_noise, cohort_size).total_bits == 32:
+            return no_noise
     return NO_NOISE

@@ -142,12 +142,12 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
         super().__attrs_post_init__()
         least, most = _CLIP_STEPS
         if not least <= self.clip_norm / self.granularity <= most:
-            wanted = f"from {least:g} to {most:g} times the granularity"
-            found = f"{self.clip_norm!r} and {self.granularity!r}"
-            raise ValueError(f"clip_norm must be {wanted}, found {found}")
+            steps = f"the granularity of {self.granularity!r}"
+            wanted = f"from {least:g} to {most:g} times {steps}"
+            raise ValueError(checks.message("clip_norm", wanted, self.clip_norm))
         if self.noise_multiplier > events.LARGEST_NOISE_MULTIPLIER:
-            wanted = f"at most {events.LARGEST_NOISE_MULTIPLIER:g} times clip_norm"
-            wanted = f"{wanted}, over the root of noise_clients"
+            most = events.LARGEST_NOISE_MULTIPLIER
+            wanted = f"at most {most:g} * clip_norm / sqrt(noise_clients)"
             message = checks.message("local_stddev", wanted, self.local_stddev)
             raise events.NoiseTooLargeError(message)
 
@@ -248,7 +248,7 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
         if self.route(sampled=sampled) == "shifts":
             return self.shifts_rdp(orders)
         squared, noise = (self.clip_norm / self.granularity) ** 2, self.summed_noise
-        found, second = np.full(checks.orders(orders).shape, np.inf), math.inf
+        rdp, second = np.full(checks.orders(orders).shape, np.inf), math.inf
         if not self._has_infinite_rate:
 
             def bound(alphas: events.Orders) -> np.ndarray:
@@ -256,7 +256,7 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
                     alphas, noise, self.max_steps, sampled=sampled
                 )
 
-            found = bound(orders)
+            rdp = bound(orders)
             if self.noise_clients <= _MOST_SHARES:
                 # The RDP of that vector at order 2 is about its squared length over the
                 # variance.
@@ -265,10 +265,10 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
         # moments of the smaller of both bounds would be those of no law. distributed.md
         # has the proofs.
         if self.noise_clients > _MOST_SHARES or (sampled and self.max_steps > 1):
-            return found
+            return rdp
         if self.shift_budget / noise.variance < second:
-            found = np.minimum(found, self.shifts_rdp(orders))
-        return found
+            rdp = np.minimum(rdp, self.shifts_rdp(orders))
+        return rdp
 
     def route(self, *, sampled: bool = False) -> str:
         """The source of the privacy: 'rounding', 'shifts' or 'published'."""

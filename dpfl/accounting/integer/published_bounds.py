@@ -117,7 +117,7 @@ def discrete_gaussian_published_epsilon(
     if not has_discrete_gaussian_bound(n, stddev / granularity):
         raise ValueError(
             "local_stddev must be at least half the granularity for the published "
-            f"bound, found {stddev / granularity:g} of it"
+            f"bound, found {stddev / granularity:g} times the granularity"
         )
     tau = discrete_gaussian_tau(n, stddev / granularity)
     return min(

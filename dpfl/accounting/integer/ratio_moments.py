@@ -120,10 +120,10 @@ class Tail:
         first = min(1.0 / scale, last / 64)
         count = math.ceil(math.log(last / first) / math.log(_GEOMETRIC)) + 1
         tilts = first * _GEOMETRIC ** np.arange(count + 1)
-        found = noise.cumulants(tilts[:-1])
-        logs = found.log_moment - tilts[:-1] * found.mean
-        size = found.log_moment + tilts[:-1] * found.mean
-        self._means, self.tilts = found.mean, tilts[1:]
+        cumulants = noise.cumulants(tilts[:-1])
+        logs = cumulants.log_moment - tilts[:-1] * cumulants.mean
+        size = cumulants.log_moment + tilts[:-1] * cumulants.mean
+        self._means, self.tilts = cumulants.mean, tilts[1:]
         self.logs = logs + 8 * EPSILON * size
         self.log_size: float = -_LOG_TAIL - 2 * math.log1p(scale)
 
@@ -161,10 +161,10 @@ def _moments_of_pairs(
     """
     binomials = _log_binomials(top, np.arange(top + 2))
     log_excess = upper + np.log(-np.expm1(-upper))
-    found = [-np.inf, -np.inf]
+    moments = [-np.inf, -np.inf]
     rest = np.inf
-    while len(found) <= _BATCH or len(found) <= top:
-        l = np.arange(len(found), len(found) + _BATCH)[:, None]
+    while len(moments) <= _BATCH or len(moments) <= top:
+        l = np.arange(len(moments), len(moments) + _BATCH)[:, None]
         with np.errstate(divide="ignore"):
             both_of_pair = np.where(
                 l % 2 == 0,
@@ -172,17 +172,17 @@ def _moments_of_pairs(
                 np.log(-np.expm1(-(l - 1) * upper)),
             )
         logs = log_pmf + l * log_excess + both_of_pair
-        found += log_space.log_sum_exp(logs).tolist()
-        if len(found) > top:
-            return np.array(found), -math.inf
+        moments += log_space.log_sum_exp(logs).tolist()
+        if len(moments) > top:
+            return np.array(moments), -math.inf
         # By Taylor's theorem, sum_{l>=L} C(A,l) y^l <= C(A,L) y^L (1+y)^(A-L).
-        size = len(found)
+        size = len(moments)
         logs = log_pmf + size * log_excess + (top - size) * upper + math.log(2)
         rest = float(log_space.log_sum_exp(logs)) + float(binomials[size])
-        total = log_space.log_sum_exp(binomials[2:size] + np.array(found[2:]))
+        total = log_space.log_sum_exp(binomials[2:size] + np.array(moments[2:]))
         if rest < total + _LOG_REST:
             break
-    return np.array(found), rest
+    return np.array(moments), rest
 
 
 def _tabulated(noise: summed_noise.Noise, top: int) -> RatioMoments:

@@ -202,8 +202,8 @@ def _unit_moments(
         with np.errstate(over="ignore"):
             result[low] = np.exp(at_zero[:, 0])
     if high.size:
-        for rows, found in _evaluators(alphas[high], noise, top):
-            result[high[rows]] = _largest(found, alphas[high][rows], top)
+        for rows, evaluator in _evaluators(alphas[high], noise, top):
+            result[high[rows]] = _largest(evaluator, alphas[high][rows], top)
     # Allowance for the rounding of logs of binomials, of moments, and of their sums.
     result *= 1 + 1e-11
     result.setflags(write=False)
@@ -311,8 +311,8 @@ def rounded_rate(
     sampled = checks.boolean("sampled", sampled)
     if not is_covered(noise, top, int(sampled)):
         raise ValueError(
-            "max_coordinate must be at most 1 grid step where clients are sampled "
-            f"under {noise}, found {top:g}"
+            "max_coordinate must be at most 1 grid step for sampled clients and "
+            f"{noise}, found {top:g}"
         )
     if sampled and top > 1:
         # N_Z(0, s^2) is, up to that distance, a post-processing of a Gaussian of

@@ -192,8 +192,8 @@ def clock_bound(
         a, b = _supersolution(short, time)
         with np.errstate(over="ignore", invalid="ignore"):
             rate = a + b * (max_coordinate * max_coordinate if short else 0.0)
-            found = (squared_norm * rate + log) * time / _EXPONENTS
-        best = min(best, float(np.min(found[np.isfinite(found)], initial=math.inf)))
+            clocks = (squared_norm * rate + log) * time / _EXPONENTS
+        best = min(best, float(np.min(clocks[np.isfinite(clocks)], initial=math.inf)))
     return best * (1 + _ROUNDING)
 
 

@@ -224,7 +224,7 @@ def _skellam_table(variance: float, size: int) -> summed_noise.LogPmf:
 def _skellam_log_pmf(k: np.ndarray, variance: float) -> summed_noise.LogPmf:
     k = np.abs(k)
     size = 1 << max(6, int(np.max(k)).bit_length())
-    return summed_noise.LogPmf(*(found[k] for found in _skellam_table(variance, size)))
+    return summed_noise.LogPmf(*(table[k] for table in _skellam_table(variance, size)))
 
 
 def _skellam_mode(order: float, shift: int, variance: float) -> float:
