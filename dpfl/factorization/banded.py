@@ -112,7 +112,7 @@ def optimize_banded(workload: Workload, *, bands: int) -> Factorization:
         toeplitz = optimize_toeplitz(workload, bands=bands).factors
         assert isinstance(toeplitz, ToeplitzFactors)
         options = {"maxiter": 300, "maxcor": 20, "ftol": _TOLERANCE, "gtol": 1e-9}
-        found = optimize.minimize(
+        optimum = optimize.minimize(
             log_error,
             _START_NORM * np.tile(toeplitz.c[:bands], rounds),
             args=(np.asfortranarray(workload.matrix()), bands),
@@ -120,6 +120,6 @@ def optimize_banded(workload: Workload, *, bands: int) -> Factorization:
             method="L-BFGS-B",
             options=options,
         )
-        diagonals = _normalised(found.x, rounds, bands)[0]
+        diagonals = _normalised(optimum.x, rounds, bands)[0]
     factors = BandedFactors(diagonals)
     return Factorization(workload, "banded", {"bands": bands}, factors)

@@ -124,8 +124,8 @@ def factors_from_pair(
     )
     if not error <= _AGREEMENT:
         raise ValueError(
-            f"buffers must be fewer than {len(decay)} here: two of them are too close "
-            f"to tell apart (error {error:.1g})"
+            f"buffers must be fewer than {len(decay)} for this workload, since two "
+            f"decays are too close for partial fractions (error {error:.1g})"
         )
     return factors
 
@@ -190,6 +190,6 @@ def optimize_blt(
 
     start = _params(*rational_start(buffers, rounds))
     limits = [(_LEAST_LOG_STEP, _LARGEST_LOG_STEP)] * (2 * buffers)
-    found = toeplitz.minimized(value_and_gradient, start, limits, kept=30)
-    factors = factors_from_pair(*_ordered(found), rounds)
+    optimum = toeplitz.minimized(value_and_gradient, start, limits, kept=30)
+    factors = factors_from_pair(*_ordered(optimum), rounds)
     return Factorization(workload, "blt", {"buffers": buffers, **goal}, factors)

@@ -70,8 +70,8 @@ class Factorization:
         # NaN fails this comparison, too.
         if not error <= _PRODUCT_RTOL:
             raise ValueError(
-                f"factors must have the product A of the workload, found an error of "
-                f"{error:.3g} in it"
+                "factors must have the workload's A as their product, found a relative "
+                f"error of {error:.3g}"
             )
 
     @property
@@ -146,19 +146,19 @@ class Factorization:
         return (self.loss - self.lower_bound) / self.loss
 
 
-def parts(found: Factorization) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def parts(factorization: Factorization) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """A factorization as JSON values and the arrays of its factors, to be saved.
 
     `from_parts` restores it from them, to the last bit.
     """
     header = {
-        "workload": found.workload.as_dict(),
-        "method": found.method,
-        "params": dict(found.params),
-        "kind": found.factors.kind,
-        "lower_bound": found.lower_bound,
+        "workload": factorization.workload.as_dict(),
+        "method": factorization.method,
+        "params": dict(factorization.params),
+        "kind": factorization.factors.kind,
+        "lower_bound": factorization.lower_bound,
     }
-    return header, found.factors.arrays()
+    return header, factorization.factors.arrays()
 
 
 def from_parts(
@@ -179,9 +179,11 @@ def from_parts(
 
 
 @functools.lru_cache(maxsize=64)
-def _sensitivity(found: Factorization, plan: Plan, rounds: int | None) -> Sensitivity:
+def _sensitivity(
+    factorization: Factorization, plan: Plan, rounds: int | None
+) -> Sensitivity:
     """`Factorization.sensitivity`, cached."""
-    return found.factors.sensitivity(found.workload, plan, rounds)
+    return factorization.factors.sensitivity(factorization.workload, plan, rounds)
 
 
 # Most diagonals of a recurrence, and rounds per diagonal: with more than both allow it
@@ -197,31 +199,31 @@ CHUNK_ROWS = 16
 _SECONDS_A_NORMAL = 1.6e-8
 
 
-def bands(found: Factorization) -> int:
+def bands(factorization: Factorization) -> int:
     """h, the number of C's diagonals as far as its factors show; T for others."""
-    factors = found.factors
+    factors = factorization.factors
     if isinstance(factors, factors_lib.ToeplitzFactors):
         return factors.bands
     if isinstance(factors, factors_lib.BandedFactors):
         return factors.diagonals.shape[1]
-    return found.rounds
+    return factorization.rounds
 
 
-def kept_rows(found: Factorization) -> int | None:
+def kept_rows(factorization: Factorization) -> int | None:
     """The number of rows of d floats that a stream over diagonals stores: h - 1.
 
     The diagonals of C are in a recurrence, those of C^-1 in a sum. None for other
     streams, and where there are so many diagonals that blocks of a dense matrix are
     cheaper.
     """
-    factors = found.factors
+    factors = factorization.factors
     if isinstance(factors, factors_lib.InverseBandedFactors):
         h = factors.bands
     elif isinstance(factors, (factors_lib.ToeplitzFactors, factors_lib.BandedFactors)):
-        h = bands(found)
+        h = bands(factorization)
     else:
         return None
-    most = max(_MOST_BANDS, found.rounds // _ROUNDS_PER_BAND)
+    most = max(_MOST_BANDS, factorization.rounds // _ROUNDS_PER_BAND)
     return h - 1 if h <= most else None
 
 
@@ -230,34 +232,37 @@ def block_rounds(rounds: int, dimension: int) -> int:
     return min(rounds, max(CHUNK_ROWS, BLOCK_NUMBERS // dimension))
 
 
-def is_dense(found: Factorization) -> bool:
+def is_dense(factorization: Factorization) -> bool:
     """Whether a stream computes its rows in blocks of a dense matrix."""
     others = (factors_lib.BandLowRankFactors, factors_lib.BufferedFactors)
-    if isinstance(found.factors, others) or found.method == "honaker-online":
+    if (
+        isinstance(factorization.factors, others)
+        or factorization.method == "honaker-online"
+    ):
         return False
-    return kept_rows(found) is None
+    return kept_rows(factorization) is None
 
 
-def stream_rows(found: Factorization, dimension: int) -> int:
+def stream_rows(factorization: Factorization, dimension: int) -> int:
     """The number of rows of d floats that a stream stores between rounds."""
-    factors = found.factors
+    factors = factorization.factors
     if isinstance(factors, factors_lib.BandLowRankFactors):
-        width = factors.band.shape[1] + (2 if found.workload.momentum else 1)
+        width = factors.band.shape[1] + (2 if factorization.workload.momentum else 1)
         return factors.left.shape[1] + width
     if isinstance(factors, factors_lib.BufferedFactors):
         return len(factors.inverse_decay)
-    if is_dense(found):
-        return block_rounds(found.rounds, dimension)
+    if is_dense(factorization):
+        return block_rounds(factorization.rounds, dimension)
     if isinstance(factors, factors_lib.TreeFactors):
-        return found.rounds.bit_length()
-    return kept_rows(found) or 0
+        return factorization.rounds.bit_length()
+    return kept_rows(factorization) or 0
 
 
-def drawing_seconds(found: Factorization, dimension: int) -> float:
+def drawing_seconds(factorization: Factorization, dimension: int) -> float:
     """Processor seconds for a stream's normals, in all rounds together."""
-    if is_dense(found):
-        return dense_seconds(found.rounds, dimension)
-    return _SECONDS_A_NORMAL * dimension * found.rounds
+    if is_dense(factorization):
+        return dense_seconds(factorization.rounds, dimension)
+    return _SECONDS_A_NORMAL * dimension * factorization.rounds
 
 
 def dense_seconds(rounds: int, dimension: int) -> float:
@@ -269,15 +274,15 @@ def dense_seconds(rounds: int, dimension: int) -> float:
     return _SECONDS_A_NORMAL * dimension * rounds * (blocks + 1) / 2
 
 
-def longest_column(found: Factorization, rounds: int, first: int = 0) -> float:
+def longest_column(factorization: Factorization, rounds: int, first: int = 0) -> float:
     """The largest norm of some columns of C, within the released rows.
 
     Args:
-      found: The factorization A = B C.
+      factorization: The factorization A = B C.
       rounds: Rows of A G + B Z that are released.
       first: The first column that counts; 0 unless C has fewer diagonals than rows.
     """
-    factors = found.factors
+    factors = factorization.factors
     if isinstance(factors, factors_lib.ToeplitzFactors):
         return float(np.linalg.norm(factors.c[: rounds - first]))
     if isinstance(factors, factors_lib.BandedFactors):
@@ -285,39 +290,39 @@ def longest_column(found: Factorization, rounds: int, first: int = 0) -> float:
         left = rounds - np.arange(first, rounds)
         released = np.arange(columns.shape[1]) < left[:, np.newaxis]
         return float(np.max(np.linalg.norm(columns * released, axis=1)))
-    return found.sensitivity(rounds=rounds).value
+    return factorization.sensitivity(rounds=rounds).value
 
 
 @functools.lru_cache(maxsize=8)
-def _released(found: Factorization) -> np.ndarray:
+def _released(factorization: Factorization) -> np.ndarray:
     """The absolute values of the released part of C, float64 [T, T]."""
-    return np.abs(found.factors.released_encoder(found.workload))
+    return np.abs(factorization.factors.released_encoder(factorization.workload))
 
 
-def columns(found: Factorization, rounds: int) -> np.ndarray:
+def columns(factorization: Factorization, rounds: int) -> np.ndarray:
     """The columns of |C|, from the diagonal down, of the released rounds.
 
     Shape [rounds, h], with C's h diagonals; 0 below the last row.
     """
-    part = _released(found)[:rounds, :rounds]
-    kept = min(bands(found), rounds)
+    part = _released(factorization)[:rounds, :rounds]
+    kept = min(bands(factorization), rounds)
     padded = np.zeros([rounds, kept])
     for below in range(kept):
         padded[: rounds - below, below] = np.diagonal(part, -below)
     return padded
 
 
-def group_shifts(found: Factorization, rounds: int, groups: int) -> np.ndarray:
+def group_shifts(factorization: Factorization, rounds: int, groups: int) -> np.ndarray:
     """The sums of the columns of |C| of each group, for groups that take turns.
 
     Shape [min(groups, rounds), rounds]: groups without a turn are left out.
 
     Args:
-      found: The factorization A = B C.
+      factorization: The factorization A = B C.
       rounds: Rows of A G + B Z that are released.
       groups: The number of groups; round t belongs to group t modulo this.
     """
-    part = _released(found)[:rounds, :rounds]
+    part = _released(factorization)[:rounds, :rounds]
     shifts = [
         part[:, first::groups].sum(axis=1) for first in range(min(groups, rounds))
     ]

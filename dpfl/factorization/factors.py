@@ -119,8 +119,8 @@ class Factors(abc.ABC):
         if encoder.shape == released.shape:
             return plan.sensitivity(released)
         # The released part has less sensitivity, but a bound on it need not be smaller.
-        found = (plan.sensitivity(released), plan.sensitivity(encoder))
-        return min(found, key=lambda one: one.value)
+        bounds = (plan.sensitivity(released), plan.sensitivity(encoder))
+        return min(bounds, key=lambda one: one.value)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The fields by name, which with the class determine the factors."""
@@ -228,7 +228,7 @@ class BandLowRankFactors(Factors):
     def _check(self) -> None:
         band = checks.matrix("band", self.band)
         if np.any(band[:, 0] == 0):
-            raise ValueError("band must have a non-zero diagonal, found a zero in it")
+            raise ValueError("band must have a non-zero diagonal, found 0 in it")
         if np.shape(self.left) != np.shape(self.right) or len(self.left) != len(band):
             raise ValueError(
                 f"left and right must both have shape ({len(band)}, r), found "
@@ -271,7 +271,7 @@ class BandedFactors(Factors):
             )
         if np.min(diagonals[:, 0]) <= 0:
             raise ValueError(
-                "diagonals must start with a positive main diagonal, found "
+                "diagonals must have a positive main diagonal, found "
                 f"{np.min(diagonals[:, 0]):g} in it"
             )
 
@@ -425,10 +425,10 @@ class BufferedFactors(_ToeplitzEncoder):
         checks.integer("length", np.asarray(self.length).item())
         shape = checks.vector("decay", self.decay).shape
         for name in ("scale", "inverse_decay", "inverse_scale"):
-            found = checks.vector(name, getattr(self, name)).shape
-            if found != shape:
+            other = checks.vector(name, getattr(self, name)).shape
+            if other != shape:
                 raise ValueError(
-                    f"{name} must have the shape of decay, {shape}, found {found}"
+                    f"{name} must have the shape of decay, {shape}, found {other}"
                 )
 
     @property

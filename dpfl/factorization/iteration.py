@@ -237,7 +237,7 @@ def solve(
     v = checks.vector("start", v)
     if len(v) != len(gram) or np.min(v) <= 0:
         raise ValueError(
-            f"start must hold {len(gram)} positive values, found {len(v)} of at least "
+            f"start must hold {len(gram)} positive values, found {len(v)} with minimum "
             f"{np.min(v):g}"
         )
     update = AndersonUpdate()

@@ -48,8 +48,8 @@ def band_low_rank(
       rank: r of the low-rank part, in [0, T].
       rtol: Relative duality gap of the optimal factorization.
     """
-    found = optimal.factorize(workload, rtol=rtol)
-    return structured.band_low_rank(found, band, rank)
+    exact = optimal.factorize(workload, rtol=rtol)
+    return structured.band_low_rank(exact, band, rank)
 
 
 METHODS: Mapping[str, Callable[..., Factorization]] = {
@@ -106,16 +106,16 @@ def compute(workload: Workload, method: str, **params: Any) -> Factorization:
     workload = checks.instance(Workload)("workload", workload)
     params = checked(params)
     try:
-        return _found(METHODS[method], workload, params)
+        return _factorize(METHODS[method], workload, params)
     except TypeError as error:
         raise ValueError(
-            f"params must be those of the method {method!r}, found {sorted(params)}: "
-            f"{error}"
+            f"params must be arguments of the method {method!r}, found "
+            f"{sorted(params)}: {error}"
         ) from error
 
 
 @disk_cache.kept(parts, from_parts)
-def _found(
+def _factorize(
     method: Callable[..., Factorization], workload: Workload, params: Mapping[str, Any]
 ) -> Factorization:
     return method(workload, **params)

@@ -50,8 +50,8 @@ def solve_workload(
     start = None
     if accelerated and workload.rounds > _COARSEST:
         coarse = workload.with_rounds(-(-workload.rounds // _COARSENING))
-        found = solve_workload(coarse, rtol=rtol, max_iterations=max_iterations)
-        start = prolong(found.v, workload.rounds)
+        coarser = solve_workload(coarse, rtol=rtol, max_iterations=max_iterations)
+        start = prolong(coarser.v, workload.rounds)
     matrix = workload.matrix()
     gram = matrix.T @ matrix
     del matrix

@@ -190,7 +190,7 @@ def solve_epochs(
 
     options = {"maxiter": max_iterations, "maxcor": 20, "ftol": 0.0, "gtol": 0.0}
     with contextlib.suppress(_ReachedError):
-        found = optimize.minimize(
+        optimum = optimize.minimize(
             dual,
             dual.start,
             jac=True,
@@ -199,7 +199,7 @@ def solve_epochs(
             callback=stop,
             options=options,
         )
-        best = min(best, dual.solution(found.x), key=lambda one: one.gap)
+        best = min(best, dual.solution(optimum.x), key=lambda one: one.gap)
     if not best.gap <= rtol:
         raise ConvergenceError(
             f"rtol {rtol:g} was not reached in {max_iterations} iterations: the "

@@ -348,7 +348,7 @@ def toeplitz_min_separation(
     coefficients = checks.vector("coefficients", coefficients)
     if not _is_monotone(coefficients):
         raise ValueError(
-            "coefficients must not be negative and must not rise, found "
+            "coefficients must be non-negative and non-increasing, found "
             f"{np.array2string(coefficients, threshold=8, precision=4)}"
         )
     return float(np.linalg.norm(comb_sum(coefficients, separation, limit)))

@@ -58,11 +58,11 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         header, arrays = files.read_arrays(path)
     except ValueError as error:
         raise StorageError(
-            f"{path} must be a saved factorization, and cannot be read as one: {error}"
+            f"{path} cannot be read as a factorization: {error}"
         ) from error
     if header.get("format") != FORMAT:
         raise StorageError(
-            f"{path} must have format {FORMAT}, found {header.get('format')!r}"
+            f"{path} has format {header.get('format')!r} instead of {FORMAT}"
         )
     return header, arrays
 
@@ -80,16 +80,16 @@ def load(path: PathLike, *, workload: Workload | None = None) -> Factorization:
     """
     path = Path(path)
     header, arrays = _read(path)
-    found = header.pop("checksum", None)
-    if found != files.arrays_checksum(header, arrays):
+    checksum = header.pop("checksum", None)
+    if checksum != files.arrays_checksum(header, arrays):
         raise StorageError(
-            f"{path} is damaged: its contents do not match its checksum {found}"
+            f"{path} is damaged: its contents do not match its checksum {checksum}"
         )
     try:
         _check_numbers(header, arrays)
         factorization = from_parts(header, arrays)
     except (KeyError, TypeError, ValueError) as error:
-        raise StorageError(f"{path} does not hold a factorization: {error}.") from error
+        raise StorageError(f"{path} does not hold a factorization: {error}") from error
     if workload is not None:
         check_fits(factorization, workload, name=str(path))
     return factorization
@@ -119,13 +119,12 @@ def check_fits(
     """
     if factorization.rounds != workload.rounds:
         raise StorageError(
-            f"{name} must be for {workload.rounds} rounds, found one for "
-            f"{factorization.rounds}"
+            f"{name} must be for {workload.rounds} rounds, found {factorization.rounds}"
         )
     same_rates = np.array_equal(factorization.workload.rates, workload.rates)
     if factorization.workload.momentum != workload.momentum or not same_rates:
         raise StorageError(
-            f"{name} must be for the workload ({workload}), found one for "
+            f"{name} must be for the workload ({workload}), found "
             f"({factorization.workload})"
         )
 
@@ -172,8 +171,7 @@ class Cache:
             kept = load(path, workload=workload)
             if kept.method != method:
                 raise StorageError(
-                    f"{path} must be a factorization by {method}, found one by "
-                    f"{kept.method}"
+                    f"{path} holds a factorization by {kept.method} instead of {method}"
                 )
             return kept
         factorization = methods.compute(workload, method, **params)

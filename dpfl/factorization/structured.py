@@ -104,8 +104,8 @@ def band_low_rank(factorization: Factorization, band: int, rank: int) -> Factori
     rounds = workload.rounds
     if decoder.shape != (rounds, rounds) or np.any(np.triu(decoder, 1)):
         raise ValueError(
-            "factorization must have a square lower-triangular decoder, found the "
-            f"{factorization.method} one of shape {decoder.shape}"
+            "factorization must have a square lower-triangular decoder, found one by "
+            f"{factorization.method} of shape {decoder.shape}"
         )
     band = checks.integer("band", band, at_most=rounds)
     if rank:

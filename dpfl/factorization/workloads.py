@@ -39,8 +39,8 @@ def check_dense(rounds: int) -> None:
     """Raises ValueError if matrices of T by T would exceed a machine's memory."""
     if rounds > MOST_DENSE_ROUNDS:
         raise ValueError(
-            f"rounds must be at most {MOST_DENSE_ROUNDS} where a matrix of them has to "
-            f"be written out, found {rounds}"
+            f"rounds must be at most {MOST_DENSE_ROUNDS} for a dense matrix, found "
+            f"{rounds}"
         )
 
 
@@ -284,7 +284,9 @@ class Workload(Checked):
             rounds, momentum = value["rounds"], value["momentum"]
             schedule = schedule_from_dict(value["schedule"])
         except (KeyError, AttributeError, TypeError) as error:
-            raise ValueError(f"workload is not described by {value!r}.") from error
+            raise ValueError(
+                f"workload must be a result of Workload.as_dict, found {value!r}"
+            ) from error
         return cls(rounds, momentum, schedule)
 
     def __str__(self) -> str:

@@ -209,7 +209,7 @@ class InNumpy(Arrays):
     def checked(self, row: int, rounds: int) -> int:
         """Raises IndexError if there is no such row."""
         if row >= rounds:
-            raise IndexError(f"the stream of noise has only {rounds} rows")
+            raise IndexError(f"the noise stream has only {rounds} rows")
         return row
 
     def row_seed(self, seed: np.ndarray, index: int) -> np.ndarray:

@@ -62,8 +62,8 @@ class DenseStream(stream_lib.NoiseStream):
         rounds = self.rounds
         if matrix.shape != (rounds, rounds) or np.triu(matrix, 1).any():
             raise ValueError(
-                "matrix must be square and lower triangular, found other entries, or "
-                f"shape {matrix.shape}"
+                f"matrix must be lower triangular of shape {(rounds, rounds)}, found "
+                f"shape {matrix.shape} or entries above the diagonal"
             )
         if block_rounds is None:
             block_rounds = factorization.block_rounds(rounds, dimension)

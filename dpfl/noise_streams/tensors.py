@@ -89,7 +89,7 @@ class Tensors(Arrays):
     def checked(self, row: tf.Tensor, rounds: int) -> tf.Tensor:
         """Raises tf.errors.InvalidArgumentError, where the row is used."""
         check = tf.debugging.assert_less(
-            row, rounds, message=f"the stream of noise has only {rounds} rows"
+            row, rounds, message=f"the noise stream has only {rounds} rows"
         )
         # In eager mode the check has already run; in a graph it is an operation.
         with tf.control_dependencies([check] if check is not None else []):

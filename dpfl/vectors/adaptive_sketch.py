@@ -119,10 +119,8 @@ class AdaptiveSketch:
         """
         size = checks.integer("size", size, at_most=dimension)
         if not 1 <= max_rank <= size or (not has_probes and max_rank != size):
-            raise ValueError(
-                f"max_rank must be at least 1 and at most the size of {size}, and that "
-                f"size without probes, found {max_rank}"
-            )
+            wanted = f"from 1 to {size}" if has_probes else f"{size} without probes"
+            raise ValueError(checks.message("max_rank", wanted, max_rank))
         rule = checks.choice("rule", rule, UPDATE_RULES)
         self.dimension = dimension
         self.size = size

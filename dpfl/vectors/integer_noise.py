@@ -205,7 +205,7 @@ def skellam_noise(stddev: float) -> Sampler:
     if law.radius >= _LARGEST_RADIUS:
         raise ValueError(
             f"stddev must be at most {stddev * _LARGEST_RADIUS / law.radius:.4g} steps "
-            f"for Skellam noise, found {stddev:g}: a coarser grid would fit"
+            f"for Skellam noise, found {stddev:g}; a coarser grid has fewer"
         )
     return TableNoise(law)
 

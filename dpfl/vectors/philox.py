@@ -39,7 +39,7 @@ def seed_from_int(seed: int, identity: str = "") -> tuple[int, int]:
       ValueError: If it is negative or too large.
     """
     if isinstance(seed, bool) or not isinstance(seed, numbers.Integral):
-        raise TypeError(f"seed must be a whole number or None, found {seed!r}")
+        raise TypeError(f"seed must be an integer or None, found {seed!r}")
     if not 0 <= seed < 1 << 126:
         raise ValueError(f"seed must be at least 0 and below 2**126, found {seed}")
     text = f"dpfl seed:{int(seed)}:{identity}"
