@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Matrix factorizations A = B C for correlated noise: numpy and scipy, float64.
 
-    found = compute(prefix_sum(1000), "banded", bands=16)
-    found.errors().root_mean, found.sensitivity(MinSeparation(16)).value
+    banded = compute(prefix_sum(1000), "banded", bands=16)
+    banded.errors().root_mean, banded.sensitivity(MinSeparation(16)).value
 
 See docs/factorization.md for the symbols and the algorithms.
 """

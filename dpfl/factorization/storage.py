@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Factorizations on disk: one self-describing file each, and a cache of them.
 
-    save(found, "matrix.npz")
-    load("matrix.npz", workload=found.workload)
+    save(factorization, "matrix.npz")
+    load("matrix.npz", workload=factorization.workload)
 
 A file is an npz archive with a JSON `header` (workload, method, parameters, kind of
 factors, loss, lower bound, gap, sensitivity, versions, checksum over the arrays) and
