@@ -124,10 +124,10 @@ def of(rounds, encoder):
         (lambda: mf.compute(Workload(3), "magic"), "method must be one of"),
         (
             lambda: mf.compute(Workload(3), "optimal", bands=3),
-            "params must be those of the method",
+            "^params must .* found .*bands",
         ),
-        (lambda: of(2, np.zeros((2, 2))), "factors must have the product"),
-        (lambda: of(2, np.array([[1, 0], [1 - 1e-5, 1]])), "must have the product"),
+        (lambda: of(2, np.zeros((2, 2))), "^factors must .*error of 1$"),
+        (lambda: of(2, np.array([[1, 0], [1 - 1e-5, 1]])), "^factors must .*5e-06"),
     ],
 )
 def test_bad_values(make, message):
@@ -144,7 +144,7 @@ def test_factors_of_another_product_are_refused(method):
             factors = dataclasses.replace(
                 found.factors, **{name: other.astype(array.dtype)}
             )
-            with pytest.raises(ValueError, match="factors must have the product"):
+            with pytest.raises(ValueError, match="^factors must .* error of 0"):
                 mf.Factorization(found.workload, method, {}, factors)
 
 
