@@ -144,7 +144,7 @@ def test_factors_of_another_product_are_refused(method):
             factors = dataclasses.replace(
                 found.factors, **{name: other.astype(array.dtype)}
             )
-            with pytest.raises(ValueError, match="^factors must .* error of 0"):
+            with pytest.raises(ValueError, match="^factors must .* error of"):
                 mf.Factorization(found.workload, method, {}, factors)
 
 
