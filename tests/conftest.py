@@ -9,6 +9,7 @@ parametrisations that `slow.txt` lists. Every other test is in the fast tier.
 
 from __future__ import annotations
 
+import enum
 import gc
 import importlib
 import os
@@ -75,6 +76,16 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slow)
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+def pytest_make_parametrize_id(val):
+    """Short values and type names as ids, where pytest would number the arguments."""
+    shown = repr(val)
+    if isinstance(val, (list, tuple, dict)) and len(shown) < 50 and "0x" not in shown:
+        return shown
+    named = (str, bytes, int, float, complex, type, type(None), enum.Enum)
+    is_named = isinstance(val, named) or hasattr(val, "__name__")
+    return None if is_named else type(val).__name__
 
 
 def pytest_collection_finish():

@@ -110,7 +110,7 @@ def test_events_at_orders_1_and_infinity():
     assert ledger.get_epsilon(0.0) == 0
 
 
-def test_what_is_infinite_at_infinity_is_converted_at_the_other_orders():
+def test_infinite_rdp_at_order_infinity_leaves_the_other_orders():
     # dp_accounting's conversion reports an epsilon of 0 here.
     with_infinity = accounting.DpflAccountant([2, 32, INF]).compose(GAUSSIAN(2.0))
     without = accounting.DpflAccountant([2, 32]).compose(GAUSSIAN(2.0))
@@ -137,7 +137,7 @@ def test_order_infinity_is_pure_privacy(monkeypatch):
     assert 0 < ledger.get_delta(1.0) <= math.sqrt(-math.expm1(-1.5))
 
 
-def test_what_could_not_be_computed_costs_everything():
+def test_nan_divergences_count_as_infinite():
     found = accountant.rdp_at(
         np.array([2.0, 3.0, INF]), lambda orders: [math.nan, 1.0, 1.0]
     )
@@ -156,7 +156,7 @@ def test_composes_with_dp_accountings_events_at_any_depth(make_event):
     np.testing.assert_allclose(found, want, rtol=1e-12)
 
 
-def test_stock_events_cost_what_they_cost():
+def test_stock_events_agree_with_dp_accounting():
     sampled = SELF(POISSON(0.01, GAUSSIAN(1.0)), 100)
     tree = COMPOSED([sampled, dp_accounting.LaplaceDpEvent(2.0)])
     ours = accounting.DpflAccountant(THEIR_ORDERS).compose(tree).rdp
@@ -190,7 +190,7 @@ def test_poisson_sampling_without_a_proof_is_refused(name):
 
 
 @each_event
-def test_replaced_by_zero_costs_the_same_and_by_another_client_is_refused(make_event):
+def test_zero_out_costs_as_removal_and_replace_one_is_refused(make_event):
     event, relations = make_event(1.0), accounting.Relation
     zeros, other = (
         accounting.DpflAccountant(neighboring_relation=relation)
@@ -254,7 +254,7 @@ class _HeavyRun(SELF):
     """Another kind of repetition."""
 
 
-def test_what_is_registered_costs_what_was_registered(monkeypatch):
+def test_registered_event_costs_its_registered_divergences(monkeypatch):
     monkeypatch.setattr(accountant, "_TABLE", dict(accountant._TABLE))
     heavy, alike = _HeavyDpEvent(1.0), accounting.epsilon(GAUSSIAN(1.0), 1e-5)
     assert accounting.epsilon(heavy, 1e-5) == alike
@@ -289,7 +289,7 @@ def test_a_delta_with_much_noise(noise, epsilon):
 
 
 @pytest.mark.parametrize("bad", [math.nan, -1e-5, True, None, "1e-5", 1j])
-def test_targets_that_are_no_number(bad):
+def test_targets_must_be_numbers(bad):
     # NaN was an epsilon of 0.
     book = accounting.DpflAccountant([2.0, INF]).compose(GAUSSIAN(1.0))
     for call, name in (
@@ -303,13 +303,13 @@ def test_targets_that_are_no_number(bad):
 
 
 @pytest.mark.parametrize("relation", ["add_or_remove", 1, None])
-def test_a_relation_that_is_none(relation):
+def test_neighboring_relation_must_be_one(relation):
     with refuses(TypeError, "neighboring_relation", relation):
         accounting.DpflAccountant(None, relation)
 
 
 @pytest.mark.parametrize("bad", [int, 3, "GaussianDpEvent"])
-def test_register_refuses_what_is_no_event(bad):
+def test_register_refuses_other_types_than_events(bad):
     with refuses(TypeError, "event_type", bad):
         accounting.register(bad, lambda event, orders: orders)
 
@@ -335,7 +335,7 @@ def test_an_event_must_say_its_rdp():
         Silent()
 
 
-def test_events_without_an_equality_of_their_own_are_not_taken_for_each_other():
+def test_events_with_inherited_equality_are_cached_apart():
     class Costly(accounting.RdpDpEvent):
         relations = events.TRUSTED_RELATIONS
 

@@ -70,7 +70,7 @@ class TestRemovalFromAFixedCohort:
         return present - math.exp(epsilon) * stats.norm.sf(t)
 
     @pytest.mark.parametrize(("population", "truth"), [(101, 9.98), (1000, 6.58)])
-    def test_costs_more_than_any_noise_multiplier_says(self, population, truth):
+    def test_add_or_remove_costs_more_than_zero_out(self, population, truth):
         p = 100 / population
         assert self.delta(truth - 0.01, p) > 1e-5 > self.delta(truth + 0.01, p)
         event = GAUSS.dp_event(mechanisms.FixedSize(population, 100, 1), 10)
@@ -106,7 +106,7 @@ class TestRemovalFromAFixedCohort:
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
-def test_a_run_carries_the_relations_that_it_has(mechanism, participation, relations):
+def test_run_event_carries_its_relations(mechanism, participation, relations):
     event = mechanism.dp_event(participation, 10_000)
     assert event.relations == mechanism.relations(participation) == relations
     # What is inside must hold for them too, or the event could not be accounted for.
@@ -122,7 +122,7 @@ RUN = accounting.RunDpEvent(SELF(GAUSSIAN(2.0), 3), (ZEROS,))
 
 
 class TestRunDpEvent:
-    def test_costs_what_it_holds_wherever_it_stands(self):
+    def test_nested_run_costs_the_event_inside(self):
         orders = [2.0, 8.0]
         tree = COMPOSED([SELF(RUN, 2), GAUSSIAN(1.0)])
         found = accounting.DpflAccountant(orders, ZEROS).compose(tree).rdp
@@ -132,7 +132,7 @@ class TestRunDpEvent:
         want = accounting.gaussian_epsilon(1e-5, 2.5**-0.5)
         assert report.epsilon == pytest.approx(want)
 
-    def test_refused_whole_where_one_part_is_for_another_relation(self):
+    def test_composition_is_refused_if_one_part_lacks_the_relation(self):
         accountant = accounting.DpflAccountant([2.0])
         with refuses(UNSUPPORTED, "neighboring_relation", "ADD_OR_REMOVE_ONE"):
             accountant.compose(COMPOSED([GAUSSIAN(1.0), RUN]))
@@ -154,7 +154,7 @@ class TestRunDpEvent:
 
 
 class TestRelationsOfATree:
-    def test_what_all_parts_have(self):
+    def test_relations_of_a_composition_are_the_common_ones(self):
         both = accounting.RunDpEvent(GAUSSIAN(1.0), (ADD, ZEROS))
         assert accounting.relations_of(both) == (ADD, ZEROS)
         assert accounting.relations_of(COMPOSED([both, RUN])) == (ZEROS,)
@@ -258,8 +258,9 @@ def test_the_table_of_releases_has_every_mechanism():
         lambda e: COMPOSED([SELF(COMPOSED((e, dp_accounting.NoOpDpEvent())), 2)]),
         lambda e: COMPOSED([GAUSSIAN(1.0), e]),
     ],
+    ids=["alone", "repeated", "nested", "beside another"],
 )
-def test_a_release_carries_its_relations_whoever_composes_it(name, composed):
+def test_release_keeps_its_relations_under_any_composition(name, composed):
     mechanism, relations = EVERY_MECHANISM[name], RELEASES[name]
     assert mechanism.release_relations == relations
     event = composed(mechanism.round_dp_event(64, 1.0))
@@ -296,7 +297,7 @@ def test_a_release_on_a_sample_of_clients(name):
 
 
 @pytest.mark.parametrize("name", EVERY_MECHANISM)
-def test_one_release_of_all_clients_has_the_relation_that_is_left(name):
+def test_single_release_reports_its_first_relation(name):
     mechanism, relations = EVERY_MECHANISM[name], RELEASES[name]
     found = dpfl.privacy_report(mechanism, None, 64, 1e-2, method="rdp")
     assert found.relation == events.NAMES[relations[0]]
@@ -316,14 +317,14 @@ def test_dome_without_a_participation(clients):
 
 
 @pytest.mark.parametrize("mechanism", [GAUSS, SKETCH], ids=lambda m: m.name)
-def test_a_release_says_nothing_of_another_client_in_the_place_of_one(mechanism):
+def test_release_is_refused_for_replace_one(mechanism):
     # The sensitivity doubles: 4.73 is that of adding one, and 9.997 is true.
     event = mechanism.round_dp_event(10_000, 1.0)
     with refuses(UNSUPPORTED, "neighboring_relation", "REPLACE_ONE"):
         accounting.DpflAccountant(neighboring_relation=ONE).compose(event)
 
 
-def test_an_event_of_which_no_relation_is_left_is_refused():
+def test_event_without_any_relation_is_refused():
     class Silent(TopK):
         def relations(self, participation):
             return ()
@@ -347,7 +348,7 @@ def test_an_event_of_which_no_relation_is_left_is_refused():
             accounting.DpflAccountant(None, relation).compose(SELF(Nobodys(), 2))
 
 
-def test_a_release_with_its_relations_is_one_wherever_a_release_is():
+def test_wrappers_accept_a_release_with_relations_as_a_bare_one():
     release, bare = GAUSS.round_dp_event(10, 1.0), GAUSSIAN(1.0)
     makers = (
         lambda e: gaussian.FixedSizeDpEvent(e, 0.1),

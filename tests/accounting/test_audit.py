@@ -67,7 +67,7 @@ class TestLowerBound:
             )
             assert result.epsilon < 0.2
 
-    def test_finds_what_is_there(self):
+    def test_finds_most_of_a_known_epsilon(self):
         # Randomised response with epsilon ln 3: the truth is 3/4 of the time told.
         rng = np.random.default_rng(2)
         present = (rng.random(100_000) < 0.75).astype(float)
@@ -76,7 +76,7 @@ class TestLowerBound:
         assert math.log(3) * 0.95 < result.epsilon < math.log(3)
         assert 0.74 < result.hit_rate < 0.75 < 1 - result.false_rate + 0.01
 
-    def test_delta_is_taken_off(self):
+    def test_delta_is_subtracted(self):
         # Total variation 0.04: (0, 0.04)-private, so nothing is found at delta 0.05.
         present = np.r_[np.ones(1000), np.zeros(24_000)].repeat(2)
         present = np.random.default_rng(9).permutation(present)
@@ -84,7 +84,7 @@ class TestLowerBound:
         assert bounds.epsilon_lower_bound(present, absent, 0.05).epsilon == 0
         assert bounds.epsilon_lower_bound(present, absent, 0.01).epsilon > 4
 
-    def test_the_test_is_not_judged_on_the_scores_that_chose_it(self):
+    def test_threshold_and_bound_use_separate_scores(self):
         rng = np.random.default_rng(10)
         present, absent = rng.normal(size=2000), rng.normal(size=2000)
         present[:1000] += 10  # what the first half promises, the second does not keep
@@ -236,7 +236,7 @@ class TestSimulators:
 
 
 @pytest.mark.parametrize("name", SOUND)
-def test_claims_are_above_what_is_found(name):
+def test_claims_are_above_the_measured_lower_bounds(name):
     event, count, simulator, part = SOUND[name]
     trials = TRIALS if name != "l2-csgm, three releases" else TRIALS // 2
     lower, upper = found(simulator, trials=trials), claimed(event, count)

@@ -87,7 +87,7 @@ def epsilon_of_two(gram, delta):
 class TestTheFigure:
     @pytest.mark.parametrize("rounds", [2, 3, 4])
     @pytest.mark.parametrize("delta", [1e-3, 1e-6])
-    def test_it_is_just_above_quadrature(self, rounds, delta):
+    def test_epsilon_is_closely_above_quadrature(self, rounds, delta):
         gram = stream(rounds, 1.2)
         exact = epsilon_of_two(gram, delta)
         found, method = tight_epsilon(BallsInBinsDpEvent(1.0, gram), delta)
@@ -125,7 +125,7 @@ class TestTheFigure:
         assert found[0] == found[1] != found[2]
         assert found[2] == pytest.approx(found[0], rel=0.01)
 
-    def test_only_a_run_of_its_own_is_drawn(self):
+    def test_only_a_run_by_itself_is_sampled(self):
         event = BallsInBinsDpEvent(2.0, np.eye(3))
         run = accounting.RunDpEvent(
             dp_accounting.SelfComposedDpEvent(event, 1), event.relations
@@ -177,7 +177,7 @@ class TestBounds:
 
     @pytest.mark.parametrize("direction", DIRECTIONS)
     @pytest.mark.parametrize("shift", [0, 2])
-    def test_it_fails_no_more_often_than_it_says(self, direction, shift):
+    def test_failure_rate_is_within_the_stated_probability(self, direction, shift):
         """Few draws and a failure of a half, so that failures are seen at all."""
         gram, epsilon, seeds = stream(2, 1.0), 1.0, 400
         exact = delta_of_two(gram, epsilon, direction)
@@ -236,9 +236,7 @@ class TestClientsThatAdapt:
             still = value_of_play(encoder, epsilon, direction, (1.0,))
             assert best <= still * (1 + 1e-6)
 
-    def test_with_negative_entries_it_stays_below_the_pair_of_magnitudes(
-        self, direction
-    ):
+    def test_negative_entries_cost_less_than_their_magnitudes(self, direction):
         """Signs that alternate pass the pair of C itself."""
         encoder = np.array([[1.0, 0, 0], [-0.9, 1.0, 0], [-0.4, -0.9, 1.0]])
         best = value_of_play(encoder, 1.0, direction, self.OPTIONS)
@@ -248,7 +246,7 @@ class TestClientsThatAdapt:
         assert own * 1.001 < best <= bound
 
 
-def test_a_matrix_that_is_smaller_in_any_entry_costs_less():
+def test_smaller_gram_entries_cost_less():
     """Whatever vectors are sent, their Gram matrix is such a one."""
     generator = np.random.default_rng(5)
     shifts = shifts_of(np.tril(generator.random((4, 4))))
@@ -277,7 +275,7 @@ class TestRenyi:
         slots = random_slot.RandomSlotDpEvent(dp_accounting.GaussianDpEvent(1.5), 8, 8)
         assert np.array_equal(event.rdp(self.ORDERS), slots.rdp(self.ORDERS))
 
-    def test_both_directions_are_below(self):
+    def test_both_directions_are_below_the_bound(self):
         """By quadrature over two groups, where shifts are alike and where not."""
         for gram in (stream(2), stream(4, 2.0), np.diag([1.0, 0.4])):
             root = np.linalg.cholesky(gram)

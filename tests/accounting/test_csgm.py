@@ -150,7 +150,7 @@ def test_finite_and_silent_over_the_whole_range():
             assert (got > 0).all()
 
 
-def test_out_of_the_range_there_is_no_guarantee_and_no_warning():
+def test_out_of_range_inputs_are_infinite_without_warnings():
     with np.errstate(all="raise"):
         event = L2(1e-200, 0.1, 0.5, 100, 0.1)
         assert np.all(event.rdp([2, 10]) == np.inf)
@@ -160,7 +160,7 @@ def test_out_of_the_range_there_is_no_guarantee_and_no_warning():
         assert np.all(event.rdp([2, 10.5]) == 0)
 
 
-def test_orders_above_1024_join_on():
+def test_orders_around_1024_are_continuous():
     low, high = csgm.coordinate_log_moment([1024, 1025], 0.01, 0.01)
     before = csgm.coordinate_log_moment([1023], 0.01, 0.01)[0]
     assert high - low == pytest.approx(low - before, rel=2e-3)
@@ -278,7 +278,7 @@ def test_directions(z, keep, ratio, q, factor):
 
 @settings(max_examples=40, derandomize=True, deadline=None)
 @given(**PARAMETERS)
-def test_the_remainder_never_costs_more_than_the_paper(z, keep, ratio, q, factor):
+def test_bound_is_never_above_the_papers(z, keep, ratio, q, factor):
     shift, full = np.square(ratio / (z * keep)), ratio**-2
     whole = np.array([2, 3, 8, 64])
     ours = csgm.l2_log_moment(whole, keep, shift, full)
@@ -311,7 +311,7 @@ def test_with_nothing_dropped_sampling_never_costs(z):
             assert np.all(less <= more * (1 + (1e-9 if keep < 1 else 0)))
 
 
-def test_many_points_in_blocks_equal_few():
+def test_blocks_of_points_equal_single_points():
     keep = np.linspace(0.001, 1, 700)
     all_at_once = csgm.coordinate_log_moment([2, 300], keep, 0.01)
     few = csgm.coordinate_log_moment([2, 300], keep[333:335], 0.01)
@@ -348,7 +348,7 @@ def test_bad_orders_are_refused(orders, value):
 
 
 @pytest.mark.parametrize("orders", [[2.5], [0], [[2]]])
-def test_the_formula_is_not_used_between_integers(orders):
+def test_coordinate_moments_refuse_fractional_orders(orders):
     with refuses(ValueError, "orders", orders):
         csgm.coordinate_log_moment(orders, 0.1, 1.0)
 

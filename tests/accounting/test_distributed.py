@@ -232,7 +232,7 @@ class TestClientSampling:
         if order == int(order):
             assert found == pytest.approx(forward, rel=1e-6)
 
-    def test_no_mixture_is_above_the_smaller_of_two_bounds(self):
+    def test_sampled_mixtures_are_below_the_smaller_bound(self):
         """A search: vectors that are rounded, sampling, and both directions summed.
 
         At each order the smaller of what rounding and whole shifts cost goes into the
@@ -364,14 +364,14 @@ class TestTheRangeOfThePublishedBound:
         event = KINDS[0](3, 0.1 / math.sqrt(3), 0.8339379841432369, 1.0, 4)
         return attr.evolve(event, **changes)
 
-    def test_below_it_is_not_taken_into_a_minimum(self):
+    def test_published_bound_is_ignored_below_its_range(self):
         event = self.event()
         orders = [2.0, 8.0]
         np.testing.assert_array_equal(event.published_rdp(orders), np.inf)
         np.testing.assert_array_equal(event.rdp(orders), event.exact_rdp(orders))
         assert event.rdp([2.0])[0] > 2 / (2 * event.noise_multiplier**2)
 
-    def test_below_it_is_refused_where_asked_for(self):
+    def test_published_bound_is_refused_below_its_range(self):
         with refuses(events.NoiseTooSmallError, "local_stddev", "granularity"):
             self.event(bound="published")
         with refuses(ValueError, "local_stddev", 0.49):
@@ -381,7 +381,7 @@ class TestTheRangeOfThePublishedBound:
         )
         assert least > 1 / (math.sqrt(3) * 0.5)
 
-    def test_one_share_needs_no_premise(self):
+    def test_one_share_has_no_lower_limit(self):
         event = self.event(noise_clients=1, bound="published", dimension=1)
         shift = event.published_l2_squared_steps
         steps = event.local_stddev / event.granularity
@@ -401,7 +401,7 @@ def test_a_count_is_charged_one_under_the_published_bound(kind):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("stddev", [1e-9, 1e-30, 1e-90])
 @pytest.mark.parametrize("probability", [1.0, 0.1])
-def test_noise_that_is_always_zero_hides_nothing(kind, stddev, probability):
+def test_noise_that_is_always_zero_gives_no_privacy(kind, stddev, probability):
     event = unit_event(kind, local_stddev=stddev, clip_norm=1000.0, dimension=64)
     if probability < 1:
         event = event.poisson_sampled(probability)
@@ -409,7 +409,7 @@ def test_noise_that_is_always_zero_hides_nothing(kind, stddev, probability):
 
 
 @pytest.mark.parametrize("count", [7, 2000])
-def test_noise_that_is_hardly_ever_drawn_is_not_computed_with(count, monkeypatch):
+def test_vanishing_noise_is_infinite_without_sums(count, monkeypatch):
     """The answer is that of the moments, which have no float, in no time."""
     orders = [1.1, 2, 2.5, 8, 64]
 
@@ -442,7 +442,7 @@ class TestEnds:
 
     @pytest.mark.parametrize("q", [1.0, 0.1])
     @pytest.mark.parametrize("bound", noise_events.BOUNDS)
-    def test_figures(self, kind, bound, q):
+    def test_extreme_scales_have_monotone_divergences(self, kind, bound, q):
         how = {"bound": bound, "sampling_probability": q}
         orders = [1.5, 2.0, 32.0]
         for steps, stddev in ((1e-6, 1.0), (1e12, 1.0), (1e12, 1e12), (1.0, 1e10)):
@@ -450,12 +450,12 @@ class TestEnds:
             assert np.all(np.diff(event.rdp(orders)) >= 0)
             assert np.all(event.rdp(orders) >= 0)
 
-    def test_no_noise_to_speak_of_is_none(self, kind):
+    def test_vanishing_noise_is_infinite(self, kind):
         event = self.make(kind, local_stddev=1e-170)
         assert np.all(np.isinf(event.published_rdp([2.0])))
         assert np.all(np.isinf(event.rdp([2.0])))
 
-    def test_sentences(self, kind):
+    def test_scales_out_of_range_are_refused(self, kind):
         for steps in (1e-200, 1e-31, 1e16, 1e200):
             with refuses(ValueError, "clip_norm", steps):
                 self.make(kind, clip_norm=steps)

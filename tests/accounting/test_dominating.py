@@ -43,7 +43,11 @@ OUT_OF_REACH = random_slot.RandomSlotDpEvent(GAUSSIAN(0.038), 2, 2)
 @pytest.mark.parametrize(
     ("event", "delta"),
     [
-        *(pytest.param(e, d, id=n) for n, e in TREES.items() for d in (1e-5, 1e-9)),
+        *(
+            pytest.param(e, d, id=f"{n}-{d}")
+            for n, e in TREES.items()
+            for d in (1e-5, 1e-9)
+        ),
         pytest.param(OUT_OF_REACH, 1e-5, id="slots out of reach"),
     ],
 )
@@ -63,7 +67,7 @@ def _parts(event, delta, interval=1e-4):
 
 @pytest.mark.parametrize("q", [1.0, 0.3])
 @pytest.mark.parametrize("delta", [1e-3, 1e-9])
-def test_both_directions_dominate_one_release_at_every_epsilon(q, delta):
+def test_both_directions_dominate_the_release_at_every_epsilon(q, delta):
     """Sampled with q, at z = 1: removal at 1 - q + q e^i = e^eps, and its mirror."""
 
     def removal(t):
@@ -108,13 +112,13 @@ def test_masked_coordinates_are_dominated_at_every_epsilon(q, sizes):
 
 
 @pytest.mark.parametrize("event", TREES.values(), ids=TREES)
-def test_all_is_one_and_no_mass_is_negative(event):
+def test_masses_are_nonnegative_and_add_to_one(event):
     for part in _parts(event, 1e-6):
         assert part._probs.min() >= 0
         assert np.sum(part._probs) + part._infinity_mass == pytest.approx(1, abs=1e-11)
 
 
-def test_composes_with_what_is_no_gaussian():
+def test_composes_with_laplace_losses():
     """Between the same with losses rounded down, and Renyi accounting."""
     sampled, laplace = POISSON(0.1, GAUSSIAN(1.0)), dp_accounting.LaplaceDpEvent(4.0)
     ours = accounting.loss_distribution(SELF(sampled, 20), 1e-6)
@@ -128,7 +132,7 @@ def test_composes_with_what_is_no_gaussian():
     assert found == pytest.approx(below.get_epsilon_for_delta(1e-6), rel=1e-3)
 
 
-def test_runs_in_parts_cost_what_they_cost_together():
+def test_split_runs_cost_as_whole_ones():
     half = SELF(L2(2.3, 0.01, 0.006, 2**20, 0.5), 32)
     part = accounting.loss_distribution(half, 5e-6)
     found = part.compose(part).get_epsilon_for_delta(1e-5)
@@ -152,7 +156,7 @@ class _ByRenyiAlone(accounting.RdpDpEvent):
         events.RunDpEvent(GAUSSIAN(1.0), [accounting.Relation.REPLACE_ONE]),
     ],
 )
-def test_what_has_none_is_refused(event):
+def test_events_without_a_loss_distribution_are_refused(event):
     with refuses(dp_accounting.UnsupportedEventError, "event", type(event).__name__):
         accounting.loss_distribution(event, 1e-5)
 

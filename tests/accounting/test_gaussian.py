@@ -59,7 +59,7 @@ def test_known_calibration():
 @given(
     z=st.floats(1e-3, 1e4), delta=st.floats(1e-15, 0.9), factor=st.floats(1.0001, 10)
 )
-def test_epsilon_is_conservative_close_and_monotone(z, delta, factor):
+def test_epsilon_is_a_close_monotone_upper_bound(z, delta, factor):
     epsilon = accounting.gaussian_epsilon(delta, z)
     assert accounting.gaussian_delta(epsilon, z) <= delta
     if epsilon:
@@ -145,7 +145,7 @@ INTEGERS = accounting.DistributedDiscreteGaussianDpEvent(9, 2.0, 1.0, 4.0, 15)
         dp_accounting.LaplaceDpEvent(1.0),
     ],
 )
-def test_nothing_else_is_a_gaussian(event):
+def test_other_events_are_not_gaussian(event):
     assert gaussian.gaussian_parts(event) is None
     tree = COMPOSED([GAUSSIAN(1.0), event])
     assert gaussian.gaussian_parts(tree) is None
@@ -155,7 +155,7 @@ def test_nothing_else_is_a_gaussian(event):
     assert bool(relations) != is_refused
 
 
-def test_no_noise_is_infinite_and_nothing_released_is_zero():
+def test_no_noise_is_infinite_and_no_release_is_zero():
     silent = GAUSSIAN(0.0), POISSON(0.5, GAUSSIAN(0.0))
     for event in (*silent, dp_accounting.NonPrivateDpEvent()):
         assert tight(event).epsilon == math.inf
@@ -205,7 +205,7 @@ def test_large_orders_do_not_overflow():
     assert low < got < high
 
 
-def test_hardly_any_noise_is_left_to_the_chord():
+def test_tiny_noise_falls_back_to_the_chord():
     assert np.isinf(sampled_rdp.sampled_gaussian_rdp([2.5], 0.2, 1e-4)[0])
     event = accounting.SparsifiedGaussianDpEvent(1e-4, 1.0, 1.0, 1, 0.2)
     assert np.isfinite(event.rdp([2.5])[0])
@@ -231,7 +231,7 @@ def test_large_noise_is_positive():
 
 
 @pytest.mark.parametrize(("q", "rounds"), [(1e-3, 1000), (1e-4, 10_000)])
-def test_the_grid_is_fine_enough_for_clients_that_seldom_join(q, rounds):
+def test_grid_resolves_small_sampling_probabilities(q, rounds):
     once = dp_accounting.PoissonSampledDpEvent(q, dp_accounting.GaussianDpEvent(1.0))
     run = dp_accounting.SelfComposedDpEvent(once, rounds)
     report = accounting.epsilon(run, 1e-6, method="tight")
@@ -264,7 +264,7 @@ class TestEnds:
                     call()
 
     @pytest.mark.parametrize("q", [1.0, 0.1])
-    def test_more_noise_than_the_largest_counts_as_that(self, q):
+    def test_noise_beyond_the_limit_counts_as_the_limit(self, q):
         def events(z):
             dropped = {"keep_fraction": 0.5, "linf_ratio": 0.5, "dimension": 4}
             plain = [GAUSSIAN(z)]

@@ -94,7 +94,7 @@ class TestThePostProcessedGaussian:
         eps = 2 * math.exp(-2 * math.pi**2 * width**2)
         assert eps**2 / 10 < off < 2.1 * eps
 
-    def test_at_the_width_in_use(self):
+    def test_smoothing_bound_holds_at_the_width_in_use(self):
         assert grid_numbers.COVER_VARIANCE == 4
         with mpmath.workdps(60):
             assert self.largest_ratio(3.0, 2.0, 1, [0, 5]) < 2.1e-34
@@ -120,7 +120,7 @@ class TestThePostProcessedGaussian:
         gap = np.maximum(-np.expm1(epsilon - log_ratio), 0)
         return float(np.sum(np.exp(log_q + log_ratio) * gap))
 
-    def test_without_the_extra_variance_they_are_not(self):
+    def test_hockey_sticks_exceed_without_the_extra_variance(self):
         log_q, log_ratio = pair(3.0, 3)
         found = self.hockey_stick(log_q, log_ratio, 3.0)
         assert found == pytest.approx(1.612089e-3, rel=1e-6)
@@ -144,7 +144,7 @@ class TestThePostProcessedGaussian:
 
 
 class TestRenyiWithoutExtraVariance:
-    def test_whole_orders_are_the_gaussians_and_adding_is_below(self):
+    def test_integer_orders_equal_the_gaussians_and_addition_costs_less(self):
         for stddev, shift, order, rate in random_cases(200, seed=4):
             order = round(order + 0.6)
             log_q, log_ratio = pair(stddev, shift, order)
@@ -166,7 +166,7 @@ class TestRenyiWithoutExtraVariance:
                 found, rel=1e-9, abs=1e-12
             )
 
-    def test_sampled_between_whole_orders_only_the_chord_holds(self):
+    def test_only_the_chord_bounds_sampled_fractional_orders(self):
         """The Gaussian's own value is exceeded, the chord of whole orders is not."""
         order, rate, stddev = 1.1, 1e-4, 0.4
         log_q, log_ratio = pair(stddev, 1)
@@ -176,7 +176,7 @@ class TestRenyiWithoutExtraVariance:
         assert found / gaussian == pytest.approx(1.10599, rel=1e-4)
         assert found < chord
 
-    def test_the_inequality_behind_adding_below_removing_holds_pointwise(self):
+    def test_addition_below_removal_holds_pointwise(self):
         rng = np.random.default_rng(7)
         with mpmath.workdps(50):
             for _ in range(500):
@@ -217,7 +217,7 @@ class TestRenyiWithoutExtraVariance:
 
 
 class TestGrid:
-    def test_of_a_hundred_clients(self):
+    def test_grid_of_a_hundred_clients(self):
         grid = grid_numbers.grid(1.0, 100)
         assert grid.stddev == 2**18 and grid.total_bits == 32
         assert grid.max_squared_norm == 2**36 and grid.max_size == 2**18
@@ -225,7 +225,7 @@ class TestGrid:
     @pytest.mark.parametrize("ratio", [1.0, 6.4e-3])
     @pytest.mark.parametrize("clients", [1, 100, 10**5, 10**7])
     @pytest.mark.parametrize("z", [1e-7, 1e-3, 0.01 / 3, 0.5, 1.1, 30.0, 1e4])
-    def test_everything_fits(self, z, clients, ratio):
+    def test_integers_fit_their_widths_and_no_finer_grid_does(self, z, clients, ratio):
         grid = grid_numbers.grid(z, clients, ratio)
         scale = Fraction(grid.stddev) / Fraction(z)
         assert grid.max_squared_norm <= scale**2 and grid.max_squared_norm <= 2**52
@@ -255,7 +255,7 @@ class TestGrid:
             grid_numbers.grid(1.0, 0)
 
 
-def test_rounded_noise_that_feeds_back_is_a_post_processing():
+def test_rounding_with_error_feedback_is_post_processing():
     """Correlated noise: what is released follows from C x + Z alone, exactly."""
     rng = np.random.default_rng(8)
     rounds, bits = 12, 10

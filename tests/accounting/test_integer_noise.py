@@ -137,7 +137,7 @@ class TestDiscreteGaussian:
 
     @pytest.mark.parametrize("count", [2, 5, 64, 500])
     @pytest.mark.parametrize("stddev", [0.1, 0.3, 0.31, 0.5, 1.0, 1.6])
-    def test_oscillation_bounds_hold_and_are_not_wild(self, count, stddev):
+    def test_oscillation_bounds_hold_and_are_tight(self, count, stddev):
         noise = DiscreteGaussianNoise(count, stddev)
         bound = whole_shifts.log_oscillation_bound(noise)
         profile = whole_shifts._Profile(noise)
@@ -156,7 +156,7 @@ class TestDiscreteGaussian:
         bound = whole_shifts.log_oscillation_bound(DiscreteGaussianNoise(count, stddev))
         assert np.sum(terms) * (1 - 1e-12) <= bound <= np.sum(terms) * (1 + 1e-3)
 
-    def test_unaffordable_counts_use_fewer_shares_or_the_bound(self):
+    def test_large_counts_use_fewer_shares_or_the_bound(self):
         found = shift_rate([2.0, 8.0], DiscreteGaussianNoise(10**6, 1.5), 10)
         gaussian = np.array([2.0, 8.0]) / (2 * 10**6 * 2.25)
         assert np.all(found > gaussian)
@@ -292,7 +292,6 @@ class TestSkellam:
         (SkellamNoise, (math.inf,), "variance", math.inf),
         (shift_rate, ([2.0], SkellamNoise(1.0), 0), "max_shift", 0),
     ],
-    ids=str,
 )
 def test_refuses_bad_arguments(call, arguments, name, value):
     with refuses((ValueError, TypeError), name, value):
@@ -301,7 +300,7 @@ def test_refuses_bad_arguments(call, arguments, name, value):
 
 @pytest.mark.parametrize("count", [1, 2, 3, 50])
 @pytest.mark.parametrize("stddev", [0.1, 0.3, 0.75, 1.8, 3.0])
-def test_discrete_gaussian_within_its_error(count, stddev):
+def test_discrete_gaussian_is_within_its_stated_error(count, stddev):
     reach = math.ceil(20 * math.sqrt(count) * stddev + 10)
     exact = exact_noise.discrete_gaussian(count, stddev, reach)[reach:]
     found = DiscreteGaussianNoise(count, stddev).log_pmf(reach)
@@ -314,7 +313,7 @@ def test_discrete_gaussian_within_its_error(count, stddev):
     assert found.error[: reach // 4].max() < 1e-9
 
 
-def test_threads_and_the_order_of_questions_change_nothing():
+def test_results_do_not_depend_on_threads_or_call_order():
     alone = DiscreteGaussianNoise(5000, 1.0).log_pmf(2000)
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)

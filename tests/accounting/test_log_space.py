@@ -30,7 +30,7 @@ def test_chord_by_hand():
     )
 
 
-def test_whole_orders_are_those_that_the_chord_reads():
+def test_whole_orders_are_the_neighbours_for_the_chord():
     found = log_space.whole_orders(np.array([2.5, 7.0, 1.1]))
     assert found.tolist() == [1, 2, 3, 7]
 

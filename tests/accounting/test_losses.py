@@ -24,7 +24,7 @@ def step_of(z, count=1):
 
 @pytest.mark.parametrize("q", [1e-6, 0.03, 0.9, 1.0])
 @pytest.mark.parametrize("z", [0.02, 0.5, 1.0, 5.0, 100.0])
-def test_one_release_is_as_the_exact_curve_and_never_below(q, z):
+def test_one_release_is_closely_above_the_exact_curve(q, z):
     """Removal of a client, of which the curve is known for a sample."""
     step = step_of(z)
     remove, _ = losses.sampled_gaussian(q, z, step)
@@ -38,7 +38,7 @@ def test_one_release_is_as_the_exact_curve_and_never_below(q, z):
 
 
 @pytest.mark.parametrize("q", [1e-3, 0.3, 1.0])
-def test_both_directions_have_all_their_mass(q):
+def test_losses_of_both_directions_add_to_one(q):
     """Each also under the other law, of which a loss l has the share exp(-l)."""
     for found in losses.sampled_gaussian(q, 0.8, 1e-3):
         grid = found.step * (found.low + np.arange(found.masses.size))
@@ -67,7 +67,7 @@ def test_compositions_are_those_of_dp_accounting(q, z, count):
 @pytest.mark.parametrize(
     ("z", "count", "delta"), [(1.0, 1000, 1e-12), (3.0, 100_000, 1e-10), (30.0, 9, 0.1)]
 )
-def test_what_the_fft_rounds_is_allowed_for(z, count, delta):
+def test_composition_covers_fft_rounding(z, count, delta):
     """Many releases in which everybody joins are one Gaussian."""
     remove, _ = losses.sampled_gaussian(1.0, z, 4 * step_of(z, count))
     exact = gaussian.gaussian_epsilon(delta, z / math.sqrt(count))
@@ -113,7 +113,7 @@ def hockey_stick(first, second, epsilon):
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("replaced", [0.0, -1.0])
-def test_a_cohort_of_a_fixed_size_is_within_its_losses(share, replaced):
+def test_fixed_size_cohorts_are_within_their_losses(share, replaced):
     """One client in `share` of the cohorts has 1, and others -1, at z = 1."""
     # Sums without the client are at -1, up to those of clients that are always there.
     own = {-1.0: 1 - share, 1.0: share}
@@ -135,7 +135,7 @@ def test_a_cohort_of_a_fixed_size_is_within_its_losses(share, replaced):
         assert too_little.epsilon(delta) < 0.9
 
 
-def test_a_fixed_size_composes_and_costs_no_more_than_every_round():
+def test_fixed_size_sampling_composes_and_costs_no_more():
     event = gaussian.FixedSizeDpEvent(dp_accounting.GaussianDpEvent(3.0), 0.01)
     many = dp_accounting.SelfComposedDpEvent(event, 100)
     found = accounting.epsilon(many, 1e-5)
@@ -155,7 +155,7 @@ def test_a_fixed_size_composes_and_costs_no_more_than_every_round():
 @pytest.mark.parametrize("keep", [0.05, 0.3, 0.9])
 @pytest.mark.parametrize("size", [0.7, 2.0])
 @pytest.mark.parametrize("rounds", [1, 2])
-def test_a_cohort_of_masked_vectors_is_within_its_claim(keep, size, rounds):
+def test_masked_cohorts_are_within_their_claim(keep, size, rounds):
     """As above: one client in 30% of cohorts has `size` or zero, and others -`size`."""
     share, delta = 0.3, 1e-3
     event = accounting.SparsifiedGaussianDpEvent(1 / (size * keep), keep, 1.0, 1)
@@ -182,7 +182,7 @@ def self_composed(first, second, epsilon, rounds):
     return np.sum(np.maximum(p - math.exp(epsilon) * q, 0))
 
 
-def test_cohorts_that_the_server_sees_do_not_amplify():
+def test_cohorts_seen_by_the_server_are_not_amplified():
     """Where clients bring the noise, the server is not trusted and sees who they are."""
     choice = dpfl.WithoutReplacement(10_000, 100, 20)
     found = []
@@ -210,7 +210,7 @@ class _Others(dpfl.Gaussian):
         return self.made
 
 
-def test_events_of_others_are_charged_for_every_round_or_without_their_sampling():
+def test_plugin_events_are_charged_in_full_under_fixed_cohorts():
     own, run = _Others(100, 1.0, 1.0), dpfl.WithoutReplacement(10_000, 100, 20)
     every = dp_accounting.SelfComposedDpEvent(own.made, 20)
     assert own.dp_event(run, 5).event == every

@@ -146,7 +146,7 @@ class TestSeparated:
         want = accounting.gaussian_epsilon(1e-5, noise / worst_norm(encoder, 3))
         assert accounting.epsilon(event, 1e-5).epsilon == pytest.approx(want, rel=1e-9)
 
-    def test_a_rest_that_no_client_reaches(self):
+    def test_last_release_without_clients_costs_nothing(self):
         far = {"bands": 3, "separation": 3}
         rest = {"participations": 2, "last_release": gaussian(9.0)}
         event = stream_event(gaussian(1.0), rounds=8, **far, **rest)
@@ -156,7 +156,7 @@ class TestSeparated:
 class TestCyclic:
     @pytest.mark.parametrize(("bands", "separation"), [(1, 1), (2, 2), (1, 2), (2, 3)])
     @pytest.mark.parametrize("q", [0.2, 0.7])
-    def test_the_moment_of_a_mixture_over_who_joins_when(self, bands, separation, q):
+    def test_moment_equals_the_mixture_over_participations(self, bands, separation, q):
         encoder = banded(5, bands, seed=3)
         sampled = {"separation": separation, "sampling_probability": q}
         event = stream_event(gaussian(1.3), rounds=5, bands=bands, **sampled)
@@ -168,7 +168,7 @@ class TestCyclic:
             ]
             assert max(exact) == pytest.approx(limit, rel=1e-9)
 
-    def test_more_bands_than_the_separation_would_not_compose(self):
+    def test_more_bands_than_the_separation_are_refused(self):
         """Overlapping columns: the truth is above the figure, which is refused."""
         encoder, q = banded(5, 3, seed=3), 0.3
         as_if = dp_accounting.SelfComposedDpEvent(
@@ -179,7 +179,7 @@ class TestCyclic:
         with refuses(ValueError, "separation", 2):
             stream_event(gaussian(1.3), rounds=5, bands=3, separation=2)
 
-    def test_a_client_that_adapts_gains_nothing(self):
+    def test_adaptive_clients_gain_nothing(self):
         """Two blocks of two rows; its second shift is a function of the first block.
 
         Quadrature over the first block along its column; the second block's moment
@@ -223,7 +223,7 @@ class TestCyclic:
         exact = moment(2, np.array(shifts), weights)
         assert exact == pytest.approx(limit, rel=1e-9)
 
-    def test_its_two_ends(self):
+    def test_ends_are_independent_and_fully_correlated_noise(self):
         release = accounting.SparsifiedGaussianDpEvent(1.5, 0.1, 0.01, 10_000)
         one = stream_event(
             release, rounds=60, bands=1, separation=1, sampling_probability=0.05
@@ -286,7 +286,7 @@ def test_refuses_bad_arguments(error, name, value, shown):
         stream_event(**{**given, name: value})
 
 
-def test_groups_of_a_fixed_size_leave_only_zeros():
+def test_fixed_size_groups_keep_only_zero_out():
     event = banded_stream_event(gaussian(1.0), rounds=2, bands=1, separation=2)
     assert accounting.epsilon(event, 1e-5).relation == "replaced_by_zeros"
     free = stream_event(gaussian(1.0), rounds=2, bands=1, separation=2)

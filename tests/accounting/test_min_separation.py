@@ -76,7 +76,7 @@ FEW = MinSeparationDpEvent(1.0, columns(3, 1.0, 0.5), 2, 0.4)
 
 class TestTheSum:
     @pytest.mark.parametrize("b, p", [(1, 0.3), (2, 0.4), (3, 1.0), (5, 0.2)])
-    def test_it_is_that_over_all_patterns(self, b, p):
+    def test_log_ratio_sums_over_all_patterns(self, b, p):
         event = MinSeparationDpEvent(1.0, columns(6, 1.0), b, p)
         logs = 3 * np.random.default_rng(0).normal(size=[6, 40])
         want = sum(
@@ -112,20 +112,20 @@ class TestTheSum:
 
 class TestTheFigure:
     @pytest.mark.parametrize("delta", [1e-2, 1e-4])
-    def test_it_is_just_above_quadrature(self, delta):
+    def test_epsilon_is_closely_above_quadrature(self, delta):
         found, method = tight_epsilon(FEW, delta)
         assert method == "monte-carlo"
         deltas = [exact_delta(FEW, found, name) for name in DIRECTIONS]
         less = [exact_delta(FEW, 0.95 * found, name) for name in DIRECTIONS]
         assert max(deltas) < delta < max(less)
 
-    def test_nobody_waits_as_in_bins(self):
+    def test_probability_one_equals_balls_in_bins(self):
         event = MinSeparationDpEvent(1.0, columns(16, 1.0), 4, 1.0)
         bins = balls_in_bins.BallsInBinsDpEvent(1.0, 4 * np.eye(4))
         found, _ = tight_epsilon(event, 1e-4)
         assert found == pytest.approx(tight_epsilon(bins, 1e-4)[0], rel=0.01)
 
-    def test_without_a_distance_it_is_poisson_sampling(self):
+    def test_separation_of_one_bounds_poisson_sampling(self):
         """Far above where rounds are many; never below."""
         for rounds, most in ((1, 1.1), (10, 1.35)):
             event = MinSeparationDpEvent(1.0, columns(rounds, 1.0), 1, 0.2)
@@ -136,7 +136,7 @@ class TestTheFigure:
             exact = accounting.epsilon(run, 1e-3).epsilon
             assert exact < tight_epsilon(event, 1e-3)[0] < most * exact
 
-    def test_everybody_and_no_noise(self):
+    def test_probability_one_and_no_noise(self):
         whole = MinSeparationDpEvent(2.0, columns(9, 1.0), 1, 1.0)
         plain = gaussian.gaussian_epsilon(1e-5, 2 / 3)
         assert tight_epsilon(whole, 1e-5)[0] == pytest.approx(plain, rel=1e-8)
@@ -190,7 +190,7 @@ def test_events_of_equal_entries_and_other_shapes_differ():
 @pytest.mark.parametrize("direction", DIRECTIONS)
 class TestDraws:
     @pytest.mark.parametrize("shift", [0, 1, 3])
-    def test_they_have_the_mean_and_stay_below_their_bound(self, direction, shift):
+    def test_importance_draws_have_the_mean_below_their_bound(self, direction, shift):
         epsilon = 1.0
         drawn = getattr(FEW, direction)(200_000, shift, 3)
         values = np.exp(drawn.weights) * -np.expm1(
@@ -202,7 +202,7 @@ class TestDraws:
         assert np.max(values) <= math.exp(drawn.log_bound(epsilon)) * (1 + 1e-9)
         assert exact < drawn.delta(epsilon, 1e-9)
 
-    def test_it_fails_no_more_often_than_it_says(self, direction):
+    def test_failure_rate_is_within_the_stated_probability(self, direction):
         exact, seeds = exact_delta(FEW, 1.0, direction), 300
         found = [
             getattr(FEW, direction)(60, 1, seed).delta(1.0, 0.5)

@@ -96,7 +96,7 @@ def test_noise_multiplier_of_fig_1_is_over_the_kept_fraction():
     assert report.epsilon == pytest.approx(5.0, abs=1e-3)
 
 
-def test_error_of_the_mean_has_the_dimension_and_not_the_kept_square():
+def test_error_of_the_mean_scales_with_the_dimension():
     rng = np.random.default_rng(3)
     dim, n, keep, stddev, trials = 256, 4, 0.25, 0.1, 4000
     updates = rng.normal(size=(n, dim))

@@ -57,7 +57,7 @@ def _found(row):
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{r['test']}-{r['at']}" for r in ROWS])
-def test_what_others_tests_assert(row):
+def test_assertions_of_peers_hold(row):
     found, value, rtol = _found(row), float(row["value"]), float(row["rtol"])
     if row["sign"] != "<":
         assert found == value or found >= value * (1 - rtol) - 1e-8

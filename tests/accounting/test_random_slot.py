@@ -96,7 +96,7 @@ class TestFigures:
         np.testing.assert_allclose(found, want, rtol=1e-9)
 
     @pytest.mark.parametrize("slots", [3, 3.5])
-    def test_the_sum_over_who_is_where(self, slots):
+    def test_moments_equal_the_sum_over_slots(self, slots):
         """Order 4: each of four copies of the client draws a slot of its own."""
         event, rounds = masked(), 3
         log_moments = [0.0, 0.0, *(np.arange(1, 4) * event.rdp([2, 3, 4]))]
@@ -164,7 +164,7 @@ class TestNumbers:
         for event in (gaussian(0.0), masked(0.0), gaussian(1e-200)):
             assert np.all(np.isinf(RandomSlot(event, 3, 4).rdp([2, 5, 300])))
 
-    def test_no_privacy_loss_costs_nothing(self):
+    def test_zero_loss_release_costs_nothing(self):
         found = RandomSlot(masked().poisson_sampled(0.0), 3, 4).rdp([2, 2.5, 300])
         np.testing.assert_array_equal(found, 0)
 
@@ -231,7 +231,7 @@ class TestBothDirections:
                 assert math.log(total) <= limit
 
     @pytest.mark.parametrize("order", [3, 5])
-    def test_a_release_of_which_the_other_direction_is_the_larger(self, order):
+    def test_rdp_covers_releases_with_a_larger_reverse_divergence(self, order):
         """One outcome, of probability 0.95 without the client, all but goes with it."""
         event, slots = TwoOutcomes(0.001, 0.95), 4
         moments = [0, 0, *(np.arange(1, order) * event.rdp(range(2, order + 1)))]
@@ -263,7 +263,7 @@ class TestEvent:
         assert np.all(slots.rdp([2, 5]) < 0.75 * event.rdp([2, 5]))
         assert accounting.relations_of(slots)[0].name == "ADD_OR_REMOVE_ONE"
 
-    def test_refuses_what_makes_no_sense(self):
+    def test_refuses_bad_arguments(self):
         with refuses(ValueError, "slots", 3.9):
             RandomSlot(gaussian(1.0), 4, 3.9)
         with refuses(TypeError, "round_event", "NoOpDpEvent"):
@@ -275,7 +275,7 @@ class TestEvent:
             RandomSlot(own, 5, 5.0)
 
 
-def test_convexity_that_makes_the_extreme_vector_the_worst_at_real_orders():
+def test_extreme_vector_is_worst_by_convexity_at_real_orders():
     """log E_Q[(1 - q + q x)^a] is convex in the squared shifts: random midpoints."""
     rng = np.random.default_rng(8)
     for _ in range(25):
@@ -333,7 +333,7 @@ def test_no_mixture_has_a_larger_laplace_transform_than_the_gaussian(seed):
 
 
 @pytest.mark.parametrize("slots", [10.0, 1e7, 1e11])
-def test_it_rises_in_the_order_however_many_slots_there_are(slots):
+def test_rdp_rises_in_the_order_for_any_slots(slots):
     event = accounting.DistributedDiscreteGaussianDpEvent(
         1000, 0.5, 1.0, 40.0, 1, noise_of_helpers=True
     )

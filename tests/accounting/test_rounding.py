@@ -197,7 +197,7 @@ class TestRate:
             over_gaussian(orders, small, 1.0), over_gaussian(orders, large, 1.0), 3e-6
         )
 
-    def test_errors(self):
+    def test_refuses_bad_arguments(self):
         noise = DiscreteGaussianNoise(100, 0.5)
         skellam = SkellamNoise(81.0)
         for law, top in ((noise, 20.0), (skellam, 2.0)):
@@ -222,7 +222,7 @@ class TestClaims:
                 terms = [f * (before / f - 1) ** l for f, before in pairs]
                 assert mpmath.fsum(terms) > -(mpmath.mpf(10) ** -25)
 
-    def test_quotient_rises_from_order_two_on_and_below_the_limit_is_the_largest(self):
+    def test_quotient_rises_above_order_two_and_peaks_at_the_limit(self):
         pmf, sizes = exact_noise.discrete_gaussian(3, 0.8, 80), np.linspace(0.05, 1, 20)
         for order in (1.1, 1.9, 2.0, 3.7, 15.5):
             moments = [

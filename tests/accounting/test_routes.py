@@ -54,7 +54,7 @@ def test_every_route_has_an_epsilon_or_a_reason(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_explaining_changes_no_epsilon_and_default_does_not_explain(name):
+def test_explaining_is_optional_and_changes_no_epsilon(name):
     report, found = explained(CASES[name][0])
     plain = accounting.epsilon(CASES[name][0], 1e-3)
     assert plain == report and plain.event == report.event
@@ -74,13 +74,13 @@ def test_values_of_the_readme():
     assert rest.epsilon == found["stopped-pld"].epsilon
 
 
-def test_a_route_that_the_method_leaves_out_is_computed_but_not_taken():
+def test_routes_outside_the_method_are_shown_but_not_taken():
     report, found = explained(SELF(SAMPLED, 60), method="rdp")
     assert found["pld"].epsilon < report.epsilon == found["rdp"].epsilon
     assert "'rdp'" in found["pld"].reason and not found["pld"].is_taken
 
 
-def test_a_relation_of_which_only_rdp_is_known():
+def test_relations_known_by_rdp_alone_have_one_route():
     replaced = events.Relation.REPLACE_ONE
     report, found = explained(GAUSSIAN(5.0), relation=replaced)
     assert report.method == "rdp" and report.relation == "replace_one"
@@ -99,7 +99,7 @@ def test_registered_events_are_known_by_rdp_alone():
     assert "registered" in found["exact-gaussian"].reason
 
 
-def test_routes_that_are_not_needed_are_not_computed(monkeypatch):
+def test_unneeded_routes_are_not_computed(monkeypatch):
     def refuse(*unused):
         raise AssertionError("not needed")
 
@@ -152,12 +152,12 @@ def test_pages_are_there():
         ("laplace", "rdp", ""),
     ],
 )
-def test_pages_are_those_of_the_route_and_the_event(name, route, pages):
+def test_pages_name_the_route_and_the_event(name, route, pages):
     found = explained(CASES[name][0])[1][route].pages
     assert [page.partition(".md")[0] for page in found] == pages.split()
 
 
-def test_pages_of_slots_and_cohorts_are_those_of_their_releases_too():
+def test_pages_of_slots_include_the_releases_page():
     plan = mechanisms.RandomSlot(100, 10, 8)
     event = mechanisms.L2Csgm(10, 1.0, 2.0, 0.1).dp_event(plan, 100)
     assert [*routes.pages(trees.normalised(event))] == [

@@ -50,7 +50,7 @@ def hockey_sticks(known, weights, m, slots, at):
 
 @pytest.mark.parametrize("z", [0.4, 1.0, 3.0, 50.0])
 @pytest.mark.parametrize(("rounds", "slots"), [(2, 2), (2, 5.5), (3, 3)])
-def test_two_and_three_slots_are_as_integrated(z, rounds, slots):
+def test_two_and_three_slots_match_integration(z, rounds, slots):
     """Never below, and close, at epsilons on both sides of 0."""
     step = 0.02 * (rounds - 1)
     u, weights = quadrature.ratios([1 / z], 1.0, step=step, reach=9.0)
@@ -85,7 +85,7 @@ def test_one_slot_is_poisson_sampling(q, z):
 @pytest.mark.parametrize(
     ("z", "rounds", "slots"), [(1.0, 10, 10), (0.7, 33, 33.5), (2.0, 9, 20)]
 )
-def test_ten_epochs_are_as_simulated(z, rounds, slots):
+def test_ten_epochs_match_simulation(z, rounds, slots):
     """Delta at the epsilon of 1e-3: at most that, and at most 2% below, up to chance."""
     rng, m, runs = np.random.default_rng(7), 1 / z, 150_000
     delta = 1e-3
@@ -127,7 +127,7 @@ class TestMonotone:
             assert np.all(np.diff(spent) > 0)
         assert epsilon(epochs(z, rounds[-1], slots)) < spent[-1]
 
-    def test_what_is_doubled_alone_costs_no_less(self):
+    def test_one_more_round_never_costs_less(self):
         """The grid's moves are fewer for 1536 rounds than for 1535."""
         spent = [epsilon(epochs(1.0, rounds, 2000, 1)) for rounds in (1535, 1536)]
         assert spent[0] <= spent[1]
@@ -150,7 +150,7 @@ def merged(u, weights):
 
 
 @pytest.mark.parametrize("keep", [1.0, 0.3, 0.05])
-def test_a_client_that_adapts_is_within_the_bound(keep):
+def test_adaptive_clients_are_within_the_bound(keep):
     """Slot 2 of two: what is sent depends on what slot 1 showed.
 
     Its coordinates are one at the bound, two that are smaller, or less; whichever is
@@ -184,7 +184,7 @@ class TestStandIns:
         assert plain < report.epsilon < 1.03 * plain
         assert report.epsilon < epsilon(run, method="rdp")
 
-    def test_each_round_has_a_clock_and_the_delta_is_shared(self, monkeypatch):
+    def test_rounds_have_clocks_and_share_the_delta(self, monkeypatch):
         """Twenty releases an epoch: what is left of delta is for each of 5 * 20."""
         asked = []
         monkeypatch.setattr(
@@ -211,7 +211,7 @@ class TestStandIns:
         assert report.method == "stopped-pld"
         assert plain < report.epsilon < 1.01 * plain
 
-    def test_rounds_of_which_nothing_tight_is_known(self):
+    def test_tight_is_refused_for_unproven_rounds(self):
         masked = accounting.SparsifiedGaussianDpEvent(1.0, 0.1, 0.5, 4, 0.5)
         for one in (masked, SLOT(GAUSSIAN(1.0), 2, 3)):
             run = SLOT(one, 2, 2)
@@ -226,7 +226,7 @@ class TestStandIns:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_trees_with_slots_cost_no_more_than_by_renyi_or_without_sampling(seed):
+def test_trees_with_slots_cost_no_more_than_other_routes(seed):
     rng = np.random.default_rng(seed)
     z = 10 ** rng.uniform(-0.4, 1.0, 3)
     rounds = int(10 ** rng.uniform(0.4, 2))
@@ -247,7 +247,7 @@ def test_trees_with_slots_cost_no_more_than_by_renyi_or_without_sampling(seed):
 @pytest.mark.parametrize(
     ("z", "rounds"), [(0.03, 5), (1.0, 2**21), (1e8, 5), (1e-4, 5)]
 )
-def test_out_of_reach_the_curve_without_sampling_bounds(z, rounds):
+def test_large_runs_fall_back_to_the_unsampled_curve(z, rounds):
     run = epochs(z, rounds, rounds, 3)
     report = accounting.epsilon(run, 1e-5, method="tight")
     assert report.method == "unsampled-gaussian"
@@ -255,7 +255,7 @@ def test_out_of_reach_the_curve_without_sampling_bounds(z, rounds):
     assert epsilon(run, method="auto") <= report.epsilon
 
 
-def test_calibration_asks_for_less_noise_than_by_renyi():
+def test_calibration_needs_less_noise_than_rdp():
     found, by_renyi = (
         accounting.calibrate_noise_multiplier(
             lambda z: epochs(z, 33, 33, 10), 2.0, 1e-5, method=method

@@ -97,7 +97,7 @@ def test_a_rounded_coordinate_is_dominated_by_gaussian_shifts(noise, x):
 @pytest.mark.parametrize(
     "x", [[0.3], [1.0], [2.6], [0.5, 0.5], [1.0, 0.2], [1.4, 0.7], [-0.6, 2.0]]
 )
-def test_no_hockey_stick_exceeds_what_stands_for_it(noise, x, q):
+def test_hockey_sticks_are_below_the_dominating_gaussians(noise, x, q):
     """One and two coordinates, with and without client sampling, both directions."""
     pairs = [laws(noise, abs(each)) for each in x]
     without = functools.reduce(np.multiply.outer, [f for f, _ in pairs]).ravel()
@@ -181,7 +181,7 @@ class TestEpsilon:
             (1.97, 0.5, 60, 8.0, 1e-3),
         ],
     )
-    def test_noise_that_is_all_but_gaussian(self, kind, z, q, rounds, target, delta):
+    def test_wide_noise_costs_as_gaussian(self, kind, z, q, rounds, target, delta):
         """Renyi accounting asks for 6 to 10% more, and this for less than 0.4%."""
         event = SELF(release(kind, z=1.004 * z, granularity=0.03 * z, q=q), rounds)
         plain = dp_accounting.GaussianDpEvent(z)
@@ -209,7 +209,7 @@ class TestEpsilon:
         beside = dp_accounting.ComposedDpEvent([update, plain])
         assert tight(beside).epsilon > max(tight(plain).epsilon, tight(update).epsilon)
 
-    def test_whole_shifts_need_no_chance(self):
+    def test_integer_shifts_need_no_rounding_allowance(self):
         """A count: V is the square of the shift, and what is left is the noise's h."""
         count = release(granularity=1.0, z=20.0, m=1, max_coordinate=1.0)
         h = stand_in.gaussian_shift(count.summed_noise)
@@ -233,12 +233,12 @@ class TestEpsilon:
 
     @pytest.mark.parametrize("kind", [DDG, SKELLAM])
     @pytest.mark.parametrize("z", [1e-300, 1e-9, 1e-3, 0.05])
-    def test_next_to_no_noise_is_not_private(self, kind, z):
+    def test_vanishing_noise_is_infinite(self, kind, z):
         for event in (release(kind, z=z), release(kind, z=z, granularity=2.0, m=1)):
             found = stand_in.stand_in(event, 1e-9)
             assert found.clock > 40 and tight(event).epsilon > 20
 
-    def test_noise_that_is_too_wide_for_a_table(self):
+    def test_noise_wider_than_tables_is_closed_form_or_infinite(self):
         """Discrete Gaussian noise has a closed form, and Skellam noise none."""
         wide = release(z=1.0, granularity=1e-9)
         assert stand_in.stand_in(wide, 1e-9).clock == pytest.approx(1, abs=1e-8)
@@ -276,7 +276,7 @@ class TestClock:
         found = stand_in.clock_bound(1e6, 0.01, 1e-6, 1e-9)
         assert 1 < found < 1 + 1e-5
 
-    def test_is_more_for_less_delta_longer_coordinates_and_coarser_steps(self):
+    def test_clock_is_monotone_in_delta_lengths_and_steps(self):
         base = (36.0, 0.05, 1 / 36)
         found = [stand_in.clock_bound(*base, delta) for delta in (1e-3, 1e-6, 1e-12)]
         assert found == sorted(found) and 1.014 < found[0] < found[2] < 1.04

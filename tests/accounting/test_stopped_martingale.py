@@ -32,7 +32,7 @@ def hockey_sticks(sizes, keep, q, epsilon):
     return remove, add
 
 
-def test_the_extreme_vector_is_not_the_worst_for_a_hockey_stick():
+def test_extreme_vector_is_not_worst_for_hockey_sticks():
     """So that its privacy loss distribution must not be used.
 
     K = 1, gamma = 0.01, a shift of three standard deviations, epsilon = 0: one
@@ -51,7 +51,7 @@ def test_the_extreme_vector_is_not_the_worst_for_a_hockey_stick():
 @pytest.mark.parametrize("keep", [0.02, 0.3, 0.9])
 @pytest.mark.parametrize("sizes", [[1.0], [0.4], [0.7, 0.7], [0.5, 0.2]])
 @pytest.mark.parametrize("q", [1.0, 0.2])
-def test_no_hockey_stick_exceeds_what_stands_for_it(keep, sizes, q):
+def test_hockey_sticks_are_below_the_dominating_gaussians(keep, sizes, q):
     """Vectors within |v_j| <= max(sizes), and of the L2 norm of `sizes`."""
     time = max(sizes) ** 2
     full = sum(size**2 for size in sizes) / time
@@ -94,7 +94,7 @@ def test_the_exponent_is_above_a_simulation_and_close(keep, place):
         assert bound <= 1.03 * math.log(mean + spread)
 
 
-def test_the_exponent_is_convex_in_the_time_and_rises_with_what_is_kept():
+def test_exponent_is_convex_in_time_and_rises_with_keep_fraction():
     """As the worst vector and the chord between times need it."""
     places = [-12, -10, -8]
     times = stopped_martingale._RATIO ** np.array(places)
@@ -115,7 +115,7 @@ def test_finer_steps_only_lower_the_bound(monkeypatch):
 
 
 class TestClock:
-    def test_everything_kept_is_the_gaussian(self):
+    def test_keep_fraction_one_is_the_gaussian(self):
         found = stopped_martingale.clock_bound(1 - 1e-9, 0.04, 25.0, 1e-6)
         assert 0.999 < found <= 1.0 + 1e-12
 
