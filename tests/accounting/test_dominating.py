@@ -157,7 +157,7 @@ class _ByRenyiAlone(accounting.RdpDpEvent):
     ],
 )
 def test_events_without_a_loss_distribution_are_refused(event):
-    with refuses(dp_accounting.UnsupportedEventError, "event", type(event).__name__):
+    with refuses(dp_accounting.UnsupportedEventError, type(event).__name__):
         accounting.loss_distribution(event, 1e-5)
 
 
