@@ -78,9 +78,11 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path not in slow)
 
 
-def pytest_make_parametrize_id(val):
+def pytest_make_parametrize_id(val, argname):
     """Short values and type names as ids, where pytest would number the arguments."""
     shown = repr(val)
+    if getattr(val, "__name__", None) == "<lambda>":
+        return argname
     if isinstance(val, (list, tuple, dict)) and len(shown) < 50 and "0x" not in shown:
         return shown
     named = (str, bytes, int, float, complex, type, type(None), enum.Enum)

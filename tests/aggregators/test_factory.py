@@ -14,6 +14,7 @@ from dpfl import aggregators, mechanisms
 from dpfl.aggregators import none
 from tests.aggregators import cohorts
 from tests.aggregators.rounds import run_codec
+from tests.refusals import refuses
 
 N = 4
 CONFIGS = [
@@ -47,24 +48,24 @@ class TestComputation:
     )
     def test_other_value_types_are_refused_in_one_sentence(self, value_type):
         factory = aggregators.build(NOISY[0])
-        with pytest.raises(TypeError, match="^value_type must be .*float.*found") as e:
+        with refuses(TypeError, "value_type") as e:
             factory.create(value_type)
         assert str(value_type) in str(e.value)
         weighted = aggregators.build(CONFIGS[0], weighted=True)
-        with pytest.raises(TypeError, match="^value_type must be"):
+        with refuses(TypeError, "value_type"):
             weighted.create(value_type, tff.TensorType(np.float32))
 
     @pytest.mark.parametrize("shapes", [[(0,)], [(0, 3), (2, 0)]], ids=str)
     def test_an_update_without_parameters_is_refused(self, shapes):
         value_type = tff.to_type([(np.float32, shape) for shape in shapes])
         for config in (NOISY[0], CONFIGS[0]):
-            with pytest.raises(ValueError, match="^value_type must be"):
+            with refuses(ValueError, "value_type"):
                 aggregators.build(config).create(value_type)
 
     @pytest.mark.parametrize("seed", [-1, 2**126, 1.5, "1", True])
     def test_other_seeds_are_refused(self, seed):
         error = ValueError if type(seed) is int else TypeError
-        with pytest.raises(error, match=f"seed must be .*found {seed!r}"):
+        with refuses(error, "seed", seed):
             aggregators.build(NOISY[0], seed=seed)
 
 

@@ -40,7 +40,7 @@ def test_gradient_through_the_normalisation():
     np.testing.assert_allclose(found, slope, rtol=1e-3, atol=1e-6)
 
 
-def test_columns_are_unit_and_the_band_is_kept():
+def test_columns_have_unit_norm_within_the_band():
     found = banded.optimize_banded(Workload(32), bands=4)
     decoder, encoder = found.materialize()
     np.testing.assert_allclose(decoder @ encoder, np.tri(32), atol=1e-9)
@@ -49,7 +49,7 @@ def test_columns_are_unit_and_the_band_is_kept():
     assert found.sensitivity().value == pytest.approx(1)
 
 
-def test_more_bands_are_not_worse_and_all_of_them_are_optimal():
+def test_more_bands_are_no_worse_and_all_are_optimal():
     workload = Workload(32, 0.5)
     losses = [
         banded.optimize_banded(workload, bands=bands).loss for bands in (1, 2, 4, 8, 32)
@@ -61,13 +61,13 @@ def test_more_bands_are_not_worse_and_all_of_them_are_optimal():
 @pytest.mark.parametrize(
     ("workload", "most"), [(Workload(64, 0.9), 0.995), (Workload(48), 1)]
 )
-def test_better_than_the_banded_toeplitz_at_which_it_starts(workload, most):
+def test_optimization_improves_on_the_banded_toeplitz_start(workload, most):
     found = banded.optimize_banded(workload, bands=8)
     start = toeplitz.optimize_toeplitz(workload, bands=8)
     assert found.loss < most * start.loss
 
 
-def test_participations_apart_by_the_band_add_in_squares():
+def test_squared_sensitivities_add_for_separated_participations():
     found = banded.optimize_banded(Workload(32), bands=8)
     several = found.sensitivity(sensitivity.MinSeparation(8, 3))
     assert several.exact and several.value == pytest.approx(np.sqrt(3))
@@ -83,7 +83,7 @@ def test_one_band_is_the_identity(rounds):
 BOTH = ("banded-inverse-root", "banded-inverse")
 
 
-def test_the_root_is_cut_from_that_of_the_inverse():
+def test_inverse_root_is_truncated():
     """(1 - x)^(1/2) = 1 - x/2 - x^2/8 - x^3/16 - ..."""
     factors = inverse_banded.root(Workload(6), bands=4).factors
     np.testing.assert_allclose(factors.e, [1, -1 / 2, -1 / 8, -1 / 16, 0, 0])
@@ -126,7 +126,7 @@ def test_sensitivity_by_all_patterns_and_signs(method, plan):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_hazards_that_do_not_rise_have_columns_that_do_not_rise(seed):
+def test_non_increasing_hazards_give_non_increasing_columns(seed):
     rng = np.random.default_rng(seed)
     inverse = inverse_banded.from_hazards(inverse_banded.hazards(rng.normal(2, 2, 7)))
     column = series_inverse(inverse, 60)

@@ -11,6 +11,7 @@ from scipy import optimize
 
 from dpfl import factorization as mf
 from dpfl.factorization import Workload, iteration, optimal, optimal_epochs
+from tests.refusals import refuses
 
 # Published values of the least loss, one participation.
 LOSSES = [
@@ -111,7 +112,7 @@ def test_phi_is_the_diagonal_of_the_root():
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_derivative_of_phi_has_its_spectrum_between_a_half_and_one(momentum):
+def test_spectrum_of_phis_derivative_is_between_half_and_one(momentum):
     # The claim that justifies a step of 2, by finite differences at the fixed point.
     workload = Workload(12, momentum)
     matrix = workload.matrix()
@@ -130,7 +131,7 @@ def test_derivative_of_phi_has_its_spectrum_between_a_half_and_one(momentum):
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_acceleration_finds_the_same_in_fewer_iterations(momentum):
+def test_acceleration_needs_fewer_iterations(momentum):
     workload = Workload(128, momentum)
     fast = optimal.solve_workload(workload, rtol=1e-7)
     slow = {"accelerated": False, "max_iterations": 2000}
@@ -147,7 +148,7 @@ def test_first_accelerated_step_is_twice_the_plain_one():
     np.testing.assert_allclose(step, [4.0, 1.0])
 
 
-def test_a_step_that_loses_ground_is_undone():
+def test_worse_steps_are_undone():
     update = iteration.AndersonUpdate()
     v = np.array([1.0, 4.0])
     best_phi = np.array([2.0, 2.5])
@@ -157,14 +158,14 @@ def test_a_step_that_loses_ground_is_undone():
     np.testing.assert_array_equal(update(v + 2, np.ones(2), 1.5), best_phi)
 
 
-def test_bounds_only_improve_and_are_reported():
+def test_bounds_improve_monotonically_and_are_reported():
     seen = optimal.solve_workload(Workload(50, 0.9), accelerated=False).history
     assert all(a.loss >= b.loss for a, b in zip(seen, seen[1:]))
     assert all(a.bound <= b.bound for a, b in zip(seen, seen[1:]))
     assert seen[-1].gap <= 1e-6 < seen[-2].gap
 
 
-def test_prolong_copies_the_edges_and_keeps_a_constant():
+def test_prolong_copies_edges_and_preserves_constants():
     v = np.array([8.0, 4.0, 2.0, 2.0, 2.0, 2.0, 1.0, 0.5])
     longer = iteration.prolong(v, 16)
     assert longer[0] / longer[1] == pytest.approx(2)
@@ -173,24 +174,24 @@ def test_prolong_copies_the_edges_and_keeps_a_constant():
     np.testing.assert_allclose(iteration.prolong(v, 8), v)
 
 
-def test_reaching_the_limit_is_an_error_that_names_the_gap():
-    with pytest.raises(iteration.ConvergenceError, match="was not reached in 2 iter"):
+def test_iteration_limit_is_an_error_with_the_gap():
+    with refuses(iteration.ConvergenceError, "rtol", 1e-12, 2, "0.000991733"):
         optimal.solve_workload(Workload(8), rtol=1e-12, max_iterations=2)
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("name", "value", "shown"),
     [
-        ({"rtol": 0.0}, "rtol must be greater than 0, found 0"),
-        ({"rtol": float("nan")}, "rtol must be a finite number"),
-        ({"max_iterations": 0}, "max_iterations must be at least 1"),
-        ({"start": np.ones(2)}, "start must hold 3 positive values, found 2"),
-        ({"start": np.zeros(3)}, "start must hold 3 positive values"),
+        ("rtol", 0.0, 0.0),
+        ("rtol", float("nan"), "nan"),
+        ("max_iterations", 0, 0),
+        ("start", np.ones(2), 2),
+        ("start", np.zeros(3), 0),
     ],
 )
-def test_bad_arguments(options, message):
-    with pytest.raises(ValueError, match=message):
-        iteration.solve(np.eye(3), **options)
+def test_bad_arguments_are_refused(name, value, shown):
+    with refuses(ValueError, name, shown):
+        iteration.solve(np.eye(3), **{name: value})
 
 
 def test_prefix_sum_for_momentum_is_post_processing():
@@ -236,7 +237,7 @@ def test_error_and_sensitivity_of_the_factors(workload, separation):
     assert 0 <= solution.gap <= 1e-3
 
 
-def test_nobody_comes_back():
+def test_single_participation_is_the_plain_optimum():
     found = mf.compute(mf.prefix_sum(20), "optimal-epochs", rtol=1e-6)
     want = mf.compute(mf.prefix_sum(20), "optimal")
     assert found.loss == pytest.approx(want.loss, rel=2e-6)
@@ -271,7 +272,7 @@ def test_no_other_encoder_is_below_the_bound():
         assert found.fun > bound
 
 
-def test_the_gradient_and_a_step_too_far():
+def test_gradient_is_right_and_infeasible_points_have_no_bound():
     matrix = mf.prefix_sum(6).matrix()
     dual = optimal_epochs.Dual(matrix.T @ matrix, 2)
     rng = np.random.default_rng(0)
@@ -285,10 +286,8 @@ def test_the_gradient_and_a_step_too_far():
     assert dual.solution(far).bound == 0
 
 
-def test_too_few_iterations():
-    with pytest.raises(
-        iteration.ConvergenceError, match="rtol 1e-09 was not reached in 2 iter"
-    ):
+def test_too_few_iterations_are_an_error():
+    with refuses(iteration.ConvergenceError, "rtol", 1e-09, 2):
         optimal_epochs.solve_epochs(mf.prefix_sum(9), 3, rtol=1e-9, max_iterations=2)
-    with pytest.raises(ValueError, match="^separation must be"):
+    with refuses(ValueError, "separation", 10):
         optimal_epochs.solve_epochs(mf.prefix_sum(9), 10)

@@ -15,6 +15,7 @@ from dpfl.factorization import (
     ShuffledEpochs,
     sensitivity,
 )
+from tests.refusals import refuses
 
 
 def brute_force(encoder, patterns):
@@ -97,7 +98,7 @@ def test_shuffled_epochs_against_every_pattern(length, window):
             assert ShuffledEpochs(length).sensitivity(np.abs(encoder)) == found
 
 
-def test_any_messages_bound_the_sum_over_a_round_of_each_epoch():
+def test_shuffled_epochs_bound_arbitrary_messages():
     generator = np.random.default_rng(0)
     for _ in range(50):
         half = generator.exponential(size=(9, 9))
@@ -130,7 +131,7 @@ def climb(gram, length, start):
 
 
 @pytest.mark.parametrize(("length", "epochs"), [(8, 32), (32, 8), (64, 4)])
-def test_an_adversary_that_climbs_stays_below_and_comes_near(length, epochs):
+def test_hill_climbing_adversary_stays_closely_below_the_bound(length, epochs):
     """For the root of the prefix sum, where it was 40 to 70% above."""
     rounds = length * epochs
     steps = np.arange(rounds)
@@ -191,7 +192,7 @@ def test_by_hand():
     assert MinSeparation(2).sensitivity(encoder).value == pytest.approx(5)
 
 
-def test_signs_matter_and_the_result_says_so():
+def test_sign_dependence_is_reported():
     encoder = np.array([[1.0, -1.0], [0.0, 1.0]])
     found = FixedEpochs(2, 1).sensitivity(encoder)
     # A client that flips its second update moves the output by (2, -1).
@@ -208,21 +209,18 @@ def test_heaviest_set_by_hand():
 
 @pytest.mark.parametrize("column", [[1.0, 2.0], [1.0, -0.5]])
 def test_closed_form_refuses_rising_or_negative_coefficients(column):
-    with pytest.raises(ValueError, match="^coefficients must"):
+    with refuses(ValueError, "coefficients", np.array(column)):
         sensitivity.toeplitz_min_separation(np.array(column), 1)
 
 
 @pytest.mark.parametrize(
-    "make",
+    ("plan", "sizes", "name"),
     [
-        lambda: FixedEpochs(0, 1),
-        lambda: FixedEpochs(1, 0),
-        lambda: ShuffledEpochs(0),
-        lambda: ShuffledEpochs(2, 0),
-        lambda: MinSeparation(0),
-        lambda: MinSeparation(1, 0),
+        *[(FixedEpochs, (0, 1), "epochs"), (FixedEpochs, (1, 0), "separation")],
+        *[(ShuffledEpochs, (0,), "length"), (ShuffledEpochs, (2, 0), "window")],
+        *[(MinSeparation, (0,), "separation"), (MinSeparation, (1, 0), "limit")],
     ],
 )
-def test_bad_plans(make):
-    with pytest.raises(ValueError, match="must be at least 1, found 0"):
-        make()
+def test_bad_plans_are_refused(plan, sizes, name):
+    with refuses(ValueError, name, 0):
+        plan(*sizes)

@@ -7,6 +7,7 @@ from scipy import optimize
 
 from dpfl.factorization import factors, optimal, sensitivity, toeplitz
 from dpfl.factorization.workloads import LinearCooldown, Workload
+from tests.refusals import refuses
 
 COOLDOWN = Workload(20, 0.8, LinearCooldown())
 
@@ -69,13 +70,13 @@ def test_sensitivity_gradient(plan):
 
 
 @pytest.mark.parametrize("workload", [Workload(64), Workload(64, 0.9), COOLDOWN])
-def test_between_the_optimum_and_the_closed_form(workload):
+def test_loss_is_between_optimum_and_closed_form(workload):
     found = toeplitz.optimize_toeplitz(workload)
     assert found.loss < 0.98 * toeplitz.root(workload).loss
     assert found.loss >= optimal.factorize(workload).lower_bound
 
 
-def test_more_bands_are_not_worse():
+def test_more_bands_are_no_worse():
     found = [
         toeplitz.optimize_toeplitz(Workload(48), bands=h) for h in (1, 2, 4, 16, 48)
     ]
@@ -109,6 +110,6 @@ def test_several_participations_are_optimised_for():
     assert many.errors(plan).total <= banded.errors(plan).total * (1 + 1e-4)
 
 
-def test_bad_root():
-    with pytest.raises(ValueError, match="rho must be at least -1 and at most 1"):
+def test_bad_correlations_are_refused():
+    with refuses(ValueError, "rho", 1.5):
         toeplitz.inverse_root(1.5, 4)

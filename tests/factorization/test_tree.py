@@ -71,7 +71,7 @@ def test_factors_multiply_to_momentum(build, rounds):
     np.testing.assert_allclose(decoder @ encoder, workload.matrix(), atol=1e-9)
 
 
-def test_full_costs_the_depth_and_online_no_more():
+def test_full_sensitivity_is_the_depth_and_bounds_online():
     for rounds in (7, 16, 40):
         full = tree.honaker_full(Workload(rounds))
         online = tree.honaker_online(Workload(rounds))
@@ -91,7 +91,7 @@ def test_online_releases_less_than_its_nodes(rounds, value):
     assert online.sensitivity().value == pytest.approx(value, abs=5e-4)
 
 
-def test_released_encoder_is_the_part_of_c_that_b_does_not_lose():
+def test_released_encoder_projects_c_on_the_row_space():
     for build in (tree.honaker_full, tree.honaker_online):
         found = build(Workload(21, 0.9))
         decoder, encoder = found.materialize()

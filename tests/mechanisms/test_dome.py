@@ -8,6 +8,7 @@ import dp_accounting
 import pytest
 
 from dpfl import accounting, mechanisms, planning
+from tests.refusals import refuses
 
 EPOCHS = mechanisms.OncePerEpoch(1000, 20, 150)
 
@@ -70,7 +71,7 @@ def test_a_client_in_every_round_is_charged_for_every_round():
 
 def test_adam_twice_is_refused():
     for name, momentum in (("adam", None), ("sgd", 0.9)):
-        with pytest.raises(ValueError, match="server_optimizer must be sgd with"):
+        with refuses(ValueError, "server_optimizer"):
             make().check_server_optimizer(name, momentum)
         make(direction="gradient").check_server_optimizer(name, momentum)
     make().check_server_optimizer("sgd", 0.0)
@@ -79,7 +80,7 @@ def test_adam_twice_is_refused():
 def test_poisson_sampling_is_refused():
     with pytest.raises(ValueError, match="once_per_epoch or fixed.*found poisson"):
         make().dp_event(mechanisms.PoissonSampling(1000, 20, 150), 100)
-    with pytest.raises(ValueError, match="sampling_probability must be 1, found 0.5"):
+    with refuses(ValueError, "sampling_probability", 0.5):
         make().round_dp_event(100, 0.5)
 
 
@@ -161,10 +162,10 @@ def test_integer_noise_costs_a_little_more_than_normal_noise():
 def test_integer_noise_is_refused_where_it_cannot_be():
     with pytest.raises(ValueError, match="found poisson"):
         make_ddg().dp_event(mechanisms.PoissonSampling(1000, 20, 150), 100)
-    with pytest.raises(ValueError, match="sampling_probability must be 1, found 0.5"):
+    with refuses(ValueError, "sampling_probability", 0.5):
         make_ddg().round_dp_event(100, 0.5)
-    with pytest.raises(ValueError, match="bits must be at least 5 .* found 4"):
+    with refuses(ValueError, "bits", 4):
         make_ddg(bits=4, integer_bound="published").dp_event(EPOCHS, 100)
-    with pytest.raises(ValueError, match="bits must be at least [56] .* found 4"):
+    with refuses(ValueError, "bits", 4):
         make_ddg(bits=4).check_noise(100)
     assert epsilon(make_ddg(noise_multiplier=0.0)) == math.inf

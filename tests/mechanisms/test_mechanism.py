@@ -10,6 +10,7 @@ import pytest
 from dpfl import accounting, mechanisms
 from dpfl.accounting import trees
 from dpfl.mechanisms import build
+from tests.refusals import refuses
 
 CONFIGS = [
     mechanisms.NoMechanism(10),
@@ -38,7 +39,7 @@ def test_every_mechanism_has_event_bits_and_error(config, participation):
 
 @pytest.mark.parametrize("config", CONFIGS, ids=named)
 def test_a_cohort_other_than_the_participations_is_refused(config):
-    with pytest.raises(ValueError, match="cohort_size must be .* 11, found 10"):
+    with refuses(ValueError, "cohort_size", 10):
         config.dp_event(mechanisms.FixedSize(100, 11, 5), 50)
 
 
@@ -64,7 +65,7 @@ def test_rounds_of_an_epoch_that_are_done_again_cost_an_epoch_more(name):
     plan = mechanisms.OncePerEpoch(12, 3, 8)
     whole = plan.most_rounds_in(5, 7)
     if name == "sgmf":
-        with pytest.raises(ValueError, match="^rounds must not be done again"):
+        with refuses(ValueError, "rounds"):
             config.history_event(plan, 64, 8, whole=whole)
         return
     event = config.history_event(plan, 64, 8, whole=whole)
@@ -117,11 +118,9 @@ def test_tight_is_for_gaussians_and_what_they_stand_for():
     build.build("l2_csgm", values).check_accountant("tight", slots, 1000)
     other = Laplacian(**values)
     other.check_accountant("rdp", poisson, 1000)
-    with pytest.raises(
-        ValueError, match="accountant must be auto or rdp for gaussian with"
-    ):
+    with refuses(ValueError, "accountant"):
         other.check_accountant("tight", poisson, 1000)
-    with pytest.raises(ValueError, match="accountant must be one of"):
+    with refuses(ValueError, "accountant"):
         ddg.check_accountant("guess", fixed, 1000)
 
 

@@ -10,6 +10,7 @@ from math import inf, nan
 import pytest
 
 from dpfl import mechanisms
+from tests.refusals import refuses
 
 NOISED = {"clip_norm": (0.0, inf, 1e-30, 1e30, 1e300), "noise_multiplier": (-1.0, nan)}
 NOISED = {**NOISED, "cohort_size": (0, 10**12)}
@@ -84,5 +85,5 @@ def test_refuses_and_names_what_is_wrong(name, field, value, error):
 )
 def test_more_clients_and_rounds_than_there_can_be_are_refused(field, value):
     fixed = mechanisms.FixedSize(population=10, cohort_size=10, rounds=1)
-    with pytest.raises(ValueError, match=f"^{field} must be at most"):
+    with refuses(ValueError, field):
         dataclasses.replace(fixed, **{field: value})

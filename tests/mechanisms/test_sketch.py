@@ -9,6 +9,7 @@ import pytest
 
 from dpfl import accounting, mechanisms
 from dpfl.mechanisms.sketch import SketchShape
+from tests.refusals import refuses
 
 SKETCHED = mechanisms.SketchedDdg(100, 1.0, 1.0, 14, compression_rate=10.0)
 PROJECTED = mechanisms.ProjectAndPerturb(100, 1.0, 1.0, 10.0)
@@ -91,7 +92,7 @@ def test_a_matrix_that_does_not_fit_into_memory_is_refused():
 @BOTH
 def test_layers_longer_than_the_update_are_refused(config):
     layered = replace(config, layers="600,400")
-    with pytest.raises(ValueError, match="layers must add up to less than .* 1000"):
+    with refuses(ValueError, "layers"):
         layered.check(mechanisms.FixedSize(1000, 100, 1), 1000)
 
 
@@ -106,7 +107,7 @@ def test_a_rate_out_of_reach_is_refused_with_one_in_reach(
 ):
     asked = replace(config, compression_rate=rate)
     participation = mechanisms.FixedSize(1000, 100, 1)
-    with pytest.raises(ValueError, match="^compression_rate must be within a") as info:
+    with refuses(ValueError, "compression_rate") as info:
         asked.check(participation, dimension)
     message = str(info.value)
     assert message.endswith(f", found {rate}")
@@ -130,13 +131,13 @@ def test_nine_tenths_of_the_rate_are_enough(config):
     participation = mechanisms.FixedSize(1000, 100, 1)
     # Nine numbers a row, of 8.1 and of 8.09.
     config.check(participation, 1296)
-    with pytest.raises(ValueError, match="^compression_rate must be within a tenth"):
+    with refuses(ValueError, "compression_rate"):
         config.check(participation, 1295)
 
 
 @BOTH
 def test_layers_too_short_for_their_rates_are_refused(config):
     layered = replace(config, layers="50,50", layer_rates="50,50,2")
-    with pytest.raises(ValueError, match="^layer_rates must be .*found '50,50,2'"):
+    with refuses(ValueError, "layer_rates"):
         layered.check(mechanisms.FixedSize(1000, 100, 1), 200)
     layered.check(mechanisms.FixedSize(1000, 100, 1), 10_000)

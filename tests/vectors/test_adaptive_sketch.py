@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from dpfl.vectors import adaptive_sketch, probes, randomness
 from dpfl.vectors.adaptive_sketch import AdaptiveSketch
 from tests.many_draws import many
+from tests.refusals import refuses
 
 D, K = 60, 8
 SEED = tf.constant([3, 4], tf.int64)
@@ -120,7 +121,7 @@ class TestExpand:
             share = np.mean(np.sum((rows @ g) ** 2, 1)) / np.sum(g**2)
             assert share == pytest.approx(3 / d, rel=0.05 + slack)
 
-    def test_gram_schmidt_in_the_order_of_the_rows(self):
+    def test_gram_schmidt_in_row_order(self):
         rows = np.random.default_rng(1).standard_normal([5, D]).astype(np.float32)
         rows /= np.sqrt(D)
         q, r = np.linalg.qr(rows.T.astype(np.float64))
@@ -134,7 +135,7 @@ class TestExpand:
         assert defect(result) < 1e-4
         assert_allclose(projector(result[:6]), projector(random_rows(6)), atol=1e-4)
 
-    def test_a_probe_within_the_kept_span_becomes_a_short_row(self):
+    def test_probe_within_the_kept_span_gives_a_short_row(self):
         """Nothing fails; the other rows stay orthonormal."""
         # Of two probes on three coordinates the second has coordinate 1 alone.
         rows = expanded(make(3, 3), np.array([[0, 1, 0]], np.float32))
@@ -148,7 +149,7 @@ class TestUpdate:
         "rule,dense", [("qr", dense_paper), ("eigen", dense_eigen)]
     )
     @pytest.mark.parametrize("where", ["inside", "outside"])
-    def test_it_is_the_dense_computation(self, rule, dense, where):
+    def test_update_equals_the_dense_computation(self, rule, dense, where):
         sketch = random_rows(K)
         strengths = np.array([5, 2, 0.5, 0, 0, 0, 0, 0], np.float32)
         noise = np.random.default_rng(2).standard_normal(D).astype(np.float32)
@@ -181,7 +182,7 @@ class TestUpdate:
         # All the energy is in one direction; the paper's column norms spread it.
         assert int(got.rank) == (1 if rule == "eigen" else K)
 
-    def test_a_zero_gradient_changes_nothing_and_none_keeps_nothing(self):
+    def test_zero_gradient_keeps_the_sketch_and_empty_stays_empty(self):
         sketch, strengths = random_rows(K), np.zeros(K, np.float32)
         strengths[:2] = [3.0, 1.0]
         zero = tf.zeros([D])
@@ -208,7 +209,7 @@ class TestUpdate:
         assert (int(both.rank), float(both.overlap)) == (2, pytest.approx(1, abs=1e-6))
 
     @pytest.mark.parametrize("rank", [1, 8, 11])
-    def test_packed_they_are_the_same(self, rank):
+    def test_packed_updates_are_the_same(self, rank):
         """As the codec of DOME has them."""
         sketch = make(60, 16, rank, energy_fraction=1.0)
         arguments = (
@@ -267,7 +268,7 @@ def test_orthonormal_after_hundreds_of_updates(rule):
     assert max(map(defect, rows_of_rounds(sketch, 200, 400))) < 1e-5
 
 
-def test_without_probes_gradients_within_change_no_subspace():
+def test_gradients_within_the_subspace_keep_it_without_probes():
     """What clients' projections decode to lies in the sketch, which must not shrink."""
     sketch = make(64, 8, 8, has_probes=False)
     spans = rows_of_rounds(sketch, 64, 30, changes_probes=False)
@@ -297,17 +298,17 @@ def test_project_lift_and_diagonal(rank):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "name", "value"),
     [
-        ({"k": 0}, "size must be .* found 0"),
-        ({"k": D + 1}, "size must be at most 60, found 61"),
-        ({"max_rank": K + 1}, "max_rank must be .* found 9"),
-        ({"max_rank": 3, "has_probes": False}, "without probes, found 3"),
-        ({"rule": "svd"}, "rule must be one of eigen, qr, found 'svd'"),
+        ({"k": 0}, "size", 0),
+        ({"k": D + 1}, "size", 61),
+        ({"max_rank": K + 1}, "max_rank", 9),
+        ({"max_rank": 3, "has_probes": False}, "max_rank", 3),
+        ({"rule": "svd"}, "rule", "svd"),
     ],
 )
-def test_refuses(arguments, message):
-    with pytest.raises(ValueError, match=message):
+def test_refuses_bad_arguments(arguments, name, value):
+    with refuses(ValueError, name, value):
         make(**arguments)
 
 
@@ -349,7 +350,7 @@ def test_packed_or_not_a_sketch_is_the_same():
     assert_array_equal(*dense)
 
 
-def test_nothing_outside_is_seen_in_the_graphs_of_tff_too():
+def test_components_outside_the_subspace_vanish_in_tff_graphs():
     """They are built where `==` of two tensors asks whether they are the same one."""
     with tf.Graph().as_default() as graph:
         given = [tf.constant(x, tf.float64) for x in ([0.0, 0.0], [0.0, 1.0], 0.0)]

@@ -59,7 +59,7 @@ def test_norm_and_clip_hold_over_the_range_of_float32(
 
 
 @pytest.mark.parametrize("first", [1.0, 4096.0])
-def test_many_small_coordinates_are_not_lost_beside_a_large_one(first):
+def test_norm_counts_many_small_coordinates_beside_a_large_one(first):
     """Added one by one in float32, squares of 2**-25 the first would all vanish."""
     vector = np.full(2**20, first * 2**-12.5, np.float32)
     vector[0] = first
@@ -70,7 +70,7 @@ def test_many_small_coordinates_are_not_lost_beside_a_large_one(first):
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("other", [0.0, 1.0, MAX])
 @pytest.mark.parametrize("place", [0, 57, 99])
-def test_not_finite_becomes_zero(bad, other, place):
+def test_non_finite_vectors_become_zero(bad, other, place):
     vector = np.full(100, other, np.float32)
     vector[place] = bad
     normed = clipping.safe_norm(tf.constant(vector))

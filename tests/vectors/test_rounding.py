@@ -10,6 +10,7 @@ import tensorflow as tf
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl.vectors import randomness, rounding
+from tests.refusals import refuses
 
 SEED = tf.constant([11, 12], tf.int64)
 NO_NORM, NO_SIZE = 1e9, 1e6
@@ -28,7 +29,7 @@ def draws_of(x, number, **bounds):
 
 
 class TestRandomizedRound:
-    def test_up_with_the_chance_of_the_fraction(self):
+    def test_rounds_up_with_the_fractions_probability(self):
         x = np.float32([-7.125, -1.7, -0.25, -1e-4, 0.0, 0.03, 0.5, 3.1, 1000.9, 65536])
         number = 400_000
         rounded = draws_of(x, number)
@@ -43,7 +44,7 @@ class TestRandomizedRound:
         common = variance > 0.02
         assert_allclose(rounded.var(0)[common], variance[common], rtol=0.04)
 
-    def test_the_chance_is_right_to_2_to_the_minus_22(self, monkeypatch):
+    def test_rounding_probability_is_exact_to_22_bits(self, monkeypatch):
         """By all 2**23 uniforms that there are, cut where they are interesting."""
         x = np.float32(
             [-(2.0**-30), -0.3, -1 + 2.0**-24, 2.0**-30, 0.7, 12.345, -4001.1]
@@ -93,7 +94,7 @@ class TestRandomizedRound:
         assert np.abs(rounded.mean(0) - means).max() < 4.5 * 0.5 / math.sqrt(number)
 
     @pytest.mark.parametrize("length", [3, 300, 70_001])
-    def test_what_is_too_long_is_shrunk_to_the_norm(self, length):
+    def test_long_vectors_are_scaled_to_the_norm(self, length):
         """The vector whose chances they are, from what is rounded, by its definition."""
         x = tf.random.stateless_normal([length], [1, 2])
         for longer in (0.5, 1 - 1e-7, 1 + 1e-7, 1.001, 40.0):
@@ -105,7 +106,7 @@ class TestRandomizedRound:
             expected = steps.numpy() if longer == 0.5 else inside
             assert_array_equal(inside, expected)
 
-    def test_the_target_is_not_shrunk(self):
+    def test_vector_at_the_target_is_not_scaled(self):
         """What codecs scale to keeps its bits: no second pass."""
         x = tf.random.stateless_normal([300_000], [1, 2])
         target = rounding.norm_target(6.2, 300_000)
@@ -119,7 +120,7 @@ class TestRandomizedRound:
         assert limit + room <= 6.2
 
     @pytest.mark.parametrize("value", [math.nan, math.inf, 3e38])
-    def test_what_is_not_finite_is_zeros(self, value):
+    def test_non_finite_vectors_become_zeros(self, value):
         x = np.float32([1.5, value, -2.0])
         rounded = draws_of(x, 1, max_coordinate=1e25)
         assert_array_equal(rounded, np.zeros([1, 3]))
@@ -129,8 +130,7 @@ class TestRandomizedRound:
         assert_array_equal(draws_of(x, 100), np.tile(x, [100, 1]))
 
     def test_refuses_a_norm_without_room(self):
-        words = "max_norm must be above 0.000488 .*0.0001"
-        with pytest.raises(ValueError, match=words):
+        with refuses(ValueError, "max_norm", 0.0001):
             rounding.norm_target(1e-4, 1 << 22)
 
 
@@ -154,7 +154,7 @@ class TestConditionalRound:
         norms = np.sum(np.square(drawn), 1)
         assert max(norms) <= 19 and len(set(norms)) > 3
 
-    def test_what_no_trial_meets_is_truncated_or_dropped(self):
+    def test_vectors_failing_all_trials_are_truncated_or_dropped(self):
         x = tf.constant([3.9, -3.9, 0.9])
         truncated = rounding.conditional_round(x + [0.0, 0, 0.1], SEED, 19, 5)
         assert np.sum(np.square(truncated)) <= 19
@@ -168,7 +168,7 @@ class TestConditionalRound:
 
 
 class TestRoundWithin:
-    def test_nearest_where_that_fits(self):
+    def test_rounds_to_nearest_if_within_the_bound(self):
         x = tf.constant([1.4, -2.6, 0.5, 1.5, -0.2])
         assert_array_equal(rounding.round_within(x, 14), [1, -3, 0, 2, 0])
 
@@ -184,7 +184,7 @@ class TestRoundWithin:
         assert_array_equal(rounding.round_within(x[:1], 2**52), [2**26])
 
     @pytest.mark.parametrize("seed", range(20))
-    def test_whatever_comes_stays_within(self, seed):
+    def test_any_input_stays_within_the_bound(self, seed):
         rng = np.random.default_rng(seed)
         length = int(rng.integers(1, 3000))
         x = rng.standard_normal(length) * 10.0 ** rng.uniform(-2, 12)
@@ -196,15 +196,15 @@ class TestRoundWithin:
             assert squares(rounded) > bound / 2 or bound < 4 * length
 
     @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-    def test_what_is_no_number_gives_zeros(self, bad):
+    def test_nan_gives_zeros(self, bad):
         x = tf.constant([1.0, bad, 2.0])
         assert_array_equal(rounding.round_within(x, 100), [0, 0, 0])
 
-    def test_the_largest_numbers_are_shrunk(self):
+    def test_largest_floats_are_scaled_down(self):
         x = tf.constant([3e38, -3e38])
         assert_array_equal(rounding.round_within(x, 201), [10, -10])
 
-    def test_a_vector_clipped_to_the_target_is_not_shrunk(self):
+    def test_vector_clipped_to_the_target_is_not_scaled(self):
         length, bound = 200_000, 2**30
         target = rounding.clip_target(bound, length)
         assert 0.999 < target / math.sqrt(bound) < 1
@@ -223,14 +223,14 @@ class TestRoundWithin:
 class TestSquaredNormAbove:
     @pytest.mark.parametrize("length", [1, 255, 256, 257, 5000])
     @pytest.mark.parametrize("scale", [1, 4097, 2**22 - 1])
-    def test_it_is_above_and_not_by_much(self, length, scale):
+    def test_bound_is_tight(self, length, scale):
         rng = np.random.default_rng(length + scale)
         x = np.round(rng.standard_normal(length) * scale)
         exact = squares(x)
         above = float(rounding.squared_norm_above(tf.constant(x, tf.float32)))
         assert exact <= above <= exact * (1 + 4e-5)
 
-    def test_a_bound_that_float32_does_not_settle_is_met_exactly(self):
+    def test_bound_beyond_float32_precision_is_met_exactly(self):
         """4097^2 takes 25 bits: float32 rounds it, and float64 finds it within."""
         x = tf.fill([300], 4097.0)
         rounded = rounding.round_within(x, 300 * 4097**2)
@@ -241,7 +241,7 @@ class TestSquaredNormAbove:
 
 class TestRoundingFactor:
     @pytest.mark.parametrize("seed", range(10))
-    def test_all_integers_are_within_though_none_is_looked_at(self, seed):
+    def test_worst_case_integers_are_within_the_bound(self, seed):
         rng = np.random.default_rng(seed)
         length = int(rng.integers(1, 3000))
         x = rng.standard_normal(length).astype(np.float32) * 10.0 ** rng.uniform(-6, 6)
@@ -266,7 +266,6 @@ class TestRoundingFactor:
         assert float(factor) == 0
         assert_array_equal(tf.math.multiply_no_nan(x, factor), [0, 0])
 
-    def test_no_room(self):
-        words = "max_squared_norm must be greater than 25"
-        with pytest.raises(ValueError, match=words):
+    def test_refuses_a_bound_without_room(self):
+        with refuses(ValueError, "max_squared_norm", 25):
             rounding.rounding_factor(tf.ones([100]), 25)
