@@ -246,7 +246,7 @@ class TestGrid:
             or clients * finer / z * ratio + 16 * finer >= 2 ** (grid.total_bits - 1)
         )
 
-    def test_refuses(self):
+    def test_refuses_bad_arguments(self):
         with refuses(ValueError, "noise_multiplier", 0.0):
             grid_numbers.grid(0.0, 100)
         with refuses(ValueError, "linf_ratio", 1.5):

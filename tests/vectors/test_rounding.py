@@ -260,7 +260,7 @@ class TestRoundingFactor:
         assert squares(np.round(np.full(length, 1.00001) * float(factor))) <= bound
 
     @pytest.mark.parametrize("bad", [0.0, math.nan, math.inf])
-    def test_nothing_of_what_is_no_vector(self, bad):
+    def test_zero_and_non_finite_vectors_have_factor_zero(self, bad):
         x = tf.constant([0.0, bad])
         factor = rounding.rounding_factor(x, 100)
         assert float(factor) == 0
