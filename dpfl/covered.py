@@ -78,10 +78,11 @@ summary.json | exact, exact.* | exact | of cohorts, data, time and clients' test
 summary.json | settings.seed, flags.seed | secret | there only if it was given
 summary.json | final_* | covered | the model, on test examples of no client
 summary.json | task, task_options, mechanism, mechanism_options, measure, settings,
-    settings.*, flags, flags.*, rounds, stopped_early, epsilon, delta, accountant,
-    relation, trust, remarks, noise_multiplier, noise_stream, groups, min_separation,
-    planned_participations, dimension, population, versions, git, *link_bits_per_*,
-    compression_rate | covered | settings, what follows from them, and their cost
+    settings.*, flags, flags.*, rounds, stopped_early, epsilon, delta,
+    accounting_method, relation, trust, remarks, noise_multiplier, noise_stream, groups,
+    min_separation, planned_participations, dimension, population, versions, git,
+    *link_bits_per_*, compression_rate | covered | settings, what follows from
+    them, and their cost
 model.keras | * | covered | what the mechanism releases
 report.html | Exact values | exact | what is exact in the files above
 report.html | * | covered | the rest, without a seed

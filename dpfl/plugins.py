@@ -39,7 +39,7 @@ TAKEN: dict[str, frozenset[str]] = {
         run_with_pdb run_with_profiling showprefixforinfo stderrthreshold undefok
         use_cprofile_for_profiling v verbosity version
 
-        accountant bands checkpoint_every client_lr compression_rates
+        accounting_method bands checkpoint_every client_lr compression_rates
         concurrency delta dimension epsilon equal eval_every json keep_checkpoints
         mean_squared_error measure mechanism mechanisms min_separation output output_dir
         participation plot population progress round_deadline seed server_lr

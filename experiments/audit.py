@@ -50,7 +50,8 @@ _ISOLATION = flags.DEFINE_string(
 )
 
 COLUMNS = (
-    *("check", "mechanism", "setting", "relation", "delta", "method", "claimed"),
+    *("check", "mechanism", "setting", "relation", "delta"),
+    *("accounting_method", "claimed"),
     *("found", "ratio", "attainable", "trials", "verdict", "detail"),
 )
 """The columns of a finding's row, in the order of a file."""
@@ -110,7 +111,7 @@ def main(argv: Sequence[str]) -> None:
                 jobs.set_description(name)
                 found += job()
     rows = [one.row() for one in found]
-    heads = {**dict(zip(COLUMNS, COLUMNS)), "method": "claimed by"}
+    heads = {**dict(zip(COLUMNS, COLUMNS)), "accounting_method": "claimed by"}
     print(tables.text(rows, heads, digits=4))
     if _OUTPUT.value is not None:
         is_json = _OUTPUT.value.lower().endswith(".json")

@@ -40,7 +40,7 @@ Columns of the tables:
   error of mean      expected squared L2 error of the mean of the updates
   over Gaussian      that, over the Gaussian mechanism's
   bits up, down      a client and round; bits a parameter: up, over the parameters
-  accountant         how epsilon was found
+  accounting method  how epsilon was found
   neighbours         whom epsilon protects: who may join and go, or send zeros
   q in a group       probability that a client joins a round of its group, or if free
   most rounds        that a client may be in
@@ -77,7 +77,7 @@ COLUMNS = {
     "mean_squared_error": "error of mean",
     "uplink_bits": "bits up",
     "downlink_bits": "bits down",
-    "accountant": "accountant",
+    "accounting_method": "accounting method",
     "relation": "neighbours",
 }
 _DRAWN = (
@@ -135,8 +135,11 @@ _POPULATION = flags.DEFINE_integer(
     "population", None, "Number of clients; by default cohort_size."
 )
 _ROUNDS = flags.DEFINE_integer("rounds", 1, "Number of rounds.")
-_ACCOUNTANT = flags.DEFINE_enum(
-    "accountant", "auto", calibration.METHODS, calibration.METHODS_HELP
+_ACCOUNTING_METHOD = flags.DEFINE_enum(
+    "accounting_method",
+    "auto",
+    calibration.ACCOUNTING_METHODS,
+    calibration.ACCOUNTING_METHODS_HELP,
 )
 flags.DEFINE_list(
     "widths",
@@ -189,7 +192,11 @@ def _participation(cohort_size: int) -> Participation:
 
 def _cost(mechanism: Mechanism, participation: Participation) -> Cost:
     found = comparison.cost(
-        mechanism, participation, _DIMENSION.value, _DELTA.value, _ACCOUNTANT.value
+        mechanism,
+        participation,
+        _DIMENSION.value,
+        _DELTA.value,
+        _ACCOUNTING_METHOD.value,
     )
     _remark(remarks.epsilon_remark, mechanism, participation, found)
     return found
@@ -202,14 +209,14 @@ def _remark(
     cost: Cost,
 ) -> None:
     """Prints on stderr the remark on an epsilon, if `sentence` returns one."""
-    of_cost = (cost.dimension, cost.delta, _ACCOUNTANT.value)
+    of_cost = (cost.dimension, cost.delta, _ACCOUNTING_METHOD.value)
     remark = sentence(cost.epsilon, mechanism, participation, *of_cost)
     if remark:
         print(f"{mechanism.name}: {remark}", file=sys.stderr)
 
 
 def _calibrated(mechanism: Mechanism, participation: Participation) -> Mechanism:
-    budget = (_EPSILON.value, _DELTA.value, _ACCOUNTANT.value)
+    budget = (_EPSILON.value, _DELTA.value, _ACCOUNTING_METHOD.value)
     return planning.calibrate(mechanism, participation, _DIMENSION.value, *budget)
 
 
@@ -311,13 +318,13 @@ def _complete(mechanism: Mechanism, participation: Participation) -> Mechanism:
         size,
         epsilon=_EPSILON.value,
         delta=_DELTA.value,
-        method=_ACCOUNTANT.value,
+        accounting_method=_ACCOUNTING_METHOD.value,
     )
     for sentence in chosen.sentences:
         print(f"{mechanism.name}: {sentence}", file=sys.stderr)
     found = chosen.mechanism
     found.check(participation, size)
-    found.check_accountant(_ACCOUNTANT.value, participation, size)
+    found.check_accounting_method(_ACCOUNTING_METHOD.value, participation, size)
     return found
 
 
@@ -414,9 +421,9 @@ def _candidates(
 def _cost_at_error(
     mechanism: Mechanism, participation: Participation, target: float
 ) -> Cost:
-    at = (_DIMENSION.value, _DELTA.value, target, _ACCOUNTANT.value)
+    at = (_DIMENSION.value, _DELTA.value, target, _ACCOUNTING_METHOD.value)
     found = comparison.cost_at_error(mechanism, participation, *at)
-    if found.accountant != comparison.UNREACHABLE:
+    if found.accounting_method != comparison.UNREACHABLE:
         _remark(remarks.epsilon_remark, mechanism, participation, found)
     return found
 
@@ -457,7 +464,9 @@ def _explain(run: Optional[str] = None) -> list[Explained]:
         mechanism, participation = _one_mechanism(_noiseless())
         mechanism = _calibrated(mechanism, participation)
     numbers = _DIMENSION.value, _DELTA.value
-    cost = RunCost(mechanism, participation, *numbers, method=_ACCOUNTANT.value)
+    cost = RunCost(
+        mechanism, participation, *numbers, accounting_method=_ACCOUNTING_METHOD.value
+    )
     return [privacy_explained.of_cost(cost, participation.rounds)]
 
 
@@ -476,8 +485,7 @@ def main(argv: Sequence[str]) -> None:
     """Runs the subcommand named by the first positional argument."""
     find, columns = SUBCOMMANDS[cli.command(argv, SUBCOMMANDS, ["explain"])]
     cli.check_outputs({"output": (), "plot": (".png",)})
-    with checks.renaming({"method": "accountant"}):
-        found = find(*argv[2:])
+    found = find(*argv[2:])
     rows = [dataclasses.asdict(each) for each in found]
     if columns or _JSON.value:
         tables.show(rows, columns, _OUTPUT.value, "json" if _JSON.value else "text")

@@ -30,7 +30,7 @@ BITS_COLUMNS = {
     "epsilon": "epsilon",
     "mean_squared_error": "error of mean",
     "error_over_gaussian": "over Gaussian",
-    "accountant": "accountant",
+    "accounting_method": "accounting method",
 }
 BANDS_COLUMNS = {
     "mechanism": "mechanism",
@@ -85,7 +85,7 @@ def of_bits(
     wanted = [
         each for candidate in candidates for each in comparison.widened(candidate, bits)
     ]
-    budget = (options.epsilon, options.delta, options.accountant)
+    budget = (options.epsilon, options.delta, options.accounting_method)
     with cli.bar(wanted) as shown:
         found = list(
             comparison.points(shown, participation, options.dimension, *budget)
@@ -260,5 +260,5 @@ def _run(
             release=release,
             participation=participation,
             encoder=values.get("matrix_method", bands_curve.ENCODERS[0]),
-            accountant=options.accountant,
+            accounting_method=options.accounting_method,
         )

@@ -41,8 +41,8 @@ class Explained:
       dimension: Parameters of the model.
       page: Page of docs/privacy on why the event is that of the mechanism.
       event: Lines of the event's tree, see `trees.outline`.
-      method: Value of --accountant, by which a route may be taken.
-      accountant: Name of the route that was taken.
+      asked_method: Value of --accounting_method, by which a route may be taken.
+      accounting_method: Name of the route that was taken.
       routes: Fields of the `accounting.routes.Candidate` of each route.
     """
 
@@ -52,10 +52,10 @@ class Explained:
     dimension: int
     page: str
     event: Sequence[str]
-    method: str
+    asked_method: str
     epsilon: float
     delta: float
-    accountant: str
+    accounting_method: str
     order: Optional[float]
     relation: Optional[str]
     routes: Sequence[Mapping[str, Any]]
@@ -65,12 +65,14 @@ def of_cost(cost: ledger.RunCost, rounds: int, run: Optional[str] = None) -> Exp
     """The epsilon of the first rounds of a run.
 
     Args:
-      cost: The run's mechanism, participation, dimension, delta and method.
+      cost: The run's mechanism, participation, dimension, delta and accounting method.
       rounds: How many of its rounds count, at least 1.
       run: Its output folder, if it has one.
     """
     event = cost.event_after(rounds, ledger.Again())
-    report = accounting.epsilon(event, cost.delta, method=cost.method, every_route=True)
+    report = accounting.epsilon(
+        event, cost.delta, accounting_method=cost.accounting_method, every_route=True
+    )
     return Explained(
         run,
         _named(cost.mechanism),
@@ -78,10 +80,10 @@ def of_cost(cost: ledger.RunCost, rounds: int, run: Optional[str] = None) -> Exp
         cost.dimension,
         cost.mechanism.privacy_page,
         trees.outline(trees.normalised(event)),
-        cost.method,
+        cost.accounting_method,
         report.epsilon,
         report.delta,
-        report.method,
+        report.accounting_method,
         report.order,
         report.relation,
         [attr.asdict(candidate) for candidate in report.candidates],
@@ -137,8 +139,10 @@ def _cost_of(summary: Mapping[str, Any]) -> ledger.RunCost:
         min_separation=settings["min_separation"],
     )
     numbers = checks.dimension("dimension", summary["dimension"]), summary["delta"]
-    method = settings["accountant"]
-    return ledger.RunCost(mechanism, participation, *numbers, method=method)
+    accounting_method = settings["accounting_method"]
+    return ledger.RunCost(
+        mechanism, participation, *numbers, accounting_method=accounting_method
+    )
 
 
 def text(found: Explained) -> str:
@@ -150,14 +154,16 @@ def text(found: Explained) -> str:
 
     order = "" if found.order is None else f", order {found.order:g}"
     lines = [
-        f"epsilon {found.epsilon!r} at delta {found.delta:g} by {found.accountant}"
-        f"{order}, for the relation {found.relation} (adjacency.md)",
+        f"epsilon {found.epsilon!r} at delta {found.delta:g} "
+        f"by {found.accounting_method}{order}, for the relation {found.relation} "
+        "(adjacency.md)",
         f"mechanism {words(found.mechanism)}",
         f"participation {words(found.participation)}",
         f"parameters {found.dimension}",
         f"event{f' ({found.page})' if found.page else ''}:",
         *(f"  {line}" for line in found.event),
-        f"routes, of which --accountant={found.method} takes the least epsilon:",
+        f"routes, of which --accounting_method={found.asked_method} takes the least "
+        "epsilon:",
     ]
     cells = [list(_HEADS.values())]
     cells += [

@@ -33,7 +33,7 @@ _DIGEST = "task_fingerprint"
 _MEASURE = "eval_"
 # Required entries of a summary, as `dpfl.training.report.summary` writes it: texts,
 # mappings, and the least and the most of numbers.
-_TEXTS = ("task", "mechanism", "accountant", "relation")
+_TEXTS = ("task", "mechanism", "accounting_method", "relation")
 _MAPPINGS = ("settings", "flags", "final_metrics")
 _LARGEST = 1e300
 _NUMBERS = {
@@ -45,7 +45,7 @@ _NUMBERS = {
 }
 _SECONDS = "wall_time_seconds"
 _SPENT = (
-    *("epsilon", "delta", "accountant", "relation"),
+    *("epsilon", "delta", "accounting_method", "relation"),
     *("uplink_bits_per_parameter", "downlink_bits_per_parameter"),
 )
 _MOST_BYTES = 1 << 26
@@ -222,7 +222,7 @@ def remarks(runs: Sequence[RunFolder]) -> list[str]:
     for key, words in {
         "relation": "epsilons are for different neighbours",
         "delta": "epsilons are at different deltas",
-        "accountant": "epsilons were found by different methods",
+        "accounting_method": "epsilons were found by different accounting methods",
     }.items():
         users: dict[Any, list[str]] = {}
         for run in runs:

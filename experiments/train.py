@@ -27,7 +27,7 @@ from typing import Any
 
 from absl import flags
 
-from dpfl import checks, fields, files, mechanisms
+from dpfl import fields, files, mechanisms
 from dpfl.mechanisms.build import accepted_fields
 from dpfl.tasks import registry
 from dpfl.training import config as config_lib
@@ -61,7 +61,7 @@ _MODULE = cli.help_module(__name__)
 _RUN_FIELDS = ("cohort_size", "noise_multiplier", "rounds_per_epoch", "rounds")
 # Flags that apply to every mechanism.
 _COMMON_FIELDS = ("cohort_size", "rounds_per_epoch", "rounds")
-_BUDGET = ("epsilon", "delta", "accountant")
+_BUDGET = ("epsilon", "delta", "accounting_method")
 
 with cli.headed(_MECHANISMS):
     mechanism_flags.define({}, _MODULE)
@@ -229,8 +229,7 @@ def _checked_config(argv: Sequence[str]) -> config_lib.RunConfig:
 def main(argv: Sequence[str], **shared: Any) -> None:
     """Trains, or resumes training; the keywords are those of `training.Run`."""
     config = _checked_config(argv)
-    with checks.renaming({"method": "accountant"}):
-        plan = make_plan(config)
+    plan = make_plan(config)
     with training.Run(plan, patience.say, **shared) as run:
         print(report.describe(plan), flush=True)
         start.import_federated()

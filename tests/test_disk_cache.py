@@ -242,13 +242,13 @@ def test_key_includes_threads_numpy_and_blas_settings():
 @pytest.mark.parametrize("epsilon", ["7.84", None, True, -1.0, 1e999])
 def test_invalid_cached_epsilon_is_recomputed(folder, epsilon):
     from_parts = hidden_turns._figure
-    assert from_parts({"epsilon": 0.5, "method": "monte-carlo"}, {}) == (
+    assert from_parts({"epsilon": 0.5, "accounting_method": "monte-carlo"}, {}) == (
         0.5,
         "monte-carlo",
     )
-    for method in ("monte-carlo", "by-heart"):
+    for accounting_method in ("monte-carlo", "by-heart"):
         with pytest.raises(ValueError):
-            from_parts({"epsilon": epsilon, "method": method}, {})
+            from_parts({"epsilon": epsilon, "accounting_method": accounting_method}, {})
 
 
 class OwnRate(ConstantRate):

@@ -241,7 +241,7 @@ class TestMechanisms:
         config = dpfl.EXAMPLES[name]
         plan = dpfl.OncePerEpoch(12, 3, 4)
         known = {"dimension": 96, "sampling_probability": 1.0, "participation": plan}
-        known = {**known, "noise_multiplier": 0.25, "accountant": "rdp"}
+        known = {**known, "noise_multiplier": 0.25, "accounting_method": "rdp"}
         for method in [each for each in dir(config) if not each.startswith("_")]:
             call = getattr(type(config), method, None)
             if not isinstance(call, types.FunctionType):

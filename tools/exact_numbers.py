@@ -57,7 +57,11 @@ Numbers = Iterator[tuple[str, float]]
 
 @functools.cache
 def _noise(
-    keep_fraction: float, q: float, rounds: int, delta: float, method: str = "rdp"
+    keep_fraction: float,
+    q: float,
+    rounds: int,
+    delta: float,
+    accounting_method: str = "rdp",
 ) -> float:
     """The noise multiplier of sampled rounds of CSGM; "integer" is RDP by orders."""
 
@@ -67,9 +71,9 @@ def _noise(
         )
         return dp_accounting.SelfComposedDpEvent(one, rounds)
 
-    own: Any = {"method": method}
-    if method == "integer":
-        own = {"method": "rdp", "orders": tuple(range(2, 65)), "rtol": 1e-6}
+    own: Any = {"accounting_method": accounting_method}
+    if accounting_method == "integer":
+        own = {"accounting_method": "rdp", "orders": tuple(range(2, 65)), "rtol": 1e-6}
     return accounting.calibrate_noise_multiplier(event, _EPSILON, delta, **own)
 
 
@@ -85,8 +89,11 @@ def _client_sampling() -> Numbers:
 def _stopped_martingale() -> Numbers:
     ways = {"Renyi": "rdp", "stopped": "tight"}
     for q, rounds, delta in _TRAININGS:
-        for name, method in ways.items():
-            yield f"z, q = {q:g}, {name}", _noise(0.01, q, rounds, delta, method)
+        for name, accounting_method in ways.items():
+            yield (
+                f"z, q = {q:g}, {name}",
+                _noise(0.01, q, rounds, delta, accounting_method),
+            )
 
     def epochs(noise_multiplier: float) -> dp_event.DpEvent:
         stream = SparsifiedMatrixFactorizationDpEvent(
@@ -94,9 +101,9 @@ def _stopped_martingale() -> Numbers:
         )
         return dp_accounting.SelfComposedDpEvent(stream, 16)
 
-    for name, method in ways.items():
+    for name, accounting_method in ways.items():
         found = accounting.calibrate_noise_multiplier(
-            epochs, _EPSILON, 1e-5, method=method
+            epochs, _EPSILON, 1e-5, accounting_method=accounting_method
         )
         yield f"z, SGMF, {name}", found
 
@@ -131,8 +138,10 @@ def _random_slot() -> Numbers:
             "random slot": compose(slot, 10),
         }
         for name, run in ways.items():
-            for method, how in (("rdp", " (Renyi)"), ("tight", "")):
-                found = accounting.epsilon(run, 1e-5, method=method).epsilon
+            for accounting_method, how in (("rdp", " (Renyi)"), ("tight", "")):
+                found = accounting.epsilon(
+                    run, 1e-5, accounting_method=accounting_method
+                ).epsilon
                 yield f"epsilon, z = {z:g}, {rounds}, {name}{how}", found
 
 
@@ -149,12 +158,15 @@ def _matrix_factorization() -> Numbers:
 
 
 def _of_run(
-    name: str, accountant: str, make: Callable[[bands_curve.StreamRun], Any], **how: Any
+    name: str,
+    accounting_method: str,
+    make: Callable[[bands_curve.StreamRun], Any],
+    **how: Any,
 ) -> Numbers:
     for rate, kind in _KINDS.items():
         run = streams.run_of(rate, 10.0, 512, **how)
-        found = make(dataclasses.replace(run, accountant=accountant))
-        if accountant == "rdp":
+        found = make(dataclasses.replace(run, accounting_method=accounting_method))
+        if accounting_method == "rdp":
             yield f"z, {name}, {kind}", found.noise_multiplier
             yield f"error, {name}, {kind}", found.root_mean_error
         else:
@@ -179,7 +191,7 @@ def _bands(is_slow: bool) -> Numbers:
         yield f"error, random slots, {kind}", found["error"]
     # Every client in rounds exactly 32 apart: one Gaussian mechanism on the run.
     noise = accounting.calibrate_noise_multiplier(
-        dp_accounting.GaussianDpEvent, 10.0, 1e-5, method="rdp"
+        dp_accounting.GaussianDpEvent, 10.0, 1e-5, accounting_method="rdp"
     )
     yield "z, one Gaussian mechanism, dense", noise
     plan = mf.FixedEpochs(16, 32)

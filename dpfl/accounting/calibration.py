@@ -21,16 +21,16 @@ from dpfl.accounting import (
     trees,
 )
 
-METHODS = ("auto", "rdp", "tight")
-"""The values of `method`; `epsilon` describes them."""
+ACCOUNTING_METHODS = ("auto", "rdp", "tight")
+"""The values of `accounting_method`; `epsilon` describes them."""
 
-METHODS_HELP = (
+ACCOUNTING_METHODS_HELP = (
     "auto: the smaller of the two others; rdp: Renyi differential privacy; tight: the "
     "exact curve or privacy loss distributions of Gaussian noise, in random slots too, "
     "and of the Gaussian that stands for it where coordinates are dropped or noise is "
     "in integers; draws where the rounds of a client are its secret."
 )
-"""Help text of the flags for the method."""
+"""Help text of the flag --accounting_method."""
 
 LARGE_EPSILON = 50.0
 """A larger epsilon is remarked on.
@@ -58,8 +58,8 @@ class CalibrationError(ValueError):
     """No noise multiplier solves the calibration."""
 
 
-class UnsupportedMethodError(dp_accounting.UnsupportedEventError, ValueError):
-    """The method does not support the event."""
+class UnsupportedAccountingMethodError(dp_accounting.UnsupportedEventError, ValueError):
+    """The accounting method does not support the event."""
 
 
 class UnreachableBudgetError(CalibrationError):
@@ -72,12 +72,12 @@ class BudgetNotBindingError(CalibrationError):
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class PrivacyReport:
-    """An epsilon of an event, the method behind it and the relation that it is for.
+    """An epsilon of an event, its accounting method and its relation.
 
     Attributes:
       epsilon: The event is (epsilon, delta) differentially private; may be infinite.
       delta: See `epsilon`.
-      method: The method behind epsilon: 'rdp', 'exact-gaussian', 'pld',
+      accounting_method: Route to epsilon, see `routes`: 'rdp', 'exact-gaussian', 'pld',
         'unsampled-gaussian' (the exact curve without client sampling, which is never
         below the one with it), or 'monte-carlo' (`hidden_turns`). It begins with
         'stopped-' where a Gaussian dominates masked coordinates or integer noise
@@ -91,7 +91,7 @@ class PrivacyReport:
 
     epsilon: float
     delta: float
-    method: str
+    accounting_method: str
     order: Optional[float] = None
     relation: Optional[str] = None
     event: Optional[dp_accounting.DpEvent] = attr.ib(None, eq=False, repr=False)
@@ -99,7 +99,10 @@ class PrivacyReport:
 
     def __str__(self) -> str:
         """Returns one sentence, with a remark on an epsilon above `LARGE_EPSILON`."""
-        text = f"epsilon {self.epsilon:.4g} at delta {self.delta:.4g} by {self.method}"
+        text = (
+            f"epsilon {self.epsilon:.4g} at delta {self.delta:.4g} "
+            f"by {self.accounting_method}"
+        )
         if self.relation is not None:
             text += f", for the relation {self.relation}"
         if self.epsilon > LARGE_EPSILON:
@@ -114,20 +117,20 @@ def epsilon(
     event: dp_accounting.DpEvent,
     delta: float,
     *,
-    method: str = "auto",
+    accounting_method: str = "auto",
     orders: Optional[Sequence[float]] = None,
     relation: Optional[events.Relation] = None,
     every_route: bool = False,
 ) -> PrivacyReport:
-    """The epsilon of an event at a delta, with its method and relation.
+    """The epsilon of an event at a delta, with its accounting method and relation.
 
     Args:
       event: Any tree of dpfl's and dp_accounting's events.
       delta: In (0, 1).
-      method: 'rdp', by Renyi differential privacy; 'tight', by the exact curve or
-        privacy loss distributions, for trees of plain, masked and Poisson-sampled
-        Gaussians, integer noise and random slots of these alone; or 'auto', the smaller
-        of the two.
+      accounting_method: 'rdp', by Renyi differential privacy; 'tight', by the exact
+        curve or privacy loss distributions, for trees of plain, masked and
+        Poisson-sampled Gaussians, integer noise and random slots of these alone; or
+        'auto', the smaller of the two.
       orders: Renyi orders, each greater than 1; `events.DEFAULT_ORDERS` if None.
       relation: The relation between neighbours; None is the first for which the event
         holds, ADD_OR_REMOVE_ONE for dp_accounting's own events alone.
@@ -137,25 +140,27 @@ def epsilon(
 
     Raises:
       dp_accounting.UnsupportedEventError: the tree has an event without a bound, for
-        the relation and by the method.
+        the relation and by the accounting method.
       ValueError: an argument, or a number of the event, is out of range.
     """
     delta = checks.delta("delta", delta)
-    method = checks.choice("method", method, METHODS)
+    accounting_method = checks.choice(
+        "accounting_method", accounting_method, ACCOUNTING_METHODS
+    )
     event = trees.normalised(event)
     if relation is None:
         relation = first_relation(event)
     question = routes.Question(event, delta, orders, relation)
-    if method != "tight" or not question.book.supports(event):
+    if accounting_method != "tight" or not question.book.supports(event):
         # Raises the error of an event that is not supported.
         question.rdp  # noqa: B018
-    candidates = routes.candidates(question, method, every_route)
+    candidates = routes.candidates(question, accounting_method, every_route)
     taken = next((each for each in candidates if each.is_taken), None)
     if taken is None or taken.epsilon is None:
-        raise UnsupportedMethodError(
-            "method must be 'auto' or 'rdp' for events other than plain, masked and "
-            "Poisson-sampled Gaussians, integer noise, random allocation of these and "
-            f"secret participation, found {method!r}"
+        raise UnsupportedAccountingMethodError(
+            "accounting_method must be 'auto' or 'rdp' for events other than plain, "
+            "masked and Poisson-sampled Gaussians, integer noise, random allocation of "
+            f"these and secret participation, found {accounting_method!r}"
         )
     order = float(question.rdp[1]) if taken.route == "rdp" else None
     name = events.NAMES[relation]
@@ -183,7 +188,7 @@ def calibrate_noise_multiplier(
     target_epsilon: float,
     target_delta: float,
     *,
-    method: str = "auto",
+    accounting_method: str = "auto",
     rtol: float = 1e-4,
     orders: Optional[Sequence[float]] = None,
     guess: float = 1.0,
@@ -203,7 +208,7 @@ def calibrate_noise_multiplier(
         search goes on at the other side.
       target_epsilon: Greater than 0.
       target_delta: In (0, 1).
-      method: As for `epsilon`.
+      accounting_method: As for `epsilon`.
       rtol: The relative step of the grid, from 1e-12 on and below 1; the result is
         within it of the optimum, on the private side.
       orders: As for `epsilon`.
@@ -219,7 +224,9 @@ def calibrate_noise_multiplier(
     target = checks.positive("target_epsilon", target_epsilon)
     delta = checks.delta("target_delta", target_delta)
     step = math.log1p(checks.real("rtol", rtol, at_least=_LEAST_STEP, below=1))
-    method = checks.choice("method", method, METHODS)
+    accounting_method = checks.choice(
+        "accounting_method", accounting_method, ACCOUNTING_METHODS
+    )
     least, most = SMALLEST_NOISE_MULTIPLIER, LARGEST_NOISE_MULTIPLIER
     guess = checks.real("guess", guess, at_least=least, at_most=most)
 
@@ -232,7 +239,7 @@ def calibrate_noise_multiplier(
             return -math.inf, None
         except events.NoiseTooSmallError:
             return math.inf, None
-        report = epsilon(event, delta, method=by, orders=some)
+        report = epsilon(event, delta, accounting_method=by, orders=some)
         gap = math.log(max(report.epsilon, 1e-300)) - math.log(target)
         return gap, report.order
 
@@ -244,18 +251,20 @@ def calibrate_noise_multiplier(
     def by_rdp() -> int:
         return _least_index_by_rdp(gap_at, all_orders, step)
 
-    if method == "rdp" or (method == "auto" and not _may_be_tight(make_event, 1.0)):
+    if accounting_method == "rdp" or (
+        accounting_method == "auto" and not _may_be_tight(make_event, 1.0)
+    ):
         best = by_rdp()
     else:
         gap = functools.cache(lambda k: gap_at(k, orders, "tight")[0])
         try:
             best = _least_index(gap, round(math.log(guess) / step), half, step)
         except UnreachableBudgetError:
-            if method == "tight":
+            if accounting_method == "tight":
                 raise
             best = by_rdp()
         # The tight epsilon is seldom above that by RDP, which is then not needed.
-        if method == "auto" and gap_at(best - 1, all_orders)[0] <= 0:
+        if accounting_method == "auto" and gap_at(best - 1, all_orders)[0] <= 0:
             best = min(best, by_rdp())
     _check_possible(make_event, math.exp(best * step))
     return math.exp(best * step)

@@ -29,7 +29,7 @@ def loss_distribution(
     """The privacy loss distribution of an event, rounded up, for others to compose.
 
     It dominates the event in both directions, at any delta. Its epsilon is nearly that
-    of the method 'tight' of `epsilon`. Repetitions within the event are composed
+    by the accounting method 'tight'. Repetitions within the event are composed
     already. The event of a mechanism's run is `mechanism.dp_event(plan, dimension)`.
 
     Args:

@@ -187,7 +187,7 @@ def alone(event: dp_accounting.DpEvent) -> Optional[HiddenTurnsDpEvent]:
 def tight_epsilon(
     event: dp_accounting.DpEvent, delta: float, seed: int = 0
 ) -> Optional[tuple[float, str]]:
-    """The epsilon of one run with secret rounds by draws, and the method.
+    """The epsilon of one run with secret rounds by draws, and its accounting method.
 
     Equal arguments give equal results. For at most the share `FAILURE` times delta of
     all seeds the result would be below the true epsilon, for any event that was not
@@ -208,17 +208,19 @@ def revealed_epsilon(event: HiddenTurnsDpEvent, delta: float) -> float:
 
 
 def _figure(header: disk_cache.Header, _: disk_cache.Arrays) -> tuple[float, str]:
-    """A cached epsilon and its method; ValueError if it is none."""
-    epsilon, method = header["epsilon"], header["method"]
+    """A cached epsilon and its accounting method; ValueError for other content."""
+    epsilon, accounting_method = header["epsilon"], header["accounting_method"]
     is_number = type(epsilon) is float and 0 <= epsilon < math.inf
-    if not is_number or method not in ("exact-gaussian", "monte-carlo"):
-        raise ValueError(f"the cached epsilon {epsilon!r} by {method!r} is invalid")
-    return epsilon, method
+    if not is_number or accounting_method not in ("exact-gaussian", "monte-carlo"):
+        raise ValueError(
+            f"the cached epsilon {epsilon!r} by {accounting_method!r} is invalid"
+        )
+    return epsilon, accounting_method
 
 
 @functools.lru_cache(maxsize=16)
 @disk_cache.kept(
-    lambda result: ({"epsilon": result[0], "method": result[1]}, {}), _figure
+    lambda result: ({"epsilon": result[0], "accounting_method": result[1]}, {}), _figure
 )
 def _epsilon_of(run: HiddenTurnsDpEvent, delta: float, seed: int) -> tuple[float, str]:
     most = revealed_epsilon(run, delta)

@@ -94,12 +94,12 @@ class Route(NamedTuple):
     """A way from an event to an epsilon.
 
     Attributes:
-      name: Value of `PrivacyReport.method`.
+      name: Value of `PrivacyReport.accounting_method`.
       find: Computes epsilon, or says why this route has none.
       pages: Pages of docs/privacy with its theorems, beside those of the event.
-      is_last: Whether its epsilon is the least that method 'tight' has.
+      is_last: Whether its epsilon is the least that 'tight' has.
       dominates: Whether Gaussians stand for releases.
-      methods: Values of `method` that allow it.
+      accounting_methods: Values of `accounting_method` that allow it.
     """
 
     name: str
@@ -107,7 +107,7 @@ class Route(NamedTuple):
     pages: tuple[str, ...] = ()
     is_last: bool = False
     dominates: bool = False
-    methods: Sequence[str] = _TIGHT
+    accounting_methods: Sequence[str] = _TIGHT
 
 
 Curve = Callable[[gaussian.Curves], Found]
@@ -137,9 +137,11 @@ def _of_dominating(curve: Curve) -> Callable[[Question], Found]:
 def _by_draws(question: Question) -> Found:
     if question.draws is None:
         return "participation is not secret over the whole run"
-    epsilon, method = question.draws
+    epsilon, accounting_method = question.draws
     return (
-        epsilon if method == "monte-carlo" else "Monte Carlo gives no smaller epsilon"
+        epsilon
+        if accounting_method == "monte-carlo"
+        else "Monte Carlo gives no smaller epsilon"
     )
 
 
@@ -148,8 +150,8 @@ def _exact(question: Question) -> Found:
     event = hidden_turns.alone(question.event)
     if event is None or question.draws is None:
         return _of_gaussians(_EXACT)(question)
-    epsilon, method = question.draws
-    if method == "exact-gaussian":
+    epsilon, accounting_method = question.draws
+    if accounting_method == "exact-gaussian":
         return epsilon
     return hidden_turns.revealed_epsilon(event, question.delta)
 
@@ -172,7 +174,11 @@ ROUTES: tuple[Route, ...] = (
             ("unsampled-gaussian", _UNSAMPLED, _OF_SAMPLED, False),
         )
     ),
-    Route("rdp", lambda question: float(question.rdp[0]), methods=("auto", "rdp")),
+    Route(
+        "rdp",
+        lambda question: float(question.rdp[0]),
+        accounting_methods=("auto", "rdp"),
+    ),
 )
 """All routes, in the order in which they are tried; of equal epsilons the first one is
 taken."""
@@ -198,30 +204,30 @@ class Candidate:
 
 
 def candidates(
-    question: Question, method: str, every_route: bool = False
+    question: Question, accounting_method: str, every_route: bool = False
 ) -> tuple[Candidate, ...]:
     """Results of routes in the order of `ROUTES`; none is taken without an epsilon.
 
     Args:
       question: The event and delta.
-      method: See `accounting.epsilon`.
+      accounting_method: See `accounting.epsilon`.
       every_route: Whether to compute routes that are not needed as well, and to name
         the pages.
     """
     results: dict[Route, Found] = {}
     for route in ROUTES:
-        is_tight = route.methods is _TIGHT
+        is_tight = route.accounting_methods is _TIGHT
         known = (
             other for other, value in results.items() if not isinstance(value, str)
         )
         is_needed = not (is_tight and any(other.is_last for other in known))
-        if every_route or (method in route.methods and is_needed):
+        if every_route or (accounting_method in route.accounting_methods and is_needed):
             refusal = question.refusal if is_tight else ""
             results[route] = refusal or route.find(question)
     allowed = {
         route: value
         for route, value in results.items()
-        if method in route.methods and not isinstance(value, str)
+        if accounting_method in route.accounting_methods and not isinstance(value, str)
     }
     least = min(allowed.values(), default=math.inf)
     taken = next((route for route in allowed if allowed[route] == least), None)
@@ -231,7 +237,7 @@ def candidates(
             None if isinstance(value, str) else value,
             "taken: the least"
             if route == taken
-            else _reason(route, value, method, least),
+            else _reason(route, value, accounting_method, least),
             route == taken,
             _pages_of(route, value, question.event) if every_route else (),
         )
@@ -239,12 +245,12 @@ def candidates(
     )
 
 
-def _reason(route: Route, result: Found, method: str, least: float) -> str:
+def _reason(route: Route, result: Found, accounting_method: str, least: float) -> str:
     """Why a route was not taken."""
     if isinstance(result, str):
         return f"refused: {result}"
-    if method not in route.methods:
-        return f"excluded by method {method!r}"
+    if accounting_method not in route.accounting_methods:
+        return f"excluded by method {accounting_method!r}"
     return "not taken: larger" if result > least else "not taken: no smaller"
 
 

@@ -226,18 +226,20 @@ class Mechanism(Checked, abc.ABC):
                 "it known what rounds that are a secret cost together"
             )
 
-    def check_accountant(
-        self, accountant: str, participation: Participation, dimension: int
+    def check_accounting_method(
+        self, accounting_method: str, participation: Participation, dimension: int
     ) -> None:
-        """Raises ValueError if `accountant` does not account for such releases.
+        """Raises ValueError if `accounting_method` does not account for such releases.
 
         Args:
-          accountant: A value of `calibration.METHODS`.
+          accounting_method: A value of `calibration.ACCOUNTING_METHODS`.
           participation: The choice of clients.
           dimension: d, the length of the flattened update.
         """
-        accountant = checks.choice("accountant", accountant, calibration.METHODS)
-        if accountant != "tight" or not self.is_private:
+        accounting_method = checks.choice(
+            "accounting_method", accounting_method, calibration.ACCOUNTING_METHODS
+        )
+        if accounting_method != "tight" or not self.is_private:
             return
         # The kind of the releases does not depend on the noise.
         noised = self.with_noise_multiplier(self.some_noise_multiplier)
@@ -247,7 +249,9 @@ class Mechanism(Checked, abc.ABC):
                 f"auto or rdp for {self.name} with {participation.name}, of which "
                 "nothing tighter is known"
             )
-            raise ValueError(checks.message("accountant", wanted, accountant))
+            raise ValueError(
+                checks.message("accounting_method", wanted, accounting_method)
+            )
 
     def check_cost(  # noqa: B027
         self, participation: Participation, dimension: int

@@ -33,7 +33,7 @@ from dpfl import accounting, checks
 from dpfl import factorization as fact
 from dpfl.accounting import trees
 from dpfl.accounting.balls_in_bins import BallsInBinsDpEvent
-from dpfl.accounting.calibration import METHODS
+from dpfl.accounting.calibration import ACCOUNTING_METHODS
 from dpfl.accounting.matrix_factorization import banded_stream_event
 from dpfl.accounting.min_separation import MinSeparationDpEvent
 from dpfl.factorization import factorization
@@ -80,7 +80,7 @@ class StreamRun(Checked):
         releases of a Gaussian alone, and take a minute of draws for a point.
       encoder: One of `ENCODERS`. Free entries ('banded', unless Toeplitz is better)
         take minutes where there are thousands of rounds, and gain a percent or so.
-      accountant: As `method` of `accounting.epsilon`.
+      accounting_method: See `dpfl.accounting.epsilon`.
     """
 
     workload: fact.Workload
@@ -93,7 +93,7 @@ class StreamRun(Checked):
     )
     participation: str = option(CyclicPoisson.name, None, choices=PARTICIPATIONS)
     encoder: str = option("toeplitz", None, choices=ENCODERS)
-    accountant: str = option("auto", None, choices=METHODS)
+    accounting_method: str = option("auto", None, choices=ACCOUNTING_METHODS)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -282,7 +282,11 @@ def _point(
       guess: See `point`.
     """
     noise_multiplier = accounting.calibrate_noise_multiplier(
-        event, run.epsilon, run.delta, method=run.accountant, guess=guess
+        event,
+        run.epsilon,
+        run.delta,
+        accounting_method=run.accounting_method,
+        guess=guess,
     )
     errors = found.errors()
     separation, q, count = turns
@@ -345,7 +349,7 @@ def restarting(run: StreamRun) -> Point:
         )
 
     noise_multiplier = accounting.calibrate_noise_multiplier(
-        event, run.epsilon, run.delta, method=run.accountant
+        event, run.epsilon, run.delta, accounting_method=run.accounting_method
     )
     rows = found.step_errors()
     sums = np.arange(run.rounds) // length * rows[-1]
@@ -416,7 +420,7 @@ def chosen(
       delta: The budget's.
     """
     numbers = population, cohort_size, epsilon, delta
-    run = StreamRun(workload, *numbers, encoder=encoder, accountant="rdp")
+    run = StreamRun(workload, *numbers, encoder=encoder, accounting_method="rdp")
     found = choose(run)
     if found.encoder == RESTARTING:
         # The sentence describes the matrix that is computed.

@@ -19,7 +19,7 @@ from typing import Optional, TypeVar
 import dp_accounting
 
 from dpfl import accounting, checks
-from dpfl.accounting.calibration import METHODS
+from dpfl.accounting.calibration import ACCOUNTING_METHODS
 from dpfl.mechanisms.gaussian import AdaptiveClip
 from dpfl.mechanisms.integer_grid import MOST_BITS
 from dpfl.mechanisms.mechanism import ARGUMENTS, Mechanism
@@ -34,7 +34,7 @@ _Mechanism = TypeVar("_Mechanism", bound=Mechanism)
 OF_A_RUN: Mapping[str, checks.Check] = {
     **{**ARGUMENTS, "mechanism": checks.instance(Mechanism)},
     **{"epsilon": checks.positive, "delta": checks.delta},
-    "method": functools.partial(checks.choice, choices=METHODS),
+    "accounting_method": functools.partial(checks.choice, choices=ACCOUNTING_METHODS),
 }
 # Checks for functions whose epsilon may be infinite, or that have none.
 OF_A_FIGURE = {name: check for name, check in OF_A_RUN.items() if name != "epsilon"}
@@ -47,7 +47,7 @@ def calibrate(
     dimension: int,
     epsilon: float,
     delta: float,
-    method: str = "auto",
+    accounting_method: str = "auto",
 ) -> _Mechanism:
     """The mechanism with the least noise that meets a budget over a whole run.
 
@@ -58,7 +58,7 @@ def calibrate(
       dimension: Length d of the flattened model update.
       epsilon: The budget's, greater than 0.
       delta: The budget's, in (0, 1).
-      method: See `dpfl.accounting.epsilon`.
+      accounting_method: See `dpfl.accounting.epsilon`.
 
     Raises:
       dpfl.accounting.CalibrationError: If the noise that meets the budget does not suit
@@ -67,7 +67,7 @@ def calibrate(
       dpfl.accounting.UnreachableBudgetError: If no noise meets it.
       ValueError: If an argument is out of range.
     """
-    budget = _Budget(dimension, epsilon, delta, participation, method)
+    budget = _Budget(dimension, epsilon, delta, participation, accounting_method)
     try:
         noised = budget.calibrated(mechanism)
     except accounting.UnreachableBudgetError as error:
@@ -93,9 +93,9 @@ def privacy_report(
     participation: Optional[Participation],
     dimension: int,
     delta: float,
-    method: str = "auto",
+    accounting_method: str = "auto",
 ) -> accounting.PrivacyReport:
-    """Epsilon of a whole run, with its relation, method and order.
+    """Epsilon of a whole run, with its relation, accounting method and order.
 
     Args:
       mechanism: The mechanism with its noise.
@@ -103,13 +103,15 @@ def privacy_report(
         all clients take part.
       dimension: Length d of the flattened model update.
       delta: In (0, 1).
-      method: See `dpfl.accounting.epsilon`.
+      accounting_method: See `dpfl.accounting.epsilon`.
 
     Raises:
       ValueError: If an argument is out of range or the mechanism cannot run so.
     """
     return accounting.epsilon(
-        _event(mechanism, participation, dimension), delta, method=method
+        _event(mechanism, participation, dimension),
+        delta,
+        accounting_method=accounting_method,
     )
 
 
@@ -118,7 +120,7 @@ def epsilon(
     participation: Optional[Participation],
     dimension: int,
     delta: float,
-    method: str = "auto",
+    accounting_method: str = "auto",
 ) -> float:
     """Epsilon of a whole run.
 
@@ -128,12 +130,14 @@ def epsilon(
         all clients take part.
       dimension: Length d of the flattened model update.
       delta: In (0, 1).
-      method: See `dpfl.accounting.epsilon`.
+      accounting_method: See `dpfl.accounting.epsilon`.
 
     Raises:
       ValueError: If an argument is out of range or the mechanism cannot run so.
     """
-    return privacy_report(mechanism, participation, dimension, delta, method).epsilon
+    return privacy_report(
+        mechanism, participation, dimension, delta, accounting_method
+    ).epsilon
 
 
 def _event(
@@ -152,7 +156,7 @@ class _Budget:
     epsilon: float
     delta: float
     participation: Optional[Participation]
-    method: str
+    accounting_method: str
 
     def calibrated(self, mechanism: _Mechanism) -> _Mechanism:
         """The mechanism with the least noise, whether or not it suits the rest."""
@@ -192,7 +196,10 @@ class _Budget:
             return _event(noisy, self.participation, self.dimension)
 
         return accounting.calibrate_noise_multiplier(
-            make_event, self.epsilon, self.delta, method=self.method
+            make_event,
+            self.epsilon,
+            self.delta,
+            accounting_method=self.accounting_method,
         )
 
     def sentence(self, mechanism: Mechanism) -> str:

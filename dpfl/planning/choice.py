@@ -53,18 +53,24 @@ class Setting:
         all clients take part.
       epsilon: The budget; None for the mechanism's own noise.
       delta: The budget's.
-      method: See `dpfl.accounting.epsilon`.
+      accounting_method: See `dpfl.accounting.epsilon`.
     """
 
     dimension: int
     participation: Optional[Participation] = None
     epsilon: Optional[float] = None
     delta: float = DEFAULT_DELTA
-    method: str = "auto"
+    accounting_method: str = "auto"
 
     def calibrated(self, mechanism: _Noised, epsilon: float) -> _Noised:
         """A mechanism with the least noise that meets a budget."""
-        of_run = self.participation, self.dimension, epsilon, self.delta, self.method
+        of_run = (
+            self.participation,
+            self.dimension,
+            epsilon,
+            self.delta,
+            self.accounting_method,
+        )
         return budget.calibrate(mechanism, *of_run)
 
 
@@ -89,7 +95,7 @@ def chosen(
     *,
     epsilon: Optional[float] = None,
     delta: float = DEFAULT_DELTA,
-    method: str = "auto",
+    accounting_method: str = "auto",
 ) -> Chosen:
     """The mechanism with numbers in place of "auto".
 
@@ -101,7 +107,7 @@ def chosen(
       epsilon: The budget that the noise will be calibrated for; None for the
         mechanism's own noise.
       delta: The budget's, in (0, 1).
-      method: See `dpfl.accounting.epsilon`.
+      accounting_method: See `dpfl.accounting.epsilon`.
 
     Raises:
       accounting.CalibrationError: If no noise meets the budget.
@@ -114,7 +120,7 @@ def chosen(
             "noise_multiplier must be above 0 where bits or compression_rate is "
             "'auto', found 0"
         )
-    setting = Setting(dimension, participation, epsilon, delta, method)
+    setting = Setting(dimension, participation, epsilon, delta, accounting_method)
     sentences: list[str] = []
     if mechanism.compression_rate == fields.AUTO:
         mechanism, sentence = _with_rate(mechanism, setting)
@@ -213,7 +219,7 @@ def error_ratio(release: IntegerMechanism, setting: Setting) -> float:
         return math.inf
     if target is None:
         of_run = noised, setting.participation, setting.dimension
-        target = budget.epsilon(*of_run, setting.delta, setting.method)
+        target = budget.epsilon(*of_run, setting.delta, setting.accounting_method)
     fine = dataclasses.replace(release, bits=MOST_BITS)
     error = noised.error_of_bits(setting.dimension)
     return error / _error_of_noise(fine, setting, target)

@@ -16,7 +16,7 @@ from dpfl.mechanisms.mechanism import FLOAT_BITS, Mechanism
 from dpfl.mechanisms.participation import Participation
 from dpfl.planning import budget, choice
 
-# The `accountant` of a mechanism that cannot have the requested error.
+# The `accounting_method` of a mechanism that cannot have the requested error.
 UNREACHABLE = "unreachable"
 
 
@@ -24,7 +24,7 @@ UNREACHABLE = "unreachable"
 class Cost:
     """A mechanism with its noise set: its error, epsilon and bits.
 
-    `accountant` is the method behind epsilon, or `UNREACHABLE` if no noise gives the
+    `accounting_method` is that of the epsilon, or `UNREACHABLE` if no noise gives the
     requested error. The error is None if it depends on the updates. `relation` is a
     name of `accounting.events.NAMES`, and `order` the Renyi order that gave epsilon,
     None for other methods.
@@ -35,7 +35,7 @@ class Cost:
     noise_multiplier: Optional[float]
     epsilon: float
     delta: float
-    accountant: str
+    accounting_method: str
     relation: Optional[str]
     order: Optional[float]
     mean_squared_error: Optional[float]
@@ -127,7 +127,7 @@ def cost(
     participation: Participation,
     dimension: int,
     delta: float,
-    method: str = "auto",
+    accounting_method: str = "auto",
 ) -> Cost:
     """The error, epsilon and bits of a mechanism with its noise set.
 
@@ -136,10 +136,10 @@ def cost(
       participation: The choice of clients over the run.
       dimension: Length d of the flattened model update.
       delta: The delta that epsilon is at, in (0, 1).
-      method: See `dpfl.accounting.epsilon`.
+      accounting_method: See `dpfl.accounting.epsilon`.
     """
     event = mechanism.dp_event(participation, dimension)
-    report = accounting.epsilon(event, delta, method=method)
+    report = accounting.epsilon(event, delta, accounting_method=accounting_method)
     error = None
     if mechanism.has_whole_error:
         error = mechanism.mean_squared_error(dimension)
@@ -149,7 +149,7 @@ def cost(
         noise_multiplier=mechanism.noise_multiplier,
         epsilon=report.epsilon,
         delta=report.delta,
-        accountant=report.method,
+        accounting_method=report.accounting_method,
         relation=report.relation,
         order=report.order,
         mean_squared_error=error,
@@ -170,12 +170,12 @@ def cost_at_error(
     dimension: int,
     delta: float,
     target: float,
-    method: str = "auto",
+    accounting_method: str = "auto",
 ) -> Cost:
     """The cost of a mechanism at the noise that makes its error `target`.
 
     If there is no such noise, the row is that of the mechanism without noise, whose
-    epsilon is infinite, and its `accountant` is "unreachable".
+    epsilon is infinite, and its `accounting_method` is "unreachable".
 
     Args:
       mechanism: The mechanism; its own noise multiplier is ignored.
@@ -183,17 +183,17 @@ def cost_at_error(
       dimension: Length d of the flattened model update.
       delta: The delta that epsilon is at, in (0, 1).
       target: The mean squared error, greater than 0.
-      method: See `dpfl.accounting.epsilon`.
+      accounting_method: See `dpfl.accounting.epsilon`.
     """
     noised = with_error(mechanism, dimension, target)
     if noised is not None:
-        return cost(noised, participation, dimension, delta, method)
+        return cost(noised, participation, dimension, delta, accounting_method)
     bare = mechanism.with_noise_multiplier(0.0)
     return dataclasses.replace(
-        cost(bare, participation, dimension, delta, method),
+        cost(bare, participation, dimension, delta, accounting_method),
         noise_multiplier=None,
         epsilon=math.inf,
-        accountant=UNREACHABLE,
+        accounting_method=UNREACHABLE,
         order=None,
     )
 
@@ -228,7 +228,7 @@ def points(
     dimension: int,
     epsilon: float,
     delta: float,
-    method: str = "auto",
+    accounting_method: str = "auto",
 ) -> Iterator[tuple[Mechanism, Optional[Point], str]]:
     """Yields each mechanism, its point, and the reason if it has none.
 
@@ -241,13 +241,13 @@ def points(
       dimension: Length d of the flattened model update.
       epsilon: The budget that the noise of each is calibrated for.
       delta: The budget's, in (0, 1).
-      method: See `dpfl.accounting.epsilon`.
+      accounting_method: See `dpfl.accounting.epsilon`.
     """
     reference: dict[Mechanism, float] = {}
     for mechanism in found:
         try:
             noised = budget.calibrate(
-                mechanism, participation, dimension, epsilon, delta, method
+                mechanism, participation, dimension, epsilon, delta, accounting_method
             )
             noised.check_noise(dimension)
         except (accounting.CalibrationError, ValueError) as error:
@@ -256,10 +256,10 @@ def points(
         plain = choice.gaussian_like(mechanism)
         if plain not in reference:
             gaussian = budget.calibrate(
-                plain, participation, dimension, epsilon, delta, method
+                plain, participation, dimension, epsilon, delta, accounting_method
             )
             reference[plain] = gaussian.mean_squared_error(dimension)
-        spent = cost(noised, participation, dimension, delta, method)
+        spent = cost(noised, participation, dimension, delta, accounting_method)
         error_of = spent.mean_squared_error
         yield (
             mechanism,

@@ -31,7 +31,7 @@ from typing import ClassVar, NamedTuple, Optional
 
 from dpfl import accounting, checks, files
 from dpfl.accounting import events
-from dpfl.accounting.calibration import METHODS
+from dpfl.accounting.calibration import ACCOUNTING_METHODS
 from dpfl.fields import Checked, option, required
 from dpfl.mechanisms.mechanism import Mechanism
 from dpfl.mechanisms.participation import Participation
@@ -69,7 +69,7 @@ class RunCost(Checked):
       dimension: Length d of the flattened model update.
       delta: In (0, 1).
       target_epsilon: Budget over all rounds, None for none.
-      method: See `dpfl.accounting.epsilon`.
+      accounting_method: See `dpfl.accounting.epsilon`.
     """
 
     mechanism: Mechanism
@@ -77,7 +77,7 @@ class RunCost(Checked):
     dimension: int = required(None, check=checks.dimension)
     delta: float = required(None, check=checks.delta)
     target_epsilon: Optional[float] = option(None, None, above=0)
-    method: str = option("auto", None, choices=METHODS)
+    accounting_method: str = option("auto", None, choices=ACCOUNTING_METHODS)
 
     checked_arguments: ClassVar[Mapping[str, checks.Check]] = {
         "rounds": functools.partial(checks.integer, at_least=0)
@@ -128,7 +128,7 @@ class RunCost(Checked):
     def report_after(
         self, rounds: int, again: Again = _NONE_AGAIN
     ) -> accounting.PrivacyReport:
-        """The report of the first `rounds` rounds, and repeated ones, by `method`.
+        """The report of the first `rounds` rounds, and repeated ones.
 
         Raises:
           ValueError: If no bound for the repeated rounds is known.
@@ -136,9 +136,13 @@ class RunCost(Checked):
         if rounds == 0 and not any(again):
             [relation, *_] = self.mechanism.relations(self.participation)
             name = events.NAMES[relation]
-            return accounting.PrivacyReport(0.0, self.delta, self.method, relation=name)
+            return accounting.PrivacyReport(
+                0.0, self.delta, self.accounting_method, relation=name
+            )
         event = self.event_after(rounds, again)
-        return accounting.epsilon(event, self.delta, method=self.method)
+        return accounting.epsilon(
+            event, self.delta, accounting_method=self.accounting_method
+        )
 
     def event_after(self, rounds: int, again: Again) -> accounting.RunDpEvent:
         """The event of `report_after`."""
@@ -146,7 +150,7 @@ class RunCost(Checked):
         return self.mechanism.history_event(*of_run, rounds, again.drawn, again.whole)
 
     def epsilon_after(self, rounds: int) -> float:
-        """Epsilon of the first rounds, by `method`.
+        """Epsilon of the first rounds, by `accounting_method`.
 
         It is no more than epsilon of all rounds that fit in the budget: a part of them
         cannot have a larger one.
@@ -174,7 +178,7 @@ class Ledger:
         delta: float,
         *,
         target_epsilon: Optional[float] = None,
-        method: str = "auto",
+        accounting_method: str = "auto",
         path: Optional[files.PathLike] = None,
     ):
         """An empty ledger of a `RunCost` of these arguments, or the one of a file.
@@ -187,7 +191,7 @@ class Ledger:
           dimension: Length d of the flattened model update.
           delta: In (0, 1).
           target_epsilon: Budget over all rounds, None for none.
-          method: See `dpfl.accounting.epsilon`.
+          accounting_method: See `dpfl.accounting.epsilon`.
           path: The ledger's file, made if it does not exist, for a program that may be
             killed: a round is in it before `record_round` returns. It has the clients,
             and is as secret as they are. None for no file.
@@ -197,7 +201,12 @@ class Ledger:
             the file is that of another run.
         """
         cost = RunCost(
-            mechanism, participation, dimension, delta, target_epsilon, method
+            mechanism,
+            participation,
+            dimension,
+            delta,
+            target_epsilon,
+            accounting_method,
         )
         self._begin(cost)
         if path is None:
@@ -241,13 +250,13 @@ class Ledger:
 
     @property
     def epsilon(self) -> float:
-        """Epsilon of all releases so far, by the ledger's method."""
+        """Epsilon of all releases so far, by the ledger's accounting method."""
         if not any(self.again):
             return self.cost.epsilon_after(self.rounds)
         return self.report().epsilon
 
     def report(self) -> accounting.PrivacyReport:
-        """The report of all releases so far, by the ledger's method."""
+        """The report of all releases so far, by the ledger's accounting method."""
         return self._report(self.rounds, self.again)
 
     def record_round(self, participants: Optional[Iterable[Hashable]] = None) -> float:

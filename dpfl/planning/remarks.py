@@ -28,7 +28,7 @@ def epsilon_remark(
     participation: Participation,
     dimension: int,
     delta: float,
-    method: str = "auto",
+    accounting_method: str = "auto",
 ) -> str:
     """One sentence about an epsilon that protects nobody.
 
@@ -42,7 +42,7 @@ def epsilon_remark(
       participation: The choice of clients over the run.
       dimension: Length d of the flattened model update.
       delta: The delta that epsilon is at, in (0, 1).
-      method: See `dpfl.accounting.epsilon`.
+      accounting_method: See `dpfl.accounting.epsilon`.
 
     Returns:
       The sentence; "" for an epsilon of at most `accounting.LARGE_EPSILON`, and for a
@@ -56,7 +56,7 @@ def epsilon_remark(
     much = f"note that {size} protects nobody"
     try:
         found = budget.calibrate(
-            mechanism, participation, dimension, USUAL_EPSILON, delta, method
+            mechanism, participation, dimension, USUAL_EPSILON, delta, accounting_method
         )
         enough = _rounded_up(found.noise_multiplier or 0.0)
         mechanism.with_noise_multiplier(enough).check_noise(dimension)
@@ -75,7 +75,7 @@ def bits_remark(
     participation: Participation,
     dimension: int,
     delta: float,
-    method: str = "auto",
+    accounting_method: str = "auto",
 ) -> str:
     """One sentence about an epsilon that a bit or two more would reduce.
 
@@ -91,7 +91,7 @@ def bits_remark(
       participation: The choice of clients over the run.
       dimension: Length d of the flattened model update.
       delta: The delta that epsilon is at, in (0, 1).
-      method: See `dpfl.accounting.epsilon`.
+      accounting_method: See `dpfl.accounting.epsilon`.
 
     Returns:
       The sentence; "" where two bits more reduce epsilon by less than a tenth, and for
@@ -104,7 +104,9 @@ def bits_remark(
     for more in range(bits + 1, min(bits + _MORE_BITS, MOST_BITS) + 1):
         wider = dataclasses.replace(mechanism, **{"bits": more})
         event = wider.dp_event(participation, dimension)
-        found = accounting.epsilon(event, delta, method=method).epsilon
+        found = accounting.epsilon(
+            event, delta, accounting_method=accounting_method
+        ).epsilon
         if found < _WORTH_IT * reached:
             enough, reached = more, found
     if enough == bits:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, Optional
 
 from dpfl import checks, mechanisms
-from dpfl.accounting.calibration import METHODS, METHODS_HELP
+from dpfl.accounting.calibration import ACCOUNTING_METHODS, ACCOUNTING_METHODS_HELP
 from dpfl.covered import MEASURES
 from dpfl.fields import Checked, option, required, said
 from dpfl.mechanisms import Mechanism, build, matrix_factorization
@@ -66,7 +66,7 @@ CHOICES: dict[str, Collection[str]] = {
     "mechanism": mechanisms.MECHANISMS,
     "participation": mechanisms.PARTICIPATIONS,
     "server_optimizer": SERVER_OPTIMIZERS,
-    "accountant": METHODS,
+    "accounting_method": ACCOUNTING_METHODS,
     "worker_isolation": isolation.ISOLATIONS,
     "measure": MEASURES,
 }
@@ -166,7 +166,9 @@ class RunConfig(Checked):
         "Delta of all epsilons; min(1e-3, N**-1.1) if not given.",
         check=checks.delta,
     )
-    accountant: str = option("auto", METHODS_HELP, choices=CHOICES["accountant"])
+    accounting_method: str = option(
+        "auto", ACCOUNTING_METHODS_HELP, choices=CHOICES["accounting_method"]
+    )
     seed: Optional[int] = option(
         None,
         "Makes everything repeatable; drawn and stored if not given.",

@@ -306,7 +306,7 @@ def _privacy(summary: Mapping[str, Any]) -> dict[str, Any]:
         "epsilon": summary["epsilon"],
         "delta": summary["delta"],
         "holds if": f"{_RELATIONS.get(relation, relation)} ({relation})",
-        "accountant": summary["accountant"],
+        "accounting_method": summary["accounting_method"],
         "noise multiplier": summary["noise_multiplier"],
         "choice of clients": participation,
         "whom clients trust": summary["trust"],

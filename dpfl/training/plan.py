@@ -114,7 +114,7 @@ def make_plan(config: config_lib.RunConfig) -> Plan:
         task.dimension,
         _given("delta", config.delta),
         config.epsilon,
-        config.accountant,
+        config.accounting_method,
     )
     return Plan(config, task, participation, mechanism, cost, found.sentences)
 
@@ -193,7 +193,7 @@ def _chosen(
         task.dimension,
         epsilon=config.epsilon if is_calibrated else None,
         delta=_given("delta", config.delta),
-        method=config.accountant,
+        accounting_method=config.accounting_method,
     )
 
 
@@ -232,7 +232,9 @@ def _with_noise(
 ) -> Mechanism:
     mechanism.check(participation, task.dimension)
     mechanism.check_cost(participation, task.dimension)
-    mechanism.check_accountant(config.accountant, participation, task.dimension)
+    mechanism.check_accounting_method(
+        config.accounting_method, participation, task.dimension
+    )
     mechanism.check_server_optimizer(config.server_optimizer, config.server_momentum)
     mechanism.check_measure(config.measure)
     # Refused here rather than after a long calibration.
@@ -245,7 +247,7 @@ def _with_noise(
             task.dimension,
             _given("epsilon", config.epsilon),
             _given("delta", config.delta),
-            config.accountant,
+            config.accounting_method,
         )
         _check_calibrated(mechanism, config)
     mechanism.check_noise(task.dimension)

@@ -24,6 +24,9 @@ from dpfl.tasks import registry
 from dpfl.training import config as config_lib
 from dpfl.training import plan as plan_lib
 
+# Names in a run's digest of settings whose flags have been renamed: a run's seeds are
+# made from the digest, whose bytes stay.
+_NAMES_IN_DIGEST = {"accounting_method": "accountant"}
 # Options for the place of the data, which the fingerprint identifies.
 _WHERE_DATA_ARE = ("data_dir", "download", "verify")
 _PACKAGES = (
@@ -89,7 +92,9 @@ def digest(plan: plan_lib.Plan) -> str:
     """
     found = manifest(plan)
     del found["source"], found["arithmetic"]
-    del found["flags"]["seed"], found["flags"]["measure"]
+    named = found["flags"]
+    del named["seed"], named["measure"]
+    found["flags"] = {_NAMES_IN_DIGEST.get(k, k): named[k] for k in named}
     return files.digest(found)
 
 

@@ -79,8 +79,8 @@ def privacy_sentence(plan: plan_lib.Plan) -> str:
     energy = "; explained_energy is measured from the updates themselves, outside it"
     return (
         f"epsilon {planned.epsilon:.4g} at delta {planned.delta:.4g} over "
-        f"{plan.config.rounds} rounds by {planned.method} ({planned.relation}), "
-        f"noise multiplier {plan.mechanism.noise_multiplier:.5g}"
+        f"{plan.config.rounds} rounds by {planned.accounting_method} "
+        f"({planned.relation}), noise multiplier {plan.mechanism.noise_multiplier:.5g}"
         f"{energy if plan.mechanism.opens_updates else ''}"
     )
 
@@ -102,9 +102,11 @@ def summary_so_far(plan: plan_lib.Plan, progress: Progress) -> dict[str, Any]:
     planned, last = plan.cost.planned, progress.tally.last
     if last is None:
         raise ValueError("progress must be of at least one round, found 0")
-    method = planned.method if last["epsilon"] >= planned.epsilon else "rdp"
+    accounting_method = (
+        planned.accounting_method if last["epsilon"] >= planned.epsilon else "rdp"
+    )
     spent = accounting.PrivacyReport(
-        last["epsilon"], planned.delta, method, relation=planned.relation
+        last["epsilon"], planned.delta, accounting_method, relation=planned.relation
     )
     return _summary(plan, progress, spent)
 
@@ -123,7 +125,7 @@ def _summary(
         **final,
         "epsilon": privacy.epsilon,
         "delta": privacy.delta,
-        "accountant": privacy.method,
+        "accounting_method": privacy.accounting_method,
         "relation": privacy.relation,
         "trust": _trust(plan),
         "remarks": [],
@@ -200,8 +202,8 @@ def final_lines(found: Mapping[str, Any]) -> str:
         )
     lines += [
         f"epsilon {found['epsilon']:.4g} at delta {found['delta']:.4g} by "
-        f"{found['accountant']} ({found['relation']}), from the {found['rounds']} "
-        "rounds that were released",
+        f"{found['accounting_method']} ({found['relation']}), from the "
+        f"{found['rounds']} rounds that were released",
         *found["remarks"],
         f"{mark('uplink_bits_per_client')}bits a client and round: "
         f"{every['uplink_bits_per_client']:.4g} up "
@@ -255,7 +257,7 @@ def _remarks(plan: plan_lib.Plan, epsilon: float, rounds: int) -> list[str]:
     cost = plan.cost
     if not plan.mechanism.is_private:
         return []
-    budget = (plan.dimension, cost.delta, cost.method)
+    budget = (plan.dimension, cost.delta, cost.accounting_method)
     found = [
         remarks.epsilon_remark(epsilon, plan.mechanism, plan.participation, *budget),
         remarks.delta_remark(cost.delta, plan.task.population),

@@ -33,7 +33,7 @@ class Finding:
       is_sound: Whether the finding agrees with the claim.
       relation: Relation of the neighbours, for a claimed epsilon.
       delta: The delta of the claimed epsilon.
-      method: Method of the claimed epsilon.
+      accounting_method: See `accounting.PrivacyReport`.
       claimed: The epsilon, or the expected count or number.
       found: The lower bound on epsilon, or the count or measurement.
       attainable: The ratio that the test of a bound reaches with infinitely many trials
@@ -48,7 +48,7 @@ class Finding:
     is_sound: bool
     relation: Optional[str] = None
     delta: Optional[float] = None
-    method: Optional[str] = None
+    accounting_method: Optional[str] = None
     claimed: Optional[float] = None
     found: Optional[float] = None
     attainable: Optional[float] = None
@@ -103,7 +103,7 @@ def correlation(one: Any, other: Any) -> float:
 
 
 ONE_COORDINATE = "one-coordinate "
-"""Prefix of the method of a claim in which a client masks a single coordinate."""
+"""Prefix of the accounting method where a client masks a single coordinate."""
 
 
 def tightest(
@@ -115,7 +115,7 @@ def tightest(
     """The least epsilon of a run by any accountant that supports it.
 
     A lower bound is most informative if the claim itself is not loose. So this is the
-    least epsilon of the methods "auto" and "tight" of `accounting.epsilon`, and of
+    least epsilon by the accounting methods "auto" and "tight", and of
     `_one_coordinate`, for the relation that the run reports.
 
     Args:
@@ -128,14 +128,18 @@ def tightest(
     reported = accounting.epsilon(event, delta)
     found = [reported]
     try:
-        found.append(accounting.epsilon(event, delta, method="tight"))
-    except calibration.UnsupportedMethodError:
+        found.append(accounting.epsilon(event, delta, accounting_method="tight"))
+    except calibration.UnsupportedAccountingMethodError:
         pass
     exact = _one_coordinate(mechanism, participation, dimension)
     if exact is not None:
         report = accounting.epsilon(exact, delta)
-        method = ONE_COORDINATE + report.method
-        found.append(attr.evolve(report, method=method, relation=reported.relation))
+        accounting_method = ONE_COORDINATE + report.accounting_method
+        found.append(
+            attr.evolve(
+                report, accounting_method=accounting_method, relation=reported.relation
+            )
+        )
     return min(found, key=lambda report: report.epsilon)
 
 
@@ -242,7 +246,7 @@ def epsilon_finding(
         found=largest,
         attainable=needed / claim.epsilon,
         trials=trials,
-        method=claim.method,
+        accounting_method=claim.accounting_method,
         detail=f"by what is likelier with it {found['present']:.3f}, by what is "
         f"likelier without {found['absent']:.3f}, of which {max(promised.values()):.3f}"
         f" was expected, and {halves:.3f} by halves",

@@ -218,7 +218,7 @@ _SENSITIVITY: tuple[tuple[float, float, float, tuple[str, ...]], ...] = (
     (8.0, 0.03, 0.5, ("GM", "MF")),
     (8.0, 0.3, 1.0, ("GM", "MF")),
 )
-_COMPARED = {"GM": _GM, "MF": _MF, "MF by RDP": {**_MF, "accountant": "rdp"}}
+_COMPARED = {"GM": _GM, "MF": _MF, "MF by RDP": {**_MF, "accounting_method": "rdp"}}
 
 
 def _sensitivity(scale: str) -> Iterator[Cell]:

@@ -52,7 +52,7 @@ def work(
         if sparsity:
             make = measured_means.sparse_vectors(sparsity)
         noised = planning.calibrate(
-            config, None, dimension, epsilon, DELTA, method="rdp"
+            config, None, dimension, epsilon, DELTA, accounting_method="rdp"
         )
         errors = measured_means.measured_errors(noised, dimension, repeats, make, SEED)
         found = {

@@ -234,32 +234,40 @@ _KEPT = {
     "q = 0.03, 1500 rounds": (mechanisms.PoissonSampling(3333, 100, 1500), 1e-5),
 }
 _RATES = (1, 3, 10, 30, 100, 300, 1000)
-_ACCOUNTANTS = {"rdp": "Rényi divergence", "tight": "dpfl's accountant"}
+_ACCOUNTING_METHODS = {"rdp": "Rényi divergence", "tight": "dpfl's accountant"}
 
 
-def _kept_work(run: str, rate: int, accountant: str) -> Work:
+def _kept_work(run: str, rate: int, accounting_method: str) -> Work:
     def compute(_: Path) -> Mapping[str, Any]:
         plan, delta = _KEPT[run]
         mechanism = mechanisms.L2Csgm(100, 1.0, 1.0, keep_fraction=1 / rate)
-        budget = (stream_errors.DIMENSION, EPSILON, delta, accountant)
+        budget = (stream_errors.DIMENSION, EPSILON, delta, accounting_method)
         found = planning.calibrate(mechanism, plan, *budget)
         return {"noise_multiplier": found.noise_multiplier}
 
-    labels = {"run": run, "compression_rate": rate, "accountant": accountant}
+    labels = {
+        "run": run,
+        "compression_rate": rate,
+        "accounting_method": accounting_method,
+    }
     return Work(labels, {"delta": _KEPT[run][1]}, compute)
 
 
 def _kept(_: str) -> Iterator[Work]:
     """The noise of L2-CSGM over compression rates, by both accounting methods."""
-    for run, rate, accountant in itertools.product(_KEPT, _RATES, _ACCOUNTANTS):
-        yield _kept_work(run, rate, accountant)
+    for run, rate, accounting_method in itertools.product(
+        _KEPT, _RATES, _ACCOUNTING_METHODS
+    ):
+        yield _kept_work(run, rate, accounting_method)
 
 
 def _over_gaussian(rows: Rows) -> list[Row]:
     """Rows with their noise relative to the exact one of the Gaussian mechanism."""
     found: list[Row] = []
     for row in rows:
-        same = where(rows, run=row["run"], compression_rate=1, accountant="tight")
+        same = where(
+            rows, run=row["run"], compression_rate=1, accounting_method="tight"
+        )
         for base in same:
             ratio = float(row["noise_multiplier"]) / float(base["noise_multiplier"])
             found.append({**row, "noise_over_Gaussian's": str(ratio)})
@@ -310,10 +318,10 @@ FIGURES = [
         "Up to hundred-fold compression dpfl's accountant needs less noise (ours)",
         _kept,
         Plot(
-            *("compression_rate", "accountant", "run", "noise_over_Gaussian's"),
+            *("compression_rate", "accounting_method", "run", "noise_over_Gaussian's"),
             rows=_over_gaussian,
             log="x",
-            titles=_ACCOUNTANTS,
+            titles=_ACCOUNTING_METHODS,
         ),
         scales=("small",),
     ),

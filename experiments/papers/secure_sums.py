@@ -66,7 +66,12 @@ def error_ratio(
     """
     # Both use the same method: only the Gaussian has a tighter one.
     plain = budget.calibrate(
-        mechanisms.Gaussian(n, 1.0, 1.0), None, length, epsilon, delta, method="rdp"
+        mechanisms.Gaussian(n, 1.0, 1.0),
+        None,
+        length,
+        epsilon,
+        delta,
+        accounting_method="rdp",
     )
     try:
         config = mechanisms.DistributedDiscreteGaussian(
@@ -77,7 +82,7 @@ def error_ratio(
         noise = accounting.calibrate_noise_multiplier(
             lambda z: config.with_noise_multiplier(z).round_dp_event(length, 1.0),
             *(epsilon, delta),
-            method="rdp",
+            accounting_method="rdp",
         )
     except ValueError:
         return math.inf

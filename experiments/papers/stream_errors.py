@@ -21,7 +21,7 @@ from .sweep import Work
 POPULATION, COHORT_SIZE = 3200, 100
 DELTA = 1e-5
 DIMENSION = 1018174
-ACCOUNTANT = "auto"
+ACCOUNTING_METHOD = "auto"
 # Compression rate and epsilon of each panel; the paper's budget is 10.
 PANELS = ((1, 10.0), (100, 10.0), (100, 2.0))
 # 16 epochs of 32 rounds, as in the paper, are the 512.
@@ -60,7 +60,7 @@ def run_of(
         delta=DELTA,
         release=lambda z: _noised(compression_rate, z).round_dp_event(DIMENSION, 1.0),
         encoder=encoder,
-        accountant=ACCOUNTANT,
+        accounting_method=ACCOUNTING_METHOD,
     )
 
 
@@ -77,7 +77,7 @@ def random_slot(
     noised: Any = planning.calibrate(
         _noised(compression_rate),
         mechanisms.RandomSlot(POPULATION, COHORT_SIZE, rounds),
-        *(DIMENSION, epsilon, DELTA, ACCOUNTANT),
+        *(DIMENSION, epsilon, DELTA, ACCOUNTING_METHOD),
     )
     noise = noised.noise_multiplier
     # Sums of 1, ..., T independent terms.

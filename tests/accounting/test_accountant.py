@@ -209,7 +209,7 @@ def test_dp_accountings_calibration_works(make_event):
     z = dp_accounting.calibrate_dp_mechanism(
         accounting.DpflAccountant, lambda z: SELF(make_event(z), 10), 3.0, 1e-6
     )
-    found = accounting.epsilon(SELF(make_event(z), 10), 1e-6, method="rdp")
+    found = accounting.epsilon(SELF(make_event(z), 10), 1e-6, accounting_method="rdp")
     assert 3.0 * (1 - 1e-5) <= found.epsilon <= 3.0
 
 
@@ -264,7 +264,7 @@ def test_registered_event_costs_its_registered_divergences(monkeypatch):
     for event in (heavy, SELF(heavy, 1), _HeavyRun(GAUSSIAN(1.0), 1)):
         assert accounting.epsilon(event, 1e-5).epsilon == pytest.approx(truth)
         with pytest.raises(dp_accounting.UnsupportedEventError):
-            accounting.epsilon(event, 1e-5, method="tight")
+            accounting.epsilon(event, 1e-5, accounting_method="tight")
         with pytest.raises(dp_accounting.UnsupportedEventError):
             accounting.loss_distribution(event, 1e-5)
         for sampled in (

@@ -114,7 +114,7 @@ def test_run_event_carries_its_relations(mechanism, participation, relations):
     for relation in (ADD, ZEROS, ONE):
         accountant = accounting.DpflAccountant(neighboring_relation=relation)
         assert accountant.supports(event) == (relation in relations)
-    report = accounting.epsilon(event, 1e-3, method="rdp")
+    report = accounting.epsilon(event, 1e-3, accounting_method="rdp")
     assert report.relation == events.NAMES[relations[0]]
 
 
@@ -128,7 +128,7 @@ class TestRunDpEvent:
         found = accounting.DpflAccountant(orders, ZEROS).compose(tree).rdp
         np.testing.assert_allclose(found, (6 / 4 + 1) * np.array(orders) / 2)
         report = accounting.epsilon(tree, 1e-5)
-        assert report.method == "exact-gaussian"
+        assert report.accounting_method == "exact-gaussian"
         want = accounting.gaussian_epsilon(1e-5, 2.5**-0.5)
         assert report.epsilon == pytest.approx(want)
 
@@ -175,7 +175,7 @@ class TestRelationsOfATree:
         report = accounting.epsilon(GAUSSIAN(1.0), 1e-5)
         assert report.relation == "add_or_remove"
         other = accounting.epsilon(GAUSSIAN(1.0), 1e-5, relation=ONE)
-        assert other.relation == "replace_one" and other.method == "rdp"
+        assert other.relation == "replace_one" and other.accounting_method == "rdp"
         sampled = accounting.epsilon(POISSON(0.1, GAUSSIAN(1.0)), 1e-5, relation=ZEROS)
         assert sampled.relation == "replaced_by_zeros"
 
@@ -299,7 +299,7 @@ def test_a_release_on_a_sample_of_clients(name):
 @pytest.mark.parametrize("name", EVERY_MECHANISM)
 def test_single_release_reports_its_first_relation(name):
     mechanism, relations = EVERY_MECHANISM[name], RELEASES[name]
-    found = dpfl.privacy_report(mechanism, None, 64, 1e-2, method="rdp")
+    found = dpfl.privacy_report(mechanism, None, 64, 1e-2, accounting_method="rdp")
     assert found.relation == events.NAMES[relations[0]]
 
 
@@ -361,9 +361,9 @@ def test_wrappers_accept_a_release_with_relations_as_a_bare_one():
     for make in makers:
         relation = accounting.relations_of(make(bare))[0]
         assert accounting.relations_of(make(release))[0] == relation
-        for method in ("rdp", "tight"):
+        for accounting_method in ("rdp", "tight"):
             found, want = (
-                accounting.epsilon(make(e), 1e-5, method=method)
+                accounting.epsilon(make(e), 1e-5, accounting_method=accounting_method)
                 for e in (release, bare)
             )
             assert found == want

@@ -90,8 +90,8 @@ class TestTheFigure:
     def test_epsilon_is_closely_above_quadrature(self, rounds, delta):
         gram = stream(rounds, 1.2)
         exact = epsilon_of_two(gram, delta)
-        found, method = tight_epsilon(BallsInBinsDpEvent(1.0, gram), delta)
-        assert method == "monte-carlo"
+        found, accounting_method = tight_epsilon(BallsInBinsDpEvent(1.0, gram), delta)
+        assert accounting_method == "monte-carlo"
         assert exact < found < 1.02 * exact
 
     @pytest.mark.parametrize("groups", [2, 32])
@@ -102,7 +102,7 @@ class TestTheFigure:
         sampled = dp_accounting.PoissonSampledDpEvent(
             1 / groups, dp_accounting.GaussianDpEvent(0.7)
         )
-        exact = accounting.epsilon(sampled, 1e-3, method="tight").epsilon
+        exact = accounting.epsilon(sampled, 1e-3, accounting_method="tight").epsilon
         found, _ = tight_epsilon(BallsInBinsDpEvent(0.7, gram), 1e-3)
         assert exact < found < 1.05 * exact
 
@@ -133,7 +133,7 @@ class TestTheFigure:
         assert hidden_turns.alone(run) is event
         twice = dp_accounting.SelfComposedDpEvent(event, 2)
         assert tight_epsilon(twice, 1e-5) is None
-        assert accounting.epsilon(twice, 1e-5).method == "rdp"
+        assert accounting.epsilon(twice, 1e-5).accounting_method == "rdp"
         assert accounting.epsilon(run, 1e-3).relation == "add_or_remove"
 
     def test_calibration_meets_the_budget(self):

@@ -22,8 +22,10 @@ SELF = dp_accounting.SelfComposedDpEvent
 calibrate = accounting.calibrate_noise_multiplier
 
 
-def epsilon_of(event, delta, method, **more):
-    return accounting.epsilon(event, delta, method=method, **more).epsilon
+def epsilon_of(event, delta, accounting_method, **more):
+    return accounting.epsilon(
+        event, delta, accounting_method=accounting_method, **more
+    ).epsilon
 
 
 def sparsified(z):
@@ -56,7 +58,7 @@ def test_result_meets_the_budget_closely(target, delta, rtol, make_event):
     def epsilon(event):
         return epsilon_of(event, delta, "rdp", orders=ORDERS)
 
-    options = {"method": "rdp", "rtol": rtol, "orders": ORDERS}
+    options = {"accounting_method": "rdp", "rtol": rtol, "orders": ORDERS}
     try:
         z = calibrate(make_event, target, delta, **options)
     except calibration.UnreachableBudgetError:
@@ -77,38 +79,40 @@ def test_monotone_in_the_target(make_event):
 @settings(max_examples=10, derandomize=True, deadline=None)
 @given(target=st.floats(0.2, 20), delta=st.floats(1e-9, 1e-2))
 def test_tight_needs_no_more_noise(target, delta):
-    tight = calibrate(GAUSSIAN, target, delta, method="tight")
-    assert tight <= calibrate(GAUSSIAN, target, delta, method="rdp")
+    tight = calibrate(GAUSSIAN, target, delta, accounting_method="tight")
+    assert tight <= calibrate(GAUSSIAN, target, delta, accounting_method="rdp")
     assert accounting.gaussian_epsilon(delta, tight) <= target
     assert accounting.gaussian_epsilon(delta, tight / 1.0002) > target
 
 
 def test_tight_with_sampling():
-    z = calibrate(sampled_gaussian, 2.0, 1e-5, method="tight", rtol=0.01)
-    report = accounting.epsilon(sampled_gaussian(z), 1e-5, method="tight")
-    assert report.method == "pld"
+    z = calibrate(sampled_gaussian, 2.0, 1e-5, accounting_method="tight", rtol=0.01)
+    report = accounting.epsilon(sampled_gaussian(z), 1e-5, accounting_method="tight")
+    assert report.accounting_method == "pld"
     assert 1.9 < report.epsilon <= 2.0
-    assert z < calibrate(sampled_gaussian, 2.0, 1e-5, method="rdp")
+    assert z < calibrate(sampled_gaussian, 2.0, 1e-5, accounting_method="rdp")
 
 
 def test_auto_takes_the_smaller_and_tight_refuses_unproven_events():
     for make in (sparsified, integers):
         auto, rdp = (
-            calibrate(make, 2.0, 1e-5, method=method, rtol=1e-3)
-            for method in ("auto", "rdp")
+            calibrate(make, 2.0, 1e-5, accounting_method=accounting_method, rtol=1e-3)
+            for accounting_method in ("auto", "rdp")
         )
         assert auto < rdp
-        assert accounting.epsilon(make(auto), 1e-5).method.startswith("stopped-")
+        assert accounting.epsilon(make(auto), 1e-5).accounting_method.startswith(
+            "stopped-"
+        )
     laplace = dp_accounting.LaplaceDpEvent
-    with refuses(dp_accounting.UnsupportedEventError, "method", "tight"):
-        accounting.epsilon(laplace(1.0), 1e-5, method="tight")
-    with refuses(dp_accounting.UnsupportedEventError, "method", "tight"):
-        calibrate(laplace, 2.0, 1e-5, method="tight")
+    with refuses(dp_accounting.UnsupportedEventError, "accounting_method", "tight"):
+        accounting.epsilon(laplace(1.0), 1e-5, accounting_method="tight")
+    with refuses(dp_accounting.UnsupportedEventError, "accounting_method", "tight"):
+        calibrate(laplace, 2.0, 1e-5, accounting_method="tight")
 
 
 def test_finds_noise_far_from_one():
     for target, delta in ((1e6, 1e-5), (1e-3, 1e-2), (1e-3, 1e-9)):
-        z = calibrate(GAUSSIAN, target, delta, method="tight")
+        z = calibrate(GAUSSIAN, target, delta, accounting_method="tight")
         assert accounting.gaussian_epsilon(delta, z) <= target
         assert accounting.gaussian_epsilon(delta, z / 1.001) > target
 
@@ -131,7 +135,7 @@ class TestFarFromTheAnswer:
 
         monkeypatch.setattr(calibration, "epsilon", counted)
         try:
-            z = calibrate(make_event, target, 1e-5, method="rdp")
+            z = calibrate(make_event, target, 1e-5, accounting_method="rdp")
         except calibration.UnreachableBudgetError:
             z = None
         return asked, z
@@ -154,7 +158,7 @@ class TestFarFromTheAnswer:
         def make_event(z):
             return config.with_noise_multiplier(z).round_dp_event(10**5, 1.0)
 
-        z = calibrate(make_event, 30.0, 1e-5, method="rdp")
+        z = calibrate(make_event, 30.0, 1e-5, accounting_method="rdp")
         low, high = make_event(z).rdp([2.0, 8.0])
         assert low > high
         found, more = (epsilon_of(make_event(x), 1e-5, "rdp") for x in (z, z / 1.0001))
@@ -168,7 +172,7 @@ def test_few_orders_do_not_end_the_search_early(mean, target):
     def make_event(z):
         return dp_accounting.dp_event.RepeatAndSelectDpEvent(GAUSSIAN(z), mean, 1)
 
-    z = calibrate(make_event, target, 1e-5, method="rdp")
+    z = calibrate(make_event, target, 1e-5, accounting_method="rdp")
     assert epsilon_of(make_event(z), 1e-5, "rdp") <= target
     assert epsilon_of(make_event(z / 1.0002), 1e-5, "rdp") > target
 
@@ -217,7 +221,7 @@ def test_first_few_orders_do_not_change_the_result(cost, target):
         return epsilon_of(make_event(math.exp(k * step)), 1e-6, "rdp") - target
 
     try:
-        found = calibrate(make_event, target, 1e-6, method="rdp")
+        found = calibrate(make_event, target, 1e-6, accounting_method="rdp")
     except calibration.CalibrationError:
         assert gap(math.floor(math.log(1e12) / step)) > 0
         return
@@ -248,7 +252,9 @@ def test_budget_met_without_noise_is_refused():
 
 
 def test_report_of_rdp():
-    report = accounting.epsilon(GAUSSIAN(1.0), 1e-5, method="rdp", orders=[2, 5, 9])
+    report = accounting.epsilon(
+        GAUSSIAN(1.0), 1e-5, accounting_method="rdp", orders=[2, 5, 9]
+    )
     want = dp_accounting.rdp.RdpAccountant([2, 5, 9]).compose(GAUSSIAN(1.0))
     assert report == accounting.PrivacyReport(
         want.get_epsilon(1e-5), 1e-5, "rdp", order=5.0, relation="add_or_remove"
@@ -256,7 +262,7 @@ def test_report_of_rdp():
 
 
 BAD = {"target_epsilon": (0.0, math.nan, True), "target_delta": (0.0, 1.0, "1e-5")}
-BAD = {**BAD, "rtol": (0.0, 1.0), "method": ("moments",), "orders": ([0.5],)}
+BAD = {**BAD, "rtol": (0.0, 1.0), "accounting_method": ("moments",), "orders": ([0.5],)}
 
 
 @pytest.mark.parametrize(
@@ -269,7 +275,7 @@ def test_bad_arguments_are_refused_by_name(name, value):
         calibrate(GAUSSIAN, **arguments)
 
 
-@pytest.mark.parametrize(("name", "value"), [("delta", 0), ("method", "x")])
+@pytest.mark.parametrize(("name", "value"), [("delta", 0), ("accounting_method", "x")])
 def test_epsilon_refuses_bad_arguments(name, value):
     with refuses((TypeError, ValueError), name, value):
         accounting.epsilon(GAUSSIAN(1.0), **{"delta": 0.1, name: value})
@@ -284,13 +290,13 @@ def thrice(z):
 
 
 @pytest.mark.parametrize(
-    ("make_event", "below", "method"),
+    ("make_event", "below", "accounting_method"),
     [(once, 10.0, "exact-gaussian"), (thrice, 1.4e4, "unsampled-gaussian")],
 )
-def test_tiny_budgets_use_the_stated_method(make_event, below, method):
+def test_tiny_budgets_use_the_stated_method(make_event, below, accounting_method):
     z = calibrate(make_event, 1e-3, 1e-15)
     report = accounting.epsilon(make_event(z), 1e-15)
-    assert report.method == method
+    assert report.accounting_method == accounting_method
     assert 0.999e-3 < report.epsilon <= 1e-3
     assert z < below
 
@@ -298,7 +304,7 @@ def test_tiny_budgets_use_the_stated_method(make_event, below, method):
 @pytest.mark.parametrize("z", [3e-5, 1e-6])
 def test_tiny_noise_has_a_finite_epsilon(z):
     for event in (once(z), thrice(z)):
-        report = accounting.epsilon(event, 1e-5, method="tight")
+        report = accounting.epsilon(event, 1e-5, accounting_method="tight")
         assert 0.4 / z**2 < report.epsilon < 2 / z**2
 
 
@@ -312,13 +318,18 @@ class TestNoiseThatThereIsNot:
             raise accounting.NoiseTooSmallError(f"z must be at least {least}")
         return sampled_gaussian(z)
 
-    @pytest.mark.parametrize("method", ["auto", "rdp"])
-    def test_search_stays_within_the_possible_noise(self, method):
+    @pytest.mark.parametrize("accounting_method", ["auto", "rdp"])
+    def test_search_stays_within_the_possible_noise(self, accounting_method):
         arguments = {"target_epsilon": 0.5, "target_delta": 1e-5, "rtol": 1e-3}
-        wanted = calibrate(sampled_gaussian, method=method, **arguments)
+        wanted = calibrate(
+            sampled_gaussian, accounting_method=accounting_method, **arguments
+        )
         for bounds in ({"most": 1.1 * wanted}, {"least": 0.9 * wanted}):
             make_event = functools.partial(self.event, **bounds)
-            assert calibrate(make_event, method=method, **arguments) == wanted
+            assert (
+                calibrate(make_event, accounting_method=accounting_method, **arguments)
+                == wanted
+            )
 
     def test_noise_limit_is_named_if_the_budget_needs_more(self):
         make_event = functools.partial(self.event, most=0.7)
@@ -327,13 +338,13 @@ class TestNoiseThatThereIsNot:
 
     def test_least_possible_noise_may_be_the_result(self):
         make_event = functools.partial(self.event, least=20.0)
-        found = calibrate(make_event, 0.5, 1e-5, method="rdp", rtol=0.01)
+        found = calibrate(make_event, 0.5, 1e-5, accounting_method="rdp", rtol=0.01)
         assert 20 <= found < 20.21
 
 
 def test_report_names_epsilon_and_warns_if_it_is_large():
     good = accounting.epsilon(GAUSSIAN(2.0), 1e-5)
-    assert names(str(good), "epsilon 1.993", "delta 1e-05", good.method)
+    assert names(str(good), "epsilon 1.993", "delta 1e-05", good.accounting_method)
     bad = accounting.epsilon(GAUSSIAN(0.05), 1e-5)
     assert bad.epsilon > accounting.LARGE_EPSILON
     assert ["epsilon_remark" in str(report) for report in (good, bad)] == [False, True]

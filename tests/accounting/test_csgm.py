@@ -234,7 +234,7 @@ def test_noise_multipliers_of_training_runs(q, rounds, delta, keep, published):
             release = L2(z, keep, ratio, MODEL, q)
             return dp_accounting.SelfComposedDpEvent(release, rounds)
 
-        options = {"method": "rdp", "rtol": 1e-6, "orders": orders}
+        options = {"accounting_method": "rdp", "rtol": 1e-6, "orders": orders}
         return accounting.calibrate_noise_multiplier(run, 8.0, delta, **options)
 
     assert make(list(range(2, 65))) == pytest.approx(published, abs=5.1e-4)

@@ -53,8 +53,8 @@ OUT_OF_REACH = random_slot.RandomSlotDpEvent(GAUSSIAN(0.038), 2, 2)
 )
 def test_epsilon_is_that_of_the_tight_method(event, delta):
     found = accounting.loss_distribution(event, delta).get_epsilon_for_delta(delta)
-    report = accounting.epsilon(event, delta, method="tight")
-    exact = report.method.endswith(("exact-gaussian", "unsampled-gaussian"))
+    report = accounting.epsilon(event, delta, accounting_method="tight")
+    exact = report.accounting_method.endswith(("exact-gaussian", "unsampled-gaussian"))
     # The other one's grid may be coarser.
     least = report.epsilon * (1 if exact else 1 - 1e-4)
     assert least <= found <= report.epsilon * (1 + 1e-6)

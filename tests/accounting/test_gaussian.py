@@ -24,7 +24,7 @@ COMPOSED = dp_accounting.ComposedDpEvent
 
 
 def tight(event, delta=1e-6):
-    return accounting.epsilon(event, delta, method="tight")
+    return accounting.epsilon(event, delta, accounting_method="tight")
 
 
 @pytest.mark.parametrize("z", [0.3, 1.0, 5.0, 40.0])
@@ -50,7 +50,7 @@ def test_delta_is_rounded_up_and_by_little(epsilon, z):
 def test_known_calibration():
     # The Gaussian mechanism at epsilon 1, delta 1e-5 needs 3.7306 (Balle and Wang).
     calibrate = accounting.calibrate_noise_multiplier
-    z = calibrate(GAUSSIAN, 1.0, 1e-5, method="tight", rtol=1e-7)
+    z = calibrate(GAUSSIAN, 1.0, 1e-5, accounting_method="tight", rtol=1e-7)
     assert z == pytest.approx(3.7306, abs=1e-4)
     assert accounting.gaussian_epsilon(1e-5, z) <= 1.0
 
@@ -89,7 +89,7 @@ def test_compositions_are_one_gaussian():
     )
     one = (4 / 9 + 4 / 36 + 1 / 4 + 1 / 25) ** -0.5
     report = tight(tree)
-    assert (report.method, report.order) == ("exact-gaussian", None)
+    assert (report.accounting_method, report.order) == ("exact-gaussian", None)
     want = accounting.gaussian_epsilon(1e-6, one)
     assert report.epsilon == pytest.approx(want, rel=1e-9)
 
@@ -98,17 +98,19 @@ def test_sampled_gaussians_use_dp_accountings_losses():
     tree = COMPOSED([SELF(POISSON(0.1, GAUSSIAN(1.0)), 50)])
     report = tight(tree, 1e-5)
     theirs = pld.PLDAccountant().compose(tree).get_epsilon(1e-5)
-    assert report.method == "pld"
+    assert report.accounting_method == "pld"
     assert report.epsilon == pytest.approx(theirs, rel=1e-4)
-    assert report.epsilon < accounting.epsilon(tree, 1e-5, method="rdp").epsilon
+    assert (
+        report.epsilon < accounting.epsilon(tree, 1e-5, accounting_method="rdp").epsilon
+    )
 
 
 def test_sampled_and_plain_gaussians_together():
     both = COMPOSED([POISSON(0.1, GAUSSIAN(1.0)), GAUSSIAN(2.0)])
     plain = accounting.gaussian_epsilon(1e-5, 2.0)
     report = tight(both, 1e-5)
-    assert report.method == "pld"
-    by_rdp = accounting.epsilon(both, 1e-5, method="rdp")
+    assert report.accounting_method == "pld"
+    by_rdp = accounting.epsilon(both, 1e-5, accounting_method="rdp")
     assert plain < report.epsilon < by_rdp.epsilon
 
 
@@ -116,10 +118,10 @@ def test_pld_is_never_below_the_exact_epsilon():
     # Sampling with probability almost 1 is almost no sampling.
     tree = SELF(POISSON(1 - 1e-9, GAUSSIAN(2.0)), 3)
     exact = accounting.gaussian_epsilon(1e-5, 2 / math.sqrt(3))
-    report = accounting.epsilon(tree, 1e-5, method="tight")
-    value, method = report.epsilon, report.method
+    report = accounting.epsilon(tree, 1e-5, accounting_method="tight")
+    value, accounting_method = report.epsilon, report.accounting_method
     # Losses are rounded up, so that the curve without sampling may be the smaller one.
-    assert method in ("pld", "unsampled-gaussian")
+    assert accounting_method in ("pld", "unsampled-gaussian")
     assert exact * (1 - 1e-6) <= value <= exact * (1 + 1e-12)
     interval = gaussian._interval(0.0, {gaussian.Part(0.9, 2.0): 3})
     composed = gaussian._pld_epsilon(0.0, {gaussian.Part(1 - 1e-9, 2.0): 3}, 1e-5)
@@ -128,7 +130,7 @@ def test_pld_is_never_below_the_exact_epsilon():
 
 def test_little_noise_does_not_exhaust_memory():
     event = POISSON(0.5, GAUSSIAN(0.01))
-    value = accounting.epsilon(event, 1e-5, method="tight").epsilon
+    value = accounting.epsilon(event, 1e-5, accounting_method="tight").epsilon
     assert accounting.gaussian_epsilon(1e-5, 0.01) * 1.01 > value > 4000
 
 
@@ -234,9 +236,9 @@ def test_large_noise_is_positive():
 def test_grid_resolves_small_sampling_probabilities(q, rounds):
     once = dp_accounting.PoissonSampledDpEvent(q, dp_accounting.GaussianDpEvent(1.0))
     run = dp_accounting.SelfComposedDpEvent(once, rounds)
-    report = accounting.epsilon(run, 1e-6, method="tight")
+    report = accounting.epsilon(run, 1e-6, accounting_method="tight")
     finer = max(s.epsilon(1e-6) for s in gaussian.tight_losses(run, 1e-6, 5e-6))
-    assert report.method == "pld" and finer <= report.epsilon < 1.015 * finer
+    assert report.accounting_method == "pld" and finer <= report.epsilon < 1.015 * finer
 
 
 class TestEnds:
@@ -248,9 +250,11 @@ class TestEnds:
             delta = mpmath.ncdf(upper) - mpmath.exp(epsilon) * mpmath.ncdf(lower)
             assert 1 - 1e-6 < delta / mpmath.mpf(1e-300) <= 1
         for event in (GAUSSIAN(z), POISSON(0.1, GAUSSIAN(z))):
-            for method in ("rdp", "tight"):
+            for accounting_method in ("rdp", "tight"):
                 found = [
-                    accounting.epsilon(event, delta, method=method).epsilon
+                    accounting.epsilon(
+                        event, delta, accounting_method=accounting_method
+                    ).epsilon
                     for delta in (1e-290, 1e-299, 1e-300)
                 ]
                 assert found[0] < found[1] < found[2] < math.inf
@@ -276,9 +280,11 @@ class TestEnds:
 
         def epsilons(z):
             return [
-                accounting.epsilon(SELF(event, 100), 1e-30, method=method).epsilon
+                accounting.epsilon(
+                    SELF(event, 100), 1e-30, accounting_method=accounting_method
+                ).epsilon
                 for event in events(z)
-                for method in ("rdp", "tight")
+                for accounting_method in ("rdp", "tight")
             ]
 
         least = epsilons(1e12)

@@ -80,7 +80,7 @@ def test_a_million_releases_take_a_coarser_grid():
         dp_accounting.PoissonSampledDpEvent(0.5, dp_accounting.GaussianDpEvent(0.1)),
         10**6,
     )
-    found = accounting.epsilon(many, 1e-5, method="tight")
+    found = accounting.epsilon(many, 1e-5, accounting_method="tight")
     assert 1e6 < found.epsilon < accounting.gaussian_epsilon(1e-5, 1e-4)
 
 
@@ -139,7 +139,7 @@ def test_fixed_size_sampling_composes_and_costs_no_more():
     event = gaussian.FixedSizeDpEvent(dp_accounting.GaussianDpEvent(3.0), 0.01)
     many = dp_accounting.SelfComposedDpEvent(event, 100)
     found = accounting.epsilon(many, 1e-5)
-    assert found.method == "pld" and found.relation == "replaced_by_zeros"
+    assert found.accounting_method == "pld" and found.relation == "replaced_by_zeros"
     twice = dp_accounting.PoissonSampledDpEvent(
         0.01, dp_accounting.GaussianDpEvent(1.5)
     )
@@ -162,7 +162,7 @@ def test_masked_cohorts_are_within_their_claim(keep, size, rounds):
     run = dp_accounting.SelfComposedDpEvent(
         gaussian.FixedSizeDpEvent(event, share), rounds
     )
-    found = accounting.epsilon(run, delta, method="tight").epsilon
+    found = accounting.epsilon(run, delta, accounting_method="tight").epsilon
     others = (1 - share) * keep
     own = {0.0: 1 - keep, -size: others, size: share * keep}
     none = {0.0: 1 - others, -size: others}

@@ -123,7 +123,7 @@ class TestSeparated:
         )
         assert event.event.count == -(-rounds // separation)
         found = accounting.epsilon(event, 1e-5)
-        assert found.method == "exact-gaussian"
+        assert found.accounting_method == "exact-gaussian"
         want = accounting.gaussian_epsilon(1e-5, noise / worst)
         assert found.epsilon == pytest.approx(want, rel=1e-9)
 
@@ -253,7 +253,7 @@ def test_the_best_bands_are_between_the_ends():
         def make_event(z, sizes=sizes):
             return stream_event(gaussian(z), **sizes)
 
-        options = {"method": "rdp", "rtol": 1e-3}
+        options = {"accounting_method": "rdp", "rtol": 1e-3}
         z = accounting.calibrate_noise_multiplier(make_event, 4.0, 1e-5, **options)
         errors[bands] = z**2 * found.loss
     best = min(errors, key=errors.__getitem__)

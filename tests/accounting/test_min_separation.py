@@ -113,8 +113,8 @@ class TestTheSum:
 class TestTheFigure:
     @pytest.mark.parametrize("delta", [1e-2, 1e-4])
     def test_epsilon_is_closely_above_quadrature(self, delta):
-        found, method = tight_epsilon(FEW, delta)
-        assert method == "monte-carlo"
+        found, accounting_method = tight_epsilon(FEW, delta)
+        assert accounting_method == "monte-carlo"
         deltas = [exact_delta(FEW, found, name) for name in DIRECTIONS]
         less = [exact_delta(FEW, 0.95 * found, name) for name in DIRECTIONS]
         assert max(deltas) < delta < max(less)
@@ -153,7 +153,10 @@ class TestTheFigure:
         assert event.longest() == pytest.approx(most)
         orders = np.array([1.5, 4.0])
         np.testing.assert_allclose(event.rdp(orders), orders * most / 2)
-        assert accounting.epsilon(event, 1e-3, method="rdp").relation == "add_or_remove"
+        assert (
+            accounting.epsilon(event, 1e-3, accounting_method="rdp").relation
+            == "add_or_remove"
+        )
 
     def test_calibration_meets_the_budget(self):
         def event(z):

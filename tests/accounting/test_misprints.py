@@ -92,7 +92,7 @@ def test_formula_is_no_bound_between_integers():
 def test_noise_multiplier_of_fig_1_is_over_the_kept_fraction():
     # sigma / Delta2, as the caption has it, would be a hundredth of the Gaussian's.
     event = accounting.SparsifiedGaussianDpEvent(1.1952, 0.01, 1e-4, 2**40)
-    report = accounting.epsilon(event, 1e-8, method="rdp")
+    report = accounting.epsilon(event, 1e-8, accounting_method="rdp")
     assert report.epsilon == pytest.approx(5.0, abs=1e-3)
 
 

@@ -37,13 +37,13 @@ def _found(row):
     by, asked, at = row["by"], row["asked"], [float(x) for x in row["at"].split()]
     if asked == "noise":
         return accounting.calibrate_noise_multiplier(
-            lambda z: _event(row, [z]), *at, method=by
+            lambda z: _event(row, [z]), *at, accounting_method=by
         )
     event = _event(row, [float(z) for z in row["z"].split()])
     if asked == "rdp":
         return accounting.DpflAccountant(at).compose(event).rdp[0]
     if by == "tight":
-        return accounting.epsilon(event, *at, method=by).epsilon
+        return accounting.epsilon(event, *at, accounting_method=by).epsilon
     if by == "rdp":
         book = accounting.DpflAccountant().compose(event)
     else:

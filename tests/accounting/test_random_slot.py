@@ -250,7 +250,7 @@ class TestEvent:
         epoch = RandomSlot(gaussian(1.0), 33, 33.5)
         run = dp_accounting.SelfComposedDpEvent(epoch, 10)
         report = accounting.epsilon(run, 1e-5)
-        assert (report.relation, report.method) == ("add_or_remove", "pld")
+        assert (report.relation, report.accounting_method) == ("add_or_remove", "pld")
         ten = dp_accounting.SelfComposedDpEvent(gaussian(1), 10)
         assert report.epsilon < 0.25 * accounting.epsilon(ten, 1e-5).epsilon
 

@@ -48,7 +48,7 @@ def test_every_route_has_an_epsilon_or_a_reason(name):
     report, found = explained(event)
     assert [r for r in found if found[r].epsilon is not None] == known.split()
     assert [r for r in found if found[r].is_taken] == [best]
-    assert report.method == best and report.epsilon == found[best].epsilon
+    assert report.accounting_method == best and report.epsilon == found[best].epsilon
     assert all(found[best].epsilon <= found[r].epsilon for r in known.split())
     assert all(each.reason for each in report.candidates)
 
@@ -62,7 +62,7 @@ def test_explaining_is_optional_and_changes_no_epsilon(name):
     for each in plain.candidates:
         same = found[each.route]
         assert (each.epsilon, each.reason) == (same.epsilon, same.reason)
-    by_rdp = accounting.epsilon(CASES[name][0], 1e-3, method="rdp")
+    by_rdp = accounting.epsilon(CASES[name][0], 1e-3, accounting_method="rdp")
     assert by_rdp.epsilon == found["rdp"].epsilon
 
 
@@ -70,12 +70,12 @@ def test_values_of_the_readme():
     report, found = explained(SELF(CSGM, 60))
     assert report.epsilon == pytest.approx(7.998, abs=5e-4) and report.order == 2.6
     assert found["stopped-pld"].epsilon == pytest.approx(22.300, abs=5e-4)
-    rest, _ = explained(SELF(CSGM, 60), method="tight")
+    rest, _ = explained(SELF(CSGM, 60), accounting_method="tight")
     assert rest.epsilon == found["stopped-pld"].epsilon
 
 
 def test_routes_outside_the_method_are_shown_but_not_taken():
-    report, found = explained(SELF(SAMPLED, 60), method="rdp")
+    report, found = explained(SELF(SAMPLED, 60), accounting_method="rdp")
     assert found["pld"].epsilon < report.epsilon == found["rdp"].epsilon
     assert "'rdp'" in found["pld"].reason and not found["pld"].is_taken
 
@@ -83,7 +83,7 @@ def test_routes_outside_the_method_are_shown_but_not_taken():
 def test_relations_known_by_rdp_alone_have_one_route():
     replaced = events.Relation.REPLACE_ONE
     report, found = explained(GAUSSIAN(5.0), relation=replaced)
-    assert report.method == "rdp" and report.relation == "replace_one"
+    assert report.accounting_method == "rdp" and report.relation == "replace_one"
     assert "replace_one" in found["exact-gaussian"].reason
 
 
@@ -94,7 +94,7 @@ def test_registered_events_are_known_by_rdp_alone():
 
     accounting.register(OwnGaussian, lambda event, orders: 2 * np.asarray(orders))
     report, found = explained(SELF(OwnGaussian(1.0), 2))
-    assert report.method == "rdp" and found["rdp"].is_taken
+    assert report.accounting_method == "rdp" and found["rdp"].is_taken
     assert [name for name in found if found[name].epsilon is not None] == ["rdp"]
     assert "registered" in found["exact-gaussian"].reason
 
@@ -108,7 +108,7 @@ def test_unneeded_routes_are_not_computed(monkeypatch):
     assert [each.route for each in exact.candidates] == [
         *("monte-carlo", "exact-gaussian", "rdp")
     ]
-    by_rdp = accounting.epsilon(SELF(SAMPLED, 60), 1e-3, method="rdp")
+    by_rdp = accounting.epsilon(SELF(SAMPLED, 60), 1e-3, accounting_method="rdp")
     assert [each.route for each in by_rdp.candidates] == ["rdp"]
     with pytest.raises(AssertionError, match="not needed"):
         explained(SAMPLED)

@@ -26,8 +26,8 @@ def epochs(z, rounds, slots, count=1):
     return SELF(SLOT(GAUSSIAN(z), rounds, slots), count)
 
 
-def epsilon(event, delta=1e-5, method="tight"):
-    return accounting.epsilon(event, delta, method=method).epsilon
+def epsilon(event, delta=1e-5, accounting_method="tight"):
+    return accounting.epsilon(event, delta, accounting_method=accounting_method).epsilon
 
 
 def claim(found, at):
@@ -101,17 +101,17 @@ def test_ten_epochs_match_simulation(z, rounds, slots):
     assert values.mean() - spread <= delta <= 1.02 * (values.mean() + spread)
 
 
-@pytest.mark.parametrize("method", ["remove", "add"])
-def test_moments_and_masses(method):
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_moments_and_masses(direction):
     """Both laws have their mass and mean, and a little more of the second moment."""
     for z, rounds, slots in ((0.3, 50, 60.0), (1.0, 1000, 1000.0), (100.0, 7, 7.0)):
         pair = slot_losses.slot_gaussian(1 / slots, z, rounds, 1e-4)
-        found = pair[method == "add"]
+        found = pair[direction == "add"]
         grid = found.step * (found.low + np.arange(found.masses.size))
         assert np.sum(found.masses) == pytest.approx(1, abs=3e-10)
         assert np.sum(found.masses * np.exp(-grid)) == pytest.approx(1, abs=3e-10)
         assert found.infinite < 1e-16
-        if method == "remove":
+        if direction == "remove":
             second = rounds * math.expm1(1 / z**2) / slots**2
             excess = found.masses @ np.expm1(grid)
             assert second < excess < 1.01 * second + 1e-9
@@ -179,10 +179,10 @@ class TestStandIns:
         masked = accounting.SparsifiedGaussianDpEvent(1.0, 0.1, 0.01, 10**6)
         run = SELF(SLOT(masked, 20, 20), 5)
         report = accounting.epsilon(run, 1e-5)
-        assert report.method == "stopped-pld"
+        assert report.accounting_method == "stopped-pld"
         plain = epsilon(epochs(1.0, 20, 20, 5))
         assert plain < report.epsilon < 1.03 * plain
-        assert report.epsilon < epsilon(run, method="rdp")
+        assert report.epsilon < epsilon(run, accounting_method="rdp")
 
     def test_rounds_have_clocks_and_share_the_delta(self, monkeypatch):
         """Twenty releases an epoch: what is left of delta is for each of 5 * 20."""
@@ -208,16 +208,16 @@ class TestStandIns:
         event = kind(100, 0.1, 0.01, 1.0, 64, noise_of_helpers=True)
         plain = epsilon(epochs(1.0, 20, 20, 5))
         report = accounting.epsilon(SELF(SLOT(event, 20, 20), 5), 1e-5)
-        assert report.method == "stopped-pld"
+        assert report.accounting_method == "stopped-pld"
         assert plain < report.epsilon < 1.01 * plain
 
     def test_tight_is_refused_for_unproven_rounds(self):
         masked = accounting.SparsifiedGaussianDpEvent(1.0, 0.1, 0.5, 4, 0.5)
         for one in (masked, SLOT(GAUSSIAN(1.0), 2, 3)):
             run = SLOT(one, 2, 2)
-            with refuses(ValueError, "method", "tight"):
-                accounting.epsilon(run, 1e-5, method="tight")
-            assert accounting.epsilon(run, 1e-5).method == "rdp"
+            with refuses(ValueError, "accounting_method", "tight"):
+                accounting.epsilon(run, 1e-5, accounting_method="tight")
+            assert accounting.epsilon(run, 1e-5).accounting_method == "rdp"
 
     def test_without_noise(self):
         silent = accounting.SparsifiedGaussianDpEvent(0.0, 0.1, 0.5, 4)
@@ -238,7 +238,7 @@ def test_trees_with_slots_cost_no_more_than_other_routes(seed):
     ]
     tree = COMPOSED(parts[: 2 + seed % 3])
     found = epsilon(tree)
-    assert found <= epsilon(tree, method="rdp")
+    assert found <= epsilon(tree, accounting_method="rdp")
     assert max(epsilon(part) for part in tree.events) <= found
     whole = COMPOSED([SELF(GAUSSIAN(z[0]), parts[0].count), *tree.events[1:]])
     assert found <= epsilon(whole)
@@ -249,18 +249,21 @@ def test_trees_with_slots_cost_no_more_than_other_routes(seed):
 )
 def test_large_runs_fall_back_to_the_unsampled_curve(z, rounds):
     run = epochs(z, rounds, rounds, 3)
-    report = accounting.epsilon(run, 1e-5, method="tight")
-    assert report.method == "unsampled-gaussian"
+    report = accounting.epsilon(run, 1e-5, accounting_method="tight")
+    assert report.accounting_method == "unsampled-gaussian"
     assert report.epsilon == epsilon(SELF(GAUSSIAN(z), 3))
-    assert epsilon(run, method="auto") <= report.epsilon
+    assert epsilon(run, accounting_method="auto") <= report.epsilon
 
 
 def test_calibration_needs_less_noise_than_rdp():
     found, by_renyi = (
         accounting.calibrate_noise_multiplier(
-            lambda z: epochs(z, 33, 33, 10), 2.0, 1e-5, method=method
+            lambda z: epochs(z, 33, 33, 10),
+            2.0,
+            1e-5,
+            accounting_method=accounting_method,
         )
-        for method in ("auto", "rdp")
+        for accounting_method in ("auto", "rdp")
     )
     assert found < 0.95 * by_renyi
     assert 1.999 < epsilon(epochs(found, 33, 33, 10)) <= 2.0

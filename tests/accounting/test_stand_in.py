@@ -46,7 +46,7 @@ def hockey_sticks(p, q, epsilon):
 
 
 def tight(event, delta=1e-5):
-    return accounting.epsilon(event, delta, method="tight")
+    return accounting.epsilon(event, delta, accounting_method="tight")
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -188,9 +188,12 @@ class TestEpsilon:
         if q < 1:
             plain = dp_accounting.PoissonSampledDpEvent(q, plain)
         found = tight(event, delta)
-        assert found.method.startswith("stopped-")
+        assert found.accounting_method.startswith("stopped-")
         assert found.epsilon <= tight(SELF(plain, rounds), delta).epsilon
-        assert found.epsilon < accounting.epsilon(event, delta, method="rdp").epsilon
+        assert (
+            found.epsilon
+            < accounting.epsilon(event, delta, accounting_method="rdp").epsilon
+        )
         more = attr.evolve(event.event, local_stddev=event.event.local_stddev / 1.004)
         exact = tight(SELF(plain, rounds), delta).epsilon
         assert tight(SELF(more, rounds), delta).epsilon > exact

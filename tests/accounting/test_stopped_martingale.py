@@ -21,7 +21,7 @@ L2 = accounting.SparsifiedGaussianDpEvent
 
 
 def tight(event, delta=1e-5):
-    return accounting.epsilon(event, delta, method="tight")
+    return accounting.epsilon(event, delta, accounting_method="tight")
 
 
 def hockey_sticks(sizes, keep, q, epsilon):
@@ -152,10 +152,10 @@ class TestEpsilon:
     def test_trainings_with_an_epsilon_of_eight(self, z, q, rounds, delta):
         run = training(z, 0.01, q, rounds)
         found = tight(run, delta)
-        assert found.method == "stopped-pld"
+        assert found.accounting_method == "stopped-pld"
         assert 7.8 < found.epsilon < 8.0
         assert found == accounting.epsilon(run, delta)
-        by_rdp = accounting.epsilon(run, delta, method="rdp")
+        by_rdp = accounting.epsilon(run, delta, accounting_method="rdp")
         assert found.epsilon < by_rdp.epsilon
         # Nothing dropped: the Gaussian's own, which is less.
         assert tight(training(z, 1.0, q, rounds), delta).epsilon < found.epsilon
@@ -163,14 +163,14 @@ class TestEpsilon:
     def test_a_stream_is_one_release(self):
         stream = accounting.SparsifiedMatrixFactorizationDpEvent
         found = tight(SELF(stream(2.46, 0.01, RATIO, MODEL), 16))
-        assert found.method == "stopped-exact-gaussian"
+        assert found.accounting_method == "stopped-exact-gaussian"
         assert 7.9 < found.epsilon < 8.0
 
     def test_beside_plain_gaussians_and_within_a_run(self):
         parts = [training(3.0, 0.1, 0.1, 5), dp_accounting.GaussianDpEvent(5.0)]
         both = dp_accounting.ComposedDpEvent(parts)
         run = accounting.RunDpEvent(both, [accounting.Relation.ADD_OR_REMOVE_ONE])
-        most = accounting.epsilon(run, 1e-5, method="rdp").epsilon
+        most = accounting.epsilon(run, 1e-5, accounting_method="rdp").epsilon
         assert tight(parts[1]).epsilon < tight(run).epsilon < most
 
     def test_sampling_around_a_release_is_its_sampling_probability(self):

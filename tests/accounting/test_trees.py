@@ -254,7 +254,7 @@ def test_much_noise_costs_little_and_is_never_negative(noise):
             assert np.all(rdp > least) and np.all(rdp < 8 * 7 * orders / counted**2)
             assert 0 <= epsilon(tree, relation) < 1e-2
     seldom = SELF(POISSON(1e-6, GAUSSIAN(noise)), 1000)
-    assert 0 <= epsilon(seldom, method="tight") <= 1e-6
+    assert 0 <= epsilon(seldom, accounting_method="tight") <= 1e-6
     plain = accounting.DpflAccountant(orders).compose(GAUSSIAN(noise)).rdp
     np.testing.assert_allclose(plain, orders / 2 / counted**2, rtol=1e-12)
 
@@ -473,9 +473,11 @@ def test_epsilons_of_trees_against_integration(seed):
     if sum(n * shift * shift for (_, shift), n in releases.items()) > 30:
         pytest.skip("losses are longer than the oracle's")
     least = least_epsilon(releases, 1e-5)
-    auto, rdp = (accounting.epsilon(event, 1e-5, method=m) for m in ("auto", "rdp"))
+    auto, rdp = (
+        accounting.epsilon(event, 1e-5, accounting_method=m) for m in ("auto", "rdp")
+    )
     assert least - 1e-9 <= auto.epsilon <= rdp.epsilon
-    if auto.method in ("pld", "exact-gaussian"):
+    if auto.accounting_method in ("pld", "exact-gaussian"):
         assert auto.epsilon <= 1.01 * least + 0.002 * sum(releases.values()) + 1e-3
 
 

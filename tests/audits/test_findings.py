@@ -87,7 +87,7 @@ def test_tails_of_a_law():
 
 
 class TestClaims:
-    """The least epsilon that is proven, and by which method."""
+    """The least epsilon that is proven, and its accounting method."""
 
     POPULATION = mechanisms.PoissonSampling(8, 4, 1)
 
@@ -95,19 +95,22 @@ class TestClaims:
         masked = mechanisms.L2Csgm(4, 1.0, 0.6, keep_fraction=0.5, linf_ratio=0.25)
         claim = findings.tightest(masked, mechanisms.FixedSize(4, 4, 1), 64, 1e-2)
         event = masked.dp_event(mechanisms.FixedSize(4, 4, 1), 64)
-        by_rdp = accounting.epsilon(event, 1e-2, method="rdp")
-        assert claim.method == "stopped-exact-gaussian" and by_rdp.method == "rdp"
+        by_rdp = accounting.epsilon(event, 1e-2, accounting_method="rdp")
+        assert (
+            claim.accounting_method == "stopped-exact-gaussian"
+            and by_rdp.accounting_method == "rdp"
+        )
         assert claim.epsilon < by_rdp.epsilon
         assert claim.relation == by_rdp.relation == "replaced_by_zeros"
         shares = mechanisms.DistributedSkellam(4, 1.0, 1.0, 16)
         claim = findings.tightest(shares, mechanisms.FixedSize(4, 4, 1), 8, 1e-2)
-        assert claim.method == "stopped-exact-gaussian"
+        assert claim.accounting_method == "stopped-exact-gaussian"
 
     def test_one_coordinate_is_a_sampled_gaussian(self):
         """By integration: kept and joined with 0.35 / 2, at 0.9 / (0.35 0.8)."""
         masked = mechanisms.LinfCsgm(4, 1.0, 0.8, keep_fraction=0.35, linf_ratio=0.9)
         claim = findings.tightest(masked, self.POPULATION, 1, 1e-2)
-        assert claim.method == "one-coordinate exact-gaussian"
+        assert claim.accounting_method == "one-coordinate exact-gaussian"
         assert claim.relation == "add_or_remove"
         shift, joins = 0.9 / (0.35 * 0.8), 0.35 / 2
         x = np.linspace(-12, 12 + shift, 2_000_001)
@@ -123,7 +126,7 @@ class TestClaims:
     def test_two_coordinates_are_not(self):
         masked = mechanisms.LinfCsgm(4, 1.0, 0.8, keep_fraction=0.35, linf_ratio=0.9)
         claim = findings.tightest(masked, self.POPULATION, 2, 1e-2)
-        assert not claim.method.startswith(findings.ONE_COORDINATE)
+        assert not claim.accounting_method.startswith(findings.ONE_COORDINATE)
 
 
 class TestMeasured:

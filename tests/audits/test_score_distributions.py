@@ -34,7 +34,7 @@ class TestGaussian:
         config = mechanisms.Gaussian(16, 1.0, 0.5)
         population = mechanisms.PoissonSampling(64, 16, 1)
         exact = findings.tightest(config, population, 64, DELTA)
-        assert exact.method == "exact-gaussian"
+        assert exact.accounting_method == "exact-gaussian"
         assert law.attainable(DELTA) == pytest.approx(exact.epsilon, abs=4e-3)
 
     def test_expected_bound_is_what_draws_show(self):
@@ -146,10 +146,10 @@ def test_cohorts_others_silent_are_samples():
 def test_a_round_of_slots_is_claimed_as_a_sample():
     slots = mechanisms.RandomSlot(11, 10, 1)
     claim = findings.tightest(mechanisms.Gaussian(10, 1.0, 1.0), slots, 1, DELTA)
-    assert claim.method == "exact-gaussian"
+    assert claim.accounting_method == "exact-gaussian"
     two = mechanisms.RandomSlot(22, 10, 2)
     claim = findings.tightest(mechanisms.Gaussian(10, 1.0, 1.0), two, 1, DELTA)
-    assert claim.method == "pld"
+    assert claim.accounting_method == "pld"
 
 
 def test_three_tests_share_one_confidence():

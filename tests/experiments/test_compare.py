@@ -21,7 +21,7 @@ SUMMARY = {
     "final_metrics": {"eval_accuracy": 0.75, "eval_loss": 0.5},
     "epsilon": 7.5,
     "delta": 1e-3,
-    "accountant": "pld",
+    "accounting_method": "pld",
     "relation": "add_or_remove",
     "exact": {
         "task_fingerprint": "abcdef0123456789",
@@ -112,9 +112,12 @@ def test_settings_that_differ(tmp_path):
     ("changes", "words"),
     [
         ({"relation": "replaced_by_zeros"}, "different neighbours: add_or_remove (a)"),
-        ({"accountant": "rdp"}, "different methods: pld (a); rdp (b)"),
+        (
+            {"accounting_method": "rdp"},
+            "different accounting methods: pld (a); rdp (b)",
+        ),
         ({"delta": 1e-5}, "different deltas: 0.001 (a); 1e-05 (b)"),
-        ({"accountant": "rdp", "epsilon": math.inf}, None),
+        ({"accounting_method": "rdp", "epsilon": math.inf}, None),
         ({}, None),
     ],
 )
@@ -183,7 +186,10 @@ FORGED = {
             (("settings", "flags"), (None, [], "seed", {"seed": [1]}, {"seed": "1"})),
             (("final_metrics",), ([], {"accuracy": 1}, {"eval_loss": "low"})),
             (("final_metrics",), ({"eval_loss": [0.5]}, {"eval_loss": True})),
-            (("task", "mechanism", "accountant", "relation"), (3, None, ["pld"])),
+            (
+                ("task", "mechanism", "accounting_method", "relation"),
+                (3, None, ["pld"]),
+            ),
             (("task",), ("half \ud800",)),
             (("settings",), ({**SUMMARY["settings"], "\udfff": 1},)),
             (("exact",), (3, [], {"uplink_bits_per_parameter": "many"})),

@@ -24,9 +24,9 @@ SLOW = (
 def test_the_table_of_exact_numbers(monkeypatch):
     of_run = exact_numbers._of_run
 
-    def quick(name, accountant, make, **how):
-        is_left_out = accountant == "auto" and name in ("h = 1", "h = 16")
-        return () if is_left_out else of_run(name, accountant, make, **how)
+    def quick(name, accounting_method, make, **how):
+        is_left_out = accounting_method == "auto" and name in ("h = 1", "h = 16")
+        return () if is_left_out else of_run(name, accounting_method, make, **how)
 
     monkeypatch.setattr(exact_numbers, "_of_run", quick)
     monkeypatch.setattr(exact_numbers, "_TRAININGS", exact_numbers._TRAININGS[1:])
@@ -66,7 +66,7 @@ def test_shifted_gaussians_have_the_closed_form_divergence():
         assert found == pytest.approx(exact, rel=1e-4)
 
 
-TASKS_OF_ACCOUNTANTS = {
+ACCOUNTED_TASKS = {
     "mnist": (836, 48, 1e-4, 1_011_466),
     "fashion": (2000, 100, 2000**-1.1, 15_994),
 }
@@ -74,16 +74,16 @@ TASKS_OF_ACCOUNTANTS = {
 
 def test_table_noise_matches_both_accountants():
     """Those that take seconds, of dropped coordinates, are left out."""
-    found = files.read_csv(TABLE.with_name("accountants.csv"))
+    found = files.read_csv(TABLE.with_name("accounting_methods.csv"))
     sparse = ("l2_csgm", "sgmf")
     chosen = [
         row
         for row in found
-        if row["accountant"] == "rdp" or row["mechanism"] not in sparse
+        if row["accounting_method"] == "rdp" or row["mechanism"] not in sparse
     ]
     assert len(found) == 18 and len(chosen) == 12
     for row in chosen:
-        population, rounds, delta, dimension = TASKS_OF_ACCOUNTANTS[row["task"]]
+        population, rounds, delta, dimension = ACCOUNTED_TASKS[row["task"]]
         epoch = population // 100
         values = {"cohort_size": 100, "noise_multiplier": 1.0, "clip_norm": 1.0}
         if row["mechanism"] in sparse:
@@ -98,7 +98,7 @@ def test_table_noise_matches_both_accountants():
             dimension,
             8.0,
             delta,
-            row["accountant"],
+            row["accounting_method"],
         )
         expected = float(row["noise_multiplier"])
         assert calibrated.noise_multiplier == pytest.approx(expected, rel=2e-4), row
@@ -110,10 +110,10 @@ def test_pages_have_their_tables():
 
 def test_tables_show_means_ranges_and_columns_by_label():
     made = pages.table(
-        "accountants task=mnist mechanism=gaussian: task | noise_multiplier .3g by accountant"
+        "accounting_methods task=mnist mechanism=gaussian: task | noise_multiplier .3g by accounting_method"
     )
     assert made.splitlines() == [
-        "| task | z, accountant=rdp | z, accountant=tight |",
+        "| task | z, accounting_method=rdp | z, accounting_method=tight |",
         "| --- | --- | --- |",
         "| mnist | 0.851 | 0.79 |",
     ]

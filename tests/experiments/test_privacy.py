@@ -40,7 +40,7 @@ def test_epsilon_is_the_accountants():
     mechanism = mechanisms.L2Csgm(100, 1.0, 2.1912, 0.01, rotation="dft")
     event = mechanism.dp_event(mechanisms.PoissonSampling(200, 100, 60), 1018174)
     assert row["epsilon"] == accounting.epsilon(event, 1e-3).epsilon
-    assert row["accountant"] == "stopped-pld" and 7 < row["epsilon"] < 8
+    assert row["accounting_method"] == "stopped-pld" and 7 < row["epsilon"] < 8
     assert row["uplink_bits"] == 0.01 * 32 * 1018174 + 128 + 32
     assert row["mean_squared_error"] == mechanism.mean_squared_error(1018174)
 
@@ -49,16 +49,16 @@ def test_calibrate_fig_1():
     [row] = rows(
         *("calibrate", "--mechanism=l2_csgm", "--keep_fraction=0.01", "--epsilon=5"),
         *("--linf_ratio=1e-4", "--dimension=17179869184", "--delta=1e-8"),
-        "--accountant=rdp",
+        "--accounting_method=rdp",
     )
     assert row["noise_multiplier"] == pytest.approx(1.1954, abs=2e-4)
     assert 4.999 < row["epsilon"] <= 5.0
-    assert row["accountant"] == "rdp"
+    assert row["accounting_method"] == "rdp"
 
 
 def test_calibrate_tight_names_its_accountant():
-    [row] = rows("calibrate", "--epsilon=1", "--accountant=tight")
-    assert row["accountant"] == "exact-gaussian"
+    [row] = rows("calibrate", "--epsilon=1", "--accounting_method=tight")
+    assert row["accounting_method"] == "exact-gaussian"
     assert row["noise_multiplier"] == pytest.approx(3.7306, rel=2e-4)
     assert row["order"] is None
 
@@ -72,8 +72,8 @@ LITTLE_NOISE_ON_THE_COUNT = [
 @pytest.mark.parametrize(
     "command",
     [
-        ["calibrate", "--mechanism=gaussian", "--accountant=rdp"],
-        ["calibrate", "--mechanism=gaussian", "--accountant=tight"],
+        ["calibrate", "--mechanism=gaussian", "--accounting_method=rdp"],
+        ["calibrate", "--mechanism=gaussian", "--accounting_method=tight"],
         ["compare", "--mechanisms=gaussian"],
         ["compare", "--mechanisms=gaussian", "--equal=error"],
         ["bits", "--mechanisms=gaussian"],
@@ -187,7 +187,7 @@ def test_bits_prints_the_curve_and_names_omitted_points(tmp_path):
 
 def test_helper_noise_supports_varying_cohorts():
     curve = ["bits", "--epsilon=8", "--widths=10", "--compression_rates=1"]
-    curve += ["--population=1000", "--dimension=4096", "--accountant=rdp"]
+    curve += ["--population=1000", "--dimension=4096", "--accounting_method=rdp"]
     curve += ["--noprogress", "--mechanisms=distributed_discrete_gaussian"]
     [row] = rows(*curve)
     # A helper's message for each client's.
@@ -208,7 +208,13 @@ def test_compare_marks_compression_error_above_the_target():
         assert row["mean_squared_error"] == pytest.approx(49 / 100)
 
 
-BANDS = ["bands", "--epsilon=8", "--population=400", "--rounds=12", "--accountant=rdp"]
+BANDS = [
+    "bands",
+    "--epsilon=8",
+    "--population=400",
+    "--rounds=12",
+    "--accounting_method=rdp",
+]
 
 
 def test_bands_and_their_least_error(tmp_path):
@@ -400,7 +406,7 @@ def test_run_long_noise_stream_costs_the_same_as_in_training(
         min_separation=3,
         noise_multiplier=1.25,
         mechanism_options=options,
-        accountant="auto",
+        accounting_method="auto",
         delta=1e-4,
     )
     [row] = rows(
@@ -412,21 +418,21 @@ def test_run_long_noise_stream_costs_the_same_as_in_training(
         *("--cohort_size=5", "--rounds=8"),
     )
     assert row["epsilon"] == plan.cost.planned.epsilon
-    assert row["accountant"] == plan.cost.planned.method
+    assert row["accounting_method"] == plan.cost.planned.accounting_method
     assert row["relation"] == plan.cost.planned.relation
 
 
 def test_explain_agrees_with_epsilon_and_calibrate():
     setting = ["--mechanism=l2_csgm", "--participation=poisson", "--delta=1e-3"]
     setting += ["--population=100", "--cohort_size=50", "--rounds=60"]
-    setting += ["--dimension=15994", "--accountant=rdp"]
+    setting += ["--dimension=15994", "--accounting_method=rdp"]
     for command, budget in (
         ("epsilon", "noise_multiplier=3.35"),
         ("calibrate", "epsilon=8"),
     ):
         [row] = rows(command, *setting, f"--{budget}")
         [found] = rows("explain", *setting, f"--{budget}")
-        for name in ("epsilon", "delta", "accountant", "order", "relation"):
+        for name in ("epsilon", "delta", "accounting_method", "order", "relation"):
             assert found[name] == row[name], name
         z = found["mechanism"]["noise_multiplier"]
         assert z == row["noise_multiplier"] and z == pytest.approx(3.35, abs=0.01)
@@ -437,7 +443,9 @@ def test_explain_agrees_with_epsilon_and_calibrate():
 
 
 def test_explain_prints_a_table():
-    done = call("explain", "--noise_multiplier=0", "--rounds=3", "--accountant=tight")
+    done = call(
+        "explain", "--noise_multiplier=0", "--rounds=3", "--accounting_method=tight"
+    )
     assert done.returncode == 0, done.stderr
     first, *_, last = done.stdout.splitlines()
     assert first.startswith("epsilon inf at delta 1e-05 by exact-gaussian")
@@ -481,18 +489,18 @@ RUNS = {
 
 @pytest.mark.parametrize("name", RUNS)
 def test_explain_of_a_run_matches_its_summary(monkeypatch, tmp_path, name):
-    plan = fakes.make_plan(monkeypatch, **{"accountant": "auto", **RUNS[name]})
+    plan = fakes.make_plan(monkeypatch, **{"accounting_method": "auto", **RUNS[name]})
     rounds = min(plan.last_round, 7)
     summary = run_folder(tmp_path, plan, rounds)
     [found] = rows("explain", str(tmp_path))
-    for key in ("delta", "accountant", "relation", "dimension"):
+    for key in ("delta", "accounting_method", "relation", "dimension"):
         assert found[key] == summary[key], key
     no_epsilon = name == "none"
     assert found["epsilon"] == (None if no_epsilon else summary["epsilon"])
     assert found["run"] == str(tmp_path)
     assert found["participation"]["rounds"] == rounds < plan.participation.rounds
     [taken] = [each for each in found["routes"] if each["is_taken"]]
-    assert taken["route"] == summary["accountant"]
+    assert taken["route"] == summary["accounting_method"]
     assert no_epsilon or taken["pages"]
 
 
@@ -528,7 +536,7 @@ def test_explain_refuses_a_summary_with_mismatched_epsilon(
         (["."], "RUN"),
         (["a", "b"], "a b"),
         ([".", "--rounds=3"], "--rounds"),
-        ([".", "--accountant=rdp"], "--accountant"),
+        ([".", "--accounting_method=rdp"], "--accounting_method"),
         ([], "--noise_multiplier"),
         (["--noise_multiplier=1", "--epsilon=8"], "--noise_multiplier"),
         (["--noise_multiplier=1", "--bands=2"], "--bands"),

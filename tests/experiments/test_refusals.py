@@ -25,7 +25,7 @@ HUGE = str(10**23)
 EPSILON = "epsilon --noise_multiplier=1"
 ONCE = "--participation=once_per_epoch"
 FLOAT = "must be a finite number"
-BANDS = "bands --epsilon=8 --population=400 --rounds=12 --accountant=rdp"
+BANDS = "bands --epsilon=8 --population=400 --rounds=12 --accounting_method=rdp"
 TINY = "--task=synthetic --model=small_cnn --num_clients=12 --cohort_size=4 --rounds=24 --compression_rate=20"
 # From a line to what its one sentence says, by binary.
 REFUSED = {

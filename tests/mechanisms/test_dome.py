@@ -37,10 +37,10 @@ def test_noise_and_event_come_from_the_same_numbers():
     event = config.dp_event(EPOCHS, 100)
     assert accounting.relations_of(event) == (accounting.Relation.REPLACE_SPECIAL,)
     # Three Gaussians are one of a multiplier that is smaller by the root of 3.
-    got = accounting.epsilon(event, 1e-5, method="tight")
+    got = accounting.epsilon(event, 1e-5, accounting_method="tight")
     one = accounting.gaussian_epsilon(1e-5, 2.0 / math.sqrt(3))
     assert got.epsilon == pytest.approx(one, rel=1e-9)
-    assert got.method == "exact-gaussian"
+    assert got.accounting_method == "exact-gaussian"
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0, 50.0])

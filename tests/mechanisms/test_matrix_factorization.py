@@ -83,7 +83,7 @@ def test_epsilon_of_a_prefix_sum_over_epochs_of_32(rounds, epsilon):
     who = mechanisms.OncePerEpoch(population=320, cohort_size=10, rounds=rounds)
     report = planning.privacy_report(config, who, 9, 1e-5)
     assert report.epsilon == pytest.approx(epsilon, abs=1e-3)
-    assert report.method == "exact-gaussian"
+    assert report.accounting_method == "exact-gaussian"
     assert report.relation == "replaced_by_zeros"
 
 

@@ -71,7 +71,9 @@ def test_rounds_of_an_epoch_that_are_done_again_cost_an_epoch_more(name):
     event = config.history_event(plan, 64, 8, whole=whole)
     more = config.dp_event(dataclasses.replace(plan, rounds=12), 64)
     assert event.relations == more.relations
-    found, expected = (accounting.epsilon(e, 1e-3, method="rdp") for e in (event, more))
+    found, expected = (
+        accounting.epsilon(e, 1e-3, accounting_method="rdp") for e in (event, more)
+    )
     assert found.epsilon == pytest.approx(expected.epsilon, rel=1e-12)
 
 
@@ -110,18 +112,18 @@ def test_tight_is_for_gaussians_and_what_they_stand_for():
     poisson = mechanisms.PoissonSampling(population=1000, cohort_size=100, rounds=3)
     values = {"cohort_size": 100, "clip_norm": 1.0, "noise_multiplier": 1.0}
     for name in ("gaussian", "l2_csgm"):
-        build.build(name, values).check_accountant("tight", poisson, 1000)
+        build.build(name, values).check_accounting_method("tight", poisson, 1000)
     ddg = mechanisms.DistributedDiscreteGaussian(100, 1.0, 1.0, bits=16)
     fixed = mechanisms.FixedSize(population=1000, cohort_size=100, rounds=3)
-    ddg.check_accountant("tight", fixed, 1000)
+    ddg.check_accounting_method("tight", fixed, 1000)
     slots = mechanisms.RandomSlot(population=1000, cohort_size=100, rounds=10)
-    build.build("l2_csgm", values).check_accountant("tight", slots, 1000)
+    build.build("l2_csgm", values).check_accounting_method("tight", slots, 1000)
     other = Laplacian(**values)
-    other.check_accountant("rdp", poisson, 1000)
-    with refuses(ValueError, "accountant"):
-        other.check_accountant("tight", poisson, 1000)
-    with refuses(ValueError, "accountant"):
-        ddg.check_accountant("guess", fixed, 1000)
+    other.check_accounting_method("rdp", poisson, 1000)
+    with refuses(ValueError, "accounting_method"):
+        other.check_accounting_method("tight", poisson, 1000)
+    with refuses(ValueError, "accounting_method"):
+        ddg.check_accounting_method("guess", fixed, 1000)
 
 
 def adaptive(noise_multiplier=1.0, **kwargs):
@@ -181,8 +183,8 @@ def test_a_count_that_leaves_room_for_less_noise_is_calibrated():
         return adaptive(z, count_stddev=count_stddev).dp_event(who, 10)
 
     calibrate = accounting.calibrate_noise_multiplier
-    rdp = calibrate(make_event, 0.5, 1e-5, method="rdp", rtol=1e-3)
-    auto = calibrate(make_event, 0.5, 1e-5, method="auto", rtol=1e-3)
+    rdp = calibrate(make_event, 0.5, 1e-5, accounting_method="rdp", rtol=1e-3)
+    auto = calibrate(make_event, 0.5, 1e-5, accounting_method="auto", rtol=1e-3)
     assert rdp == pytest.approx(7.87, rel=2e-3) and auto <= rdp
     wanted = "count_stddev must be above half"
     with pytest.raises(accounting.UnreachableBudgetError, match=wanted):

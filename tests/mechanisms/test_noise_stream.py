@@ -57,19 +57,19 @@ def once(separation=None, rounds=ROUNDS, epoch=None):
     return mechanisms.OncePerEpoch(N, COHORT, rounds, epoch, separation)
 
 
-def epsilon(mechanism, participation, method="rdp"):
-    return planning.epsilon(mechanism, participation, D, 1e-5, method)
+def epsilon(mechanism, participation, accounting_method="rdp"):
+    return planning.epsilon(mechanism, participation, D, 1e-5, accounting_method)
 
 
 @pytest.mark.parametrize("maker", MAKERS)
 class TestTwoEnds:
-    @pytest.mark.parametrize("method", ["rdp", "auto"])
-    def test_one_diagonal_is_poisson_sampling(self, maker, method):
+    @pytest.mark.parametrize("accounting_method", ["rdp", "auto"])
+    def test_one_diagonal_is_poisson_sampling(self, maker, accounting_method):
         """And independent noise."""
-        expected = epsilon(WITHOUT[maker], POISSON, method)
+        expected = epsilon(WITHOUT[maker], POISSON, accounting_method)
         config = MAKERS[maker](matrix_bands=1)
         for participation in (cyclic(1), POISSON):
-            found = epsilon(config, participation, method)
+            found = epsilon(config, participation, accounting_method)
             assert found == pytest.approx(expected, rel=1e-9)
         assert config.stddev == pytest.approx(1.5 * 0.5 * config.keep_fraction)
 
@@ -123,7 +123,9 @@ class TestEvent:
     def test_epsilon_never_falls(self, maker):
         config = MAKERS[maker](matrix_bands=4)
         for participation in (cyclic(4), once(5)):
-            cost = ledger.RunCost(config, participation, D, 1e-5, method="rdp")
+            cost = ledger.RunCost(
+                config, participation, D, 1e-5, accounting_method="rdp"
+            )
             spent = [cost.epsilon_after(r) for r in range(ROUNDS + 1)]
             assert spent == sorted(spent)
             assert spent[-1] == pytest.approx(epsilon(config, participation))

@@ -58,8 +58,10 @@ def test_a_clip_count_beside_a_sketch_has_a_tight_figure():
     both = replace(SKETCHED, noise_source="helpers", adaptive_clipping=True)
     alone = replace(both, adaptive_clipping=False)
     events = [config.dp_event(plan, 10_000) for config in (both, alone)]
-    found, least = (accounting.epsilon(e, 1e-5, method="tight") for e in events)
-    by_rdp = accounting.epsilon(events[0], 1e-5, method="rdp")
+    found, least = (
+        accounting.epsilon(e, 1e-5, accounting_method="tight") for e in events
+    )
+    by_rdp = accounting.epsilon(events[0], 1e-5, accounting_method="rdp")
     assert least.epsilon < found.epsilon < by_rdp.epsilon
 
 

@@ -40,7 +40,7 @@ def check_accounting():
     mechanism = mechanisms.Gaussian(cohort_size=10, clip_norm=1, noise_multiplier=1.5)
     once = mechanisms.FixedSize(population=10, cohort_size=10, rounds=1)
     event = mechanism.dp_event(dimension=5, participation=once)
-    found = accounting.epsilon(event, delta=1e-5, method="tight").epsilon
+    found = accounting.epsilon(event, delta=1e-5, accounting_method="tight").epsilon
     assert math.isclose(gaussian_delta(found, 1.5), 1e-5, rel_tol=1e-3), found
 
 

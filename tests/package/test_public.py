@@ -275,7 +275,9 @@ def test_broken_plug_in_package_affects_no_other(tmp_path):
 
 
 def test_failing_plug_in_mechanism_is_omitted_from_compare(tmp_path):
-    line = "compare --epsilon=2 --rounds=3 --dimension=100 --accountant=rdp --json"
+    line = (
+        "compare --epsilon=2 --rounds=3 --dimension=100 --accounting_method=rdp --json"
+    )
     done = with_plugins(tmp_path, "-m", "dpfl", "privacy", *line.split())
     shown = {row["mechanism"] for row in json.loads(done.stdout)}
     assert {"gaussian", "good"} <= shown and not shown & FAULTY

@@ -16,7 +16,7 @@ from dpfl.planning import bands_curve
 from dpfl.planning.bands_curve import StreamRun
 
 D = 1018174
-SMALL = StreamRun(mf.prefix_sum(48), 240, 20, 4.0, 1e-5, accountant="rdp")
+SMALL = StreamRun(mf.prefix_sum(48), 240, 20, 4.0, 1e-5, accounting_method="rdp")
 
 
 def sparse(noise_multiplier):
@@ -25,7 +25,7 @@ def sparse(noise_multiplier):
 
 
 def calibrated(mechanism, participation, run):
-    budget = run.epsilon, run.delta, run.accountant
+    budget = run.epsilon, run.delta, run.accounting_method
     return planning.calibrate(mechanism, participation, D, *budget).noise_multiplier
 
 
@@ -107,7 +107,7 @@ class TestChoice:
     def test_no_more_noise_than_by_epochs_or_sampling(self, rounds, epsilon, release):
         """Epochs of 16 rounds: half of one, a little or more than one or two, six."""
         numbers = mf.prefix_sum(rounds), 1600, 100, epsilon, 1e-5, release
-        run = StreamRun(*numbers, accountant="rdp")
+        run = StreamRun(*numbers, accounting_method="rdp")
         points = bands_curve.curve(run, [1, 4, 16])
         least = bands_curve.best(points).root_mean_error
         assert least <= points[0].root_mean_error

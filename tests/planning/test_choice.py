@@ -43,21 +43,25 @@ class TestBits:
         """By hand: epsilon of the integers, the Gaussian's noise for it, the errors."""
         config = replace(DDG, bits=6)
         gaussian, found = mechanisms.Gaussian(100, 1.0, 1.0), {}
-        for method in ("rdp", "auto"):
-            epsilon = planning.epsilon(config, None, D, 1e-5, method)
-            plain = planning.calibrate(gaussian, None, D, epsilon, 1e-5, method)
+        for accounting_method in ("rdp", "auto"):
+            epsilon = planning.epsilon(config, None, D, 1e-5, accounting_method)
+            plain = planning.calibrate(
+                gaussian, None, D, epsilon, 1e-5, accounting_method
+            )
             expected = config.mean_squared_error(D) / plain.mean_squared_error(D)
-            setting = choice.Setting(D, method=method)
-            found[method] = choice.error_ratio(config, setting)
-            assert found[method] == pytest.approx(expected, rel=2e-3)
+            setting = choice.Setting(D, accounting_method=accounting_method)
+            found[accounting_method] = choice.error_ratio(config, setting)
+            assert found[accounting_method] == pytest.approx(expected, rel=2e-3)
         assert found["rdp"] != pytest.approx(found["auto"], rel=2e-3)
 
     def test_choice_uses_the_accounting_method_of_the_report(self):
         """100 rounds, d = 650: losses take less noise, so that coarse grids show."""
         run = mechanisms.FixedSize(1000, 100, 100)
         bits = {
-            method: planning.chosen(DDG, run, 650, epsilon=2.0, method=method)
-            for method in ("rdp", "auto")
+            accounting_method: planning.chosen(
+                DDG, run, 650, epsilon=2.0, accounting_method=accounting_method
+            )
+            for accounting_method in ("rdp", "auto")
         }
         assert (bits["rdp"].mechanism.bits, bits["auto"].mechanism.bits) == (7, 8)
 
@@ -224,7 +228,9 @@ class TestIssue:
         helped = {"noise_source": "helpers", "compression_rate": 10}
         for bits in (7, 8, 9, 16):
             config = mechanisms.SketchedDdg(100, 1.0, 1.0, bits, **helped)
-            found = choice.Setting(15_994, run, method="rdp").calibrated(config, 8.0)
+            found = choice.Setting(15_994, run, accounting_method="rdp").calibrated(
+                config, 8.0
+            )
             noise.append(found.noise_multiplier)
             grid = found.grid(15_994)
             assert grid.max_coordinate <= grid.granularity or bits > 8

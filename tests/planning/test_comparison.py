@@ -21,7 +21,7 @@ def test_calibrated_meets_the_budget_closely(config):
     noised = planning.calibrate(config, PLAN, D, 2.0, 1e-4)
     spent = comparison.cost(noised, PLAN, D, 1e-4)
     assert 1.99 < spent.epsilon <= 2
-    assert spent.accountant == ("pld" if config is GAUSSIAN else "rdp")
+    assert spent.accounting_method == ("pld" if config is GAUSSIAN else "rdp")
     assert spent.relation == "add_or_remove"
     once = planning.calibrate(config, None, D, 2.0, 1e-4)
     assert 1.99 < planning.epsilon(once, None, D, 1e-4) <= 2
@@ -29,7 +29,10 @@ def test_calibrated_meets_the_budget_closely(config):
 
 def test_tight_needs_less_noise():
     budget = GAUSSIAN, PLAN, D, 2.0, 1e-4
-    rdp, tight = (planning.calibrate(*budget, method) for method in ("rdp", "tight"))
+    rdp, tight = (
+        planning.calibrate(*budget, accounting_method)
+        for accounting_method in ("rdp", "tight")
+    )
     assert tight.noise_multiplier < rdp.noise_multiplier
 
 
@@ -83,10 +86,10 @@ def test_target_below_compression_error_is_unreachable():
     bare = SPARSE.with_noise_multiplier(0.0).mean_squared_error(D)
     assert comparison.with_error(SPARSE, D, bare / 2) is None
     found = comparison.cost_at_error(SPARSE, PLAN, D, 1e-4, bare / 2)
-    assert found.accountant == "unreachable" and math.isinf(found.epsilon)
+    assert found.accounting_method == "unreachable" and math.isinf(found.epsilon)
     assert found.noise_multiplier is None and found.mean_squared_error == bare
     reached = comparison.cost_at_error(SPARSE, PLAN, D, 1e-4, 2 * bare)
-    assert reached.accountant == "stopped-pld" and reached.epsilon < math.inf
+    assert reached.accounting_method == "stopped-pld" and reached.epsilon < math.inf
 
 
 DDG = mechanisms.DistributedDiscreteGaussian
@@ -94,12 +97,17 @@ HELPED = DDG(50, 1.0, 0.5, 16, noise_source="helpers")
 POISSON = mechanisms.PoissonSampling(100, 50, 60)
 
 
-@pytest.mark.parametrize("method", ["rdp", "auto"])
-def test_calibrated_noise_meets_the_budget_and_no_more(method):
+@pytest.mark.parametrize("accounting_method", ["rdp", "auto"])
+def test_calibrated_noise_meets_the_budget_and_no_more(accounting_method):
     sparse = mechanisms.L2Csgm(50, 1.0, 1.0, 0.01)
-    found = planning.calibrate(sparse, POISSON, 10_000, 8.0, 1e-3, method)
+    found = planning.calibrate(sparse, POISSON, 10_000, 8.0, 1e-3, accounting_method)
     book = ledger.RunCost(
-        found, POISSON, 10_000, 1e-3, target_epsilon=8.0, method=method
+        found,
+        POISSON,
+        10_000,
+        1e-3,
+        target_epsilon=8.0,
+        accounting_method=accounting_method,
     )
     assert 7.9 < book.planned.epsilon <= 8.0
     assert book.rounds_allowed == 60

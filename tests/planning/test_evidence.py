@@ -130,7 +130,9 @@ def test_dropouts_are_not_refused(plan, kind):
 def test_smaller_or_larger_population_is_not_refused(draw):
     """Whole runs of 200 rounds, at the level that a ledger has."""
     random = np.random.default_rng(0)
-    ledger = dpfl.Ledger(dpfl.Gaussian(50, 1.0, 1.0), SAMPLED, 10, 1e-5, method="rdp")
+    ledger = dpfl.Ledger(
+        dpfl.Gaussian(50, 1.0, 1.0), SAMPLED, 10, 1e-5, accounting_method="rdp"
+    )
     for index in range(ROUNDS):
         ledger._history.check(names := np.flatnonzero(draw(random, index)).tolist())
         ledger._history.add(names)
@@ -250,14 +252,14 @@ def dealt(groups, size):
 def test_cohorts_of_another_participation_are_refused(plan, cohorts, rounds, fits):
     """Recorded and resumed alike, with the plan that would fit."""
     mechanism = dpfl.Gaussian(50, 1.0, 1.0)
-    ledger = dpfl.Ledger(mechanism, plan, 10, 1e-5, method="rdp")
+    ledger = dpfl.Ledger(mechanism, plan, 10, 1e-5, accounting_method="rdp")
     with pytest.raises(ValueError, match="^participants must be drawn") as found:
         for cohort in cohorts:
             ledger.record_round(cohort)
     done = ledger.rounds
     assert done < rounds and str(fits) in str(found.value)
     dpfl.Ledger(dpfl.Gaussian(fits.cohort_size, 1.0, 1.0), fits, 10, 1e-5)
-    resumed = dpfl.Ledger(mechanism, plan, 10, 1e-5, method="rdp")
+    resumed = dpfl.Ledger(mechanism, plan, 10, 1e-5, accounting_method="rdp")
     with pytest.raises(ValueError, match="^cohorts must be drawn"):
         resumed.resume_at(done + 1, cohorts[: done + 1])
     resumed.resume_at(done, cohorts[:done])
@@ -272,7 +274,9 @@ def test_cohorts_of_another_participation_are_refused(plan, cohorts, rounds, fit
 @pytest.mark.parametrize("plan", [SAMPLED, SLOTS, dpfl.BMinSeparation(N, 50, 200, 4)])
 def test_unseen_rounds_are_not_counted(plan):
     """Gaps, rounds that are done again and honest ones in between."""
-    ledger = dpfl.Ledger(dpfl.Gaussian(50, 1.0, 1.0), plan, 10, 1e-5, method="rdp")
+    ledger = dpfl.Ledger(
+        dpfl.Gaussian(50, 1.0, 1.0), plan, 10, 1e-5, accounting_method="rdp"
+    )
     for index in range(0, 120, 3):
         ledger.resume_at(index)
         for number in (index, index + 1):
@@ -285,7 +289,9 @@ def test_unseen_rounds_are_not_counted(plan):
 def test_larger_population_than_planned_is_not_refused():
     """Cohorts of 50 of 2,000, where half as many give a larger epsilon."""
     plan = dpfl.WithoutReplacement(N, 50, ROUNDS)
-    ledger = dpfl.Ledger(dpfl.Gaussian(50, 1.0, 1.0), plan, 10, 1e-5, method="rdp")
+    ledger = dpfl.Ledger(
+        dpfl.Gaussian(50, 1.0, 1.0), plan, 10, 1e-5, accounting_method="rdp"
+    )
     ledger.resume_at(ROUNDS, fixed(50, of=2 * N))
 
 

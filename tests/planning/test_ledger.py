@@ -42,10 +42,10 @@ CSGM = mechanisms.L2Csgm(50, 1.0, 1.0, 0.01)
     [POISSON, mechanisms.OncePerEpoch(100, 50, 7), mechanisms.RandomSlot(260, 50, 12)],
 )
 def test_epsilon_so_far_matches_the_accountant(mechanism, participation):
-    book = cost_of(mechanism, participation, method="rdp")
+    book = cost_of(mechanism, participation, accounting_method="rdp")
     for rounds in (1, 2, 5, participation.rounds):
         event = mechanism.dp_event(participation.first(rounds), D)
-        expected = accounting.epsilon(event, 1e-3, method="rdp").epsilon
+        expected = accounting.epsilon(event, 1e-3, accounting_method="rdp").epsilon
         assert book.epsilon_after(rounds) == pytest.approx(expected, rel=1e-12)
     assert book.epsilon_after(0) == 0
     assert book.epsilon_after(participation.rounds) == book.planned.epsilon
@@ -122,7 +122,7 @@ def test_run_stops_before_the_round_exceeding_the_budget():
 
 
 def test_not_even_one_round():
-    book = cost_of(gaussian(0.1), target_epsilon=0.1, method="rdp")
+    book = cost_of(gaussian(0.1), target_epsilon=0.1, accounting_method="rdp")
     assert book.rounds_allowed == book.report_after(0).epsilon == 0
 
 
@@ -136,7 +136,7 @@ def test_no_privacy_and_no_noise_are_infinite():
 def test_custom_loop_gets_epsilon_each_round():
     """Plain Gaussian rounds by the exact curve, and by order a, a t / (2 z^2)."""
     run = gaussian(5.0), mechanisms.FixedSize(100, 50, 3), D, 1e-3
-    book, by_rdp = ledger.Ledger(*run), ledger.Ledger(*run, method="rdp")
+    book, by_rdp = ledger.Ledger(*run), ledger.Ledger(*run, accounting_method="rdp")
     orders = np.asarray(accounting.DEFAULT_ORDERS)
     for t in (1, 2, 3):
         exact = accounting.gaussian_epsilon(1e-3, 5.0 / math.sqrt(t))
@@ -147,7 +147,7 @@ def test_custom_loop_gets_epsilon_each_round():
         assert book.rounds == t and book.epsilon == book.cost.epsilon_after(t)
     assert book.report() == book.cost.planned
     assert book.epsilon == book.report().epsilon < by_rdp.epsilon
-    assert book.report().method == "exact-gaussian"
+    assert book.report().accounting_method == "exact-gaussian"
     assert book.report().relation == "replaced_by_zeros"
     with pytest.raises(ValueError, match="rounds must be at most the 3 .* found 4"):
         book.record_round()
@@ -155,12 +155,12 @@ def test_custom_loop_gets_epsilon_each_round():
 
 
 def test_report_uses_the_ledgers_method():
-    book = book_of(POISSON, method="tight")
+    book = book_of(POISSON, accounting_method="tight")
     assert book.report().epsilon == 0 and book.report().relation == "add_or_remove"
     book.record_round()
-    assert book.report().method == "exact-gaussian"
+    assert book.report().accounting_method == "exact-gaussian"
     assert book.record_round() == book.report().epsilon
-    assert book.report().method == "pld"
+    assert book.report().accounting_method == "pld"
 
 
 def test_a_client_that_returns_too_early_is_refused():
@@ -266,7 +266,10 @@ def test_a_budget_refuses_the_round_that_exceeds_it():
     "values, words",
     [
         ({"delta": 1.0}, "delta must be at least 1e-300 and less than 1"),
-        ({"method": "exact"}, "method must be one of auto, rdp, tight, found 'exact'"),
+        (
+            {"accounting_method": "exact"},
+            "accounting_method must be one of auto, rdp, tight, found 'exact'",
+        ),
         ({"target_epsilon": 0.0}, "target_epsilon must be greater than 0"),
         ({"dimension": 0}, "dimension must be at least 1"),
         ({"mechanism": gaussian(cohort_size=7)}, "cohort_size must be that"),
@@ -586,7 +589,7 @@ def test_non_list_cohorts_are_refused(cohorts):
 def test_resuming_far_back_remembers_participants(tmp_path, in_a_file, plan, most):
     """In an epoch before that of the rounds that are lost."""
     path = tmp_path / "ledger" if in_a_file else None
-    book = book_of(plan, path=path, method="rdp")
+    book = book_of(plan, path=path, accounting_method="rdp")
     book.record_round(["a"])
     for number in range(2, 25):
         book.record_round([number])

@@ -96,8 +96,8 @@ def test_each_extra_bit_must_save_a_tenth_of_epsilon(
 ):
     costs = {9: one_more, 10: two_more}
 
-    def epsilon(event, delta, method):
-        return accounting.PrivacyReport(costs[event], delta, method)
+    def epsilon(event, delta, accounting_method):
+        return accounting.PrivacyReport(costs[event], delta, accounting_method)
 
     monkeypatch.setattr(accounting, "epsilon", epsilon)
     kind = mechanisms.DistributedDiscreteGaussian

@@ -50,7 +50,7 @@ def run_config(**changes: Any) -> config_lib.RunConfig:
         "mechanism": "gaussian",
         "mechanism_options": {},
         # The quickest; `auto` tries each method at every step of a calibration.
-        "accountant": "rdp",
+        "accounting_method": "rdp",
         "output_dir": "nowhere",
         "progress": False,
         **changes,

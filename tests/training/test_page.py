@@ -58,7 +58,7 @@ def test_page_shows_the_summary(make_plan, folder):
         "2 of 2 rounds</p>",
         f"<b>{summary['epsilon']:.4g}</b><span>epsilon at delta 0.001</span>",
         "one client is added or removed (add_or_remove)",
-        summary["accountant"],
+        summary["accounting_method"],
         "a trusted server: it sees each client&#x27;s message",
         "bits up, a client and round",
         summary["versions"]["numpy"],

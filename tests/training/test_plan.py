@@ -35,12 +35,12 @@ def test_given_settings_are_kept(make_plan):
         server_momentum=0.0,
         noise_multiplier=1.5,
         delta=1e-4,
-        accountant="tight",
+        accounting_method="tight",
     )
     assert plan.mechanism == mechanisms.Gaussian(4, 0.25, 1.5)
     assert plan.config.epsilon is None and plan.config.server_momentum == 0.0
     event = plan.mechanism.dp_event(plan.participation, fakes.DIMENSION)
-    expected = accounting.epsilon(event, 1e-4, method="tight")
+    expected = accounting.epsilon(event, 1e-4, accounting_method="tight")
     assert plan.cost.planned == expected
 
 
@@ -176,6 +176,15 @@ def test_source_digest_changes_with_a_module_s_text(tmp_path, monkeypatch):
     assert len({before, changed, provenance.source_digest()}) == 3
 
 
+def test_a_renamed_setting_keeps_its_name_in_the_digest(make_plan, monkeypatch):
+    plan = make_plan(seed=4)
+    of_manifest = {"seed", "measure"} ^ set(provenance.settings(plan))
+    monkeypatch.setattr(provenance.files, "digest", lambda content: content)
+    in_digest = provenance.digest(plan)["flags"]
+    assert in_digest["accountant"] == plan.config.accounting_method == "rdp"
+    assert of_manifest ^ set(in_digest) == {"accounting_method", "accountant"}
+
+
 def noise_of(plan, length=4000):
     """The noise of a run's first round, as its aggregator draws it."""
     import tensorflow as tf
@@ -244,7 +253,7 @@ def test_budget_needing_too_much_noise_is_refused(make_plan):
         ({"task": "cifar"}, "task must be one of"),
         ({"mechanism": "laplace"}, "mechanism must be one of .*'laplace'"),
         ({"participation": "never"}, "participation must be one of"),
-        ({"accountant": "guess"}, "accountant must be one of"),
+        ({"accounting_method": "guess"}, "accounting_method must be one of"),
         ({"server_optimizer": "lamb"}, "server_optimizer must be one of"),
         ({"rounds_per_epoch": 2}, "rounds_per_epoch must be left out unless"),
         ({"mechanism": "sgmf"}, "participation must be once_per_epoch for sgmf"),

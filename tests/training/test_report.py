@@ -40,7 +40,7 @@ def tally(rows):
 
 
 def test_description_before_the_run(make_plan):
-    plan = make_plan(accountant="auto")
+    plan = make_plan(accounting_method="auto")
     lines = report.describe(plan).split("\n")
     assert lines[0] == "task digits: 20 clients, 100 parameters"
     assert lines[1].startswith("mechanism gaussian: 3200 bits up per client and round")

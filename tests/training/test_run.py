@@ -134,7 +134,7 @@ CHANGES = {
     "noise_multiplier": 2.0,
     "epsilon": 1e5,
     "delta": 1e-4,
-    "accountant": "auto",
+    "accounting_method": "auto",
     "eval_every": 2,
     "seed": 6,
 }

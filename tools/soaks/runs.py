@@ -88,7 +88,7 @@ def flags_of(mechanism: str) -> list[str]:
         and getattr(example, field.name) != field.default
     )
     beside = _BESIDE.get(mechanism, ())
-    private = ["--accountant=rdp", "--noise_multiplier=1"] * example.is_private
+    private = ["--accounting_method=rdp", "--noise_multiplier=1"] * example.is_private
     return [*BASE, *private, f"--mechanism={mechanism}", *own, *beside]
 
 
