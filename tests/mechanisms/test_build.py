@@ -19,21 +19,21 @@ NAMES = sorted(mechanisms.MECHANISMS)
 
 @pytest.mark.parametrize("name", NAMES)
 class TestEach:
-    def test_takes_the_values_that_it_has(self, name):
+    def test_takes_the_values_of_its_fields(self, name):
         built = build.build(name, {**EVERY, "no_such_field": 1})
         assert type(built) is build.config_class(name)
         for field, value in EVERY.items():
             if field in build.field_types(type(built)):
                 assert getattr(built, field) == value
 
-    def test_names_each_value_that_is_missing(self, name):
+    def test_names_each_missing_value(self, name):
         for field in build.missing_fields(name, {}):
             values = {key: value for key, value in EVERY.items() if key != field}
             assert build.missing_fields(name, values) == [field]
-            with refuses(ValueError, field):
+            with refuses(ValueError, field, name):
                 build.build(name, values)
 
-    def test_every_field_can_be_a_flag_with_a_sentence(self, name):
+    def test_every_field_is_a_flag_with_help(self, name):
         config = build.config_class(name)
         names = [field.name for field in dataclasses.fields(config)]
         assert list(build.field_types(config)) == names
@@ -67,37 +67,35 @@ class TestRates:
         return build.build(name, {**EVERY, **rates})
 
     @pytest.mark.parametrize("name", ["l2_csgm", "linf_csgm", "sgmf"])
-    def test_said_as_a_fraction(self, name):
+    def test_compression_given_as_keep_fraction(self, name):
         assert self.build(name).keep_fraction == 0.01
         assert self.build(name, compression_rate=8).keep_fraction == 0.125
         assert self.build(name, keep_fraction=0.3).keep_fraction == 0.3
 
     @pytest.mark.parametrize("name", ["sketched_ddg", "project_and_perturb"])
-    def test_said_as_a_rate(self, name):
+    def test_compression_given_as_rate(self, name):
         assert self.build(name).compression_rate == 100
         assert self.build(name, compression_rate=7).compression_rate == 7
         assert self.build(name, keep_fraction=0.125).compression_rate == 8
         # The class and the commands have one default.
         assert build.config_class(name).compression_rate == 100
 
-    def test_left_out_where_nothing_is_compressed(self):
+    def test_rate_is_ignored_without_compression(self):
         built = self.build("gaussian", keep_fraction=0.1, compression_rate=10)
         assert built == mechanisms.Gaussian(**COMMON)
         assert not build.accepted_fields("gaussian").intersection(build.RATE_FIELDS)
 
     @pytest.mark.parametrize("name", ["l2_csgm", "sketched_ddg"])
-    def test_both_at_once_are_refused(self, name):
+    def test_fraction_and_rate_together_are_refused(self, name):
         assert build.accepted_fields(name).issuperset(build.RATE_FIELDS)
-        wanted = "^compression_rate must be left out where"
-        with pytest.raises(ValueError, match=wanted):
+        with refuses(ValueError, "compression_rate", 10, "keep_fraction"):
             self.build(name, keep_fraction=0.1, compression_rate=10)
         assert self.build(name, keep_fraction=None, compression_rate=None)
 
     @pytest.mark.parametrize("rate", [0, 0.5, -3.0, float("inf"), float("nan")])
     @pytest.mark.parametrize("name", ["l2_csgm", "sketched_ddg"])
     def test_rates_out_of_range_are_refused(self, name, rate):
-        wanted = f"^compression_rate must be .*found {rate}"
-        with pytest.raises(ValueError, match=wanted):
+        with refuses(ValueError, "compression_rate", rate):
             self.build(name, compression_rate=rate)
         with refuses(ValueError, "keep_fraction", 1.5):
             self.build(name, keep_fraction=1.5)
@@ -113,10 +111,9 @@ def test_an_unknown_name_is_refused():
     [("target_quantile", 0.7), ("clip_learning_rate", 0.1), ("count_stddev", 2.0)],
 )
 @pytest.mark.parametrize("name", ["gaussian", "distributed_skellam"])
-def test_a_clip_that_does_not_adapt_is_not_told_how_to(name, field, value):
+def test_adaptive_options_are_refused_without_adaptive_clipping(name, field, value):
     for given in ({}, {"adaptive_clipping": False}):
-        wanted = f"^{field} must be left out .* found {value}$"
-        with pytest.raises(ValueError, match=wanted):
+        with refuses(ValueError, field, value, "adaptive_clipping"):
             build.build(name, {**EVERY, **given, field: value})
     built = build.build(name, {**EVERY, "adaptive_clipping": True, field: value})
     assert getattr(built, field) == value

@@ -21,7 +21,7 @@ def test_default_linf_ratio_is_the_papers(dimension, ratio):
     assert l2().linf_clip(dimension) == pytest.approx(ratio / 2, abs=5e-6)
 
 
-def test_default_linf_ratio_is_at_most_one_and_never_less_for_more_clients():
+def test_default_linf_ratio_rises_with_clients_up_to_one():
     for dimension in (1, 2, 3):
         assert 0 < mechanisms.default_linf_ratio(dimension, 1) <= 1
     ratios = [mechanisms.default_linf_ratio(10_000, n) for n in (1, 10, 100, 10**6)]
@@ -78,7 +78,7 @@ def test_an_explicit_linf_ratio_is_used_and_accounted():
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
-def test_run_composes_what_takes_place(participation, count, probability):
+def test_run_event_composes_all_rounds(participation, count, probability):
     event = l2().dp_event(participation, 5000).event
     assert isinstance(event, dp_accounting.SelfComposedDpEvent)
     assert event.count == count

@@ -64,21 +64,21 @@ def test_calibration_meets_the_budget():
     assert 0.999 < planning.epsilon(found, EPOCHS, 100, 1e-5, "tight") <= 1
 
 
-def test_a_client_in_every_round_is_charged_for_every_round():
+def test_clients_of_every_round_are_charged_for_all():
     everyone = mechanisms.FixedSize(1000, 20, 150)
     assert rho(make(), everyone) == pytest.approx(150 / (2 * 2.0**2))
 
 
-def test_adam_twice_is_refused():
+def test_server_adam_or_momentum_is_refused():
     for name, momentum in (("adam", None), ("sgd", 0.9)):
-        with refuses(ValueError, "server_optimizer"):
+        with refuses(ValueError, "server_optimizer", momentum or name):
             make().check_server_optimizer(name, momentum)
         make(direction="gradient").check_server_optimizer(name, momentum)
     make().check_server_optimizer("sgd", 0.0)
 
 
 def test_poisson_sampling_is_refused():
-    with pytest.raises(ValueError, match="once_per_epoch or fixed.*found poisson"):
+    with refuses(ValueError, "participation", "poisson"):
         make().dp_event(mechanisms.PoissonSampling(1000, 20, 150), 100)
     with refuses(ValueError, "sampling_probability", 0.5):
         make().round_dp_event(100, 0.5)
@@ -112,16 +112,16 @@ def test_resolved_numbers():
 
 
 @pytest.mark.parametrize(
-    ("rank", "probes", "at_most"), [(9, True, "at most "), (3, False, "")]
+    ("rank", "probes", "names"),
+    [(9, True, ("sketch_size",)), (3, False, ("sketch_size", "probes"))],
 )
-def test_a_sketch_has_room_for_what_it_keeps(rank, probes, at_most):
-    wanted = f"max_rank must be {at_most}the sketch_size of 8.* found {rank}"
-    with pytest.raises(ValueError, match=wanted):
+def test_max_rank_must_fit_the_sketch(rank, probes, names):
+    with refuses(ValueError, "max_rank", rank, *names):
         make(max_rank=rank, probes=probes)
 
 
 def test_a_sketch_longer_than_the_model_is_refused():
-    with pytest.raises(ValueError, match="dimension of 5, found 8"):
+    with refuses(ValueError, "sketch_size", 8, 5):
         make().dp_event(EPOCHS, 5)
 
 
@@ -134,7 +134,7 @@ def epsilon(config):
 
 
 @pytest.mark.parametrize("bits", [8, 16])
-def test_the_event_of_integer_noise_is_that_of_a_k_vector(bits):
+def test_integer_event_has_the_sketch_dimension(bits):
     config = make_ddg(bits=bits)
     alone = mechanisms.DistributedDiscreteGaussian(20, 0.5, 2.0, bits)
     want = dp_accounting.SelfComposedDpEvent(alone.round_dp_event(8, 1.0), 3)
@@ -159,8 +159,8 @@ def test_integer_noise_costs_a_little_more_than_normal_noise():
     assert make_ddg(bits=8).mean_squared_error(100) == pytest.approx(error)
 
 
-def test_integer_noise_is_refused_where_it_cannot_be():
-    with pytest.raises(ValueError, match="found poisson"):
+def test_integer_noise_refuses_unsuitable_settings():
+    with refuses(ValueError, "participation", "poisson"):
         make_ddg().dp_event(mechanisms.PoissonSampling(1000, 20, 150), 100)
     with refuses(ValueError, "sampling_probability", 0.5):
         make_ddg().round_dp_event(100, 0.5)

@@ -61,7 +61,7 @@ def test_events():
     )
 
 
-def test_the_last_epoch_is_charged_for_the_rows_that_it_releases():
+def test_last_epoch_is_charged_for_its_released_rows():
     # 20 rounds are two epochs of 9, and 2 rows of a third.
     for config in (matrix(), sgmf(linf_ratio=0.5)):
         whole, begun = config.dp_event(EPOCHS, 100).event.events
@@ -88,7 +88,7 @@ def test_epsilon_of_a_prefix_sum_over_epochs_of_32(rounds, epsilon):
 
 
 @pytest.mark.parametrize("method", ["optimal", "honaker-online", "honaker-full"])
-def test_of_a_longer_matrix_only_the_rows_of_an_epoch_are_charged(method, tmp_path):
+def test_longer_matrices_are_charged_for_one_epochs_rows(method, tmp_path):
     found = fact.compute(fact.prefix_sum(16), method)
     fact.save(found, tmp_path / "16.npz")
     config = matrix(matrix_file=str(tmp_path / "16.npz"))
@@ -118,20 +118,20 @@ def test_sgmf_without_sparsification_is_matrix_factorization():
 
 @pytest.mark.parametrize("make", [matrix, sgmf])
 @pytest.mark.parametrize(
-    ("participation", "words"),
+    ("participation", "name", "value"),
     [
-        (mechanisms.PoissonSampling(90, 10, 20), "must be 'once_per_epoch'"),
-        (mechanisms.FixedSize(90, 10, 20), "must be 'once_per_epoch'"),
-        (mechanisms.OncePerEpoch(100, 10, 20), "participation, 10, found 9"),
-        (mechanisms.OncePerEpoch(90, 9, 20), "cohort_size must be"),
+        (mechanisms.PoissonSampling(90, 10, 20), "participation", "poisson"),
+        (mechanisms.FixedSize(90, 10, 20), "participation", "fixed"),
+        (mechanisms.OncePerEpoch(100, 10, 20), "rounds_per_epoch", 9),
+        (mechanisms.OncePerEpoch(90, 9, 20), "cohort_size", 10),
     ],
 )
-def test_other_participations_are_refused(make, participation, words):
-    with pytest.raises(ValueError, match=words):
+def test_other_participations_are_refused(make, participation, name, value):
+    with refuses(ValueError, name, value):
         make().dp_event(participation, 100)
 
 
-def test_a_file_may_have_more_rounds_than_the_epoch_and_not_fewer(tmp_path):
+def test_file_must_have_the_rounds_of_an_epoch(tmp_path):
     for rounds in (8, 9, 16):
         found = fact.compute(fact.prefix_sum(rounds), "optimal")
         fact.save(found, tmp_path / f"{rounds}.npz")
@@ -140,9 +140,9 @@ def test_a_file_may_have_more_rounds_than_the_epoch_and_not_fewer(tmp_path):
         config.check(EPOCHS, 100)
         assert config.factorization.rounds == rounds
     config = matrix(matrix_file=str(tmp_path / "8.npz"))
-    with pytest.raises(ValueError, match="at least the 9 rounds of a stream, found 8"):
+    with refuses(ValueError, "matrix_file", tmp_path / "8.npz", 9):
         config.check(EPOCHS, 100)
-    with refuses(ValueError, "matrix_file"):
+    with refuses(ValueError, "matrix_file", tmp_path / "none.npz"):
         matrix(matrix_file=str(tmp_path / "none.npz")).check(EPOCHS, 100)
 
 
@@ -172,7 +172,7 @@ def test_the_cache_is_used(tmp_path):
         *((name, {"matrix_buffers": 2}, {"buffers": 2}) for name in BUFFERED),
     ],
 )
-def test_the_methods_get_their_parameters(method, fields, params):
+def test_methods_receive_their_parameters(method, fields, params):
     found = matrix(matrix_method=method, **fields).factorization
     assert found.method == method
     for name, value in params.items():
@@ -186,17 +186,20 @@ def test_the_workload():
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "parts"),
     [
-        ({"matrix_method": "banded"}, "matrix_bands must be given"),
-        ({"matrix_bands": 3}, "matrix_bands must be left out"),
-        ({"matrix_method": "banded", "matrix_bands": 10}, "at most the 9"),
-        ({"matrix_file": "a", "matrix_momentum": 0.9}, "matrix_momentum must be left"),
+        ({"matrix_method": "banded"}, ("matrix_bands", "banded")),
+        ({"matrix_bands": 3}, ("matrix_bands", 3)),
+        ({"matrix_method": "banded", "matrix_bands": 10}, ("matrix_bands", 10, 9)),
+        (
+            {"matrix_file": "a", "matrix_momentum": 0.9},
+            ("matrix_momentum", 0.9, "matrix_file"),
+        ),
     ],
 )
 @pytest.mark.parametrize("make", [matrix, sgmf])
-def test_bad_fields_are_refused(make, changes, words):
-    with pytest.raises(ValueError, match=words):
+def test_bad_fields_are_refused(make, changes, parts):
+    with refuses(ValueError, *parts):
         make(**changes)
 
 
@@ -208,9 +211,9 @@ def test_momentum_is_not_applied_twice(make):
     inside = make(matrix_momentum=0.9)
     inside.check_server_optimizer("sgd", None)
     inside.check_server_optimizer("sgd", 0.0)
-    with pytest.raises(ValueError, match="'sgd' without momentum.*found momentum 0.9"):
+    with refuses(ValueError, "server_optimizer", 0.9):
         inside.check_server_optimizer("sgd", 0.9)
-    with pytest.raises(ValueError, match="found 'adam'"):
+    with refuses(ValueError, "server_optimizer", "adam"):
         inside.check_server_optimizer("adam", None)
 
 

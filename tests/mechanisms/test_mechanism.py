@@ -38,7 +38,7 @@ def test_every_mechanism_has_event_bits_and_error(config, participation):
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=named)
-def test_a_cohort_other_than_the_participations_is_refused(config):
+def test_cohort_size_must_match_the_participation(config):
     with refuses(ValueError, "cohort_size", 10):
         config.dp_event(mechanisms.FixedSize(100, 11, 5), 50)
 
@@ -59,13 +59,13 @@ def test_the_table_has_each_under_its_name_and_frozen():
 
 
 @pytest.mark.parametrize("name", mechanisms.EXAMPLES)
-def test_rounds_of_an_epoch_that_are_done_again_cost_an_epoch_more(name):
+def test_repeated_rounds_of_an_epoch_cost_another_epoch(name):
     """Whatever the noise; but where masks are those of earlier rows it is refused."""
     config = mechanisms.EXAMPLES[name]
     plan = mechanisms.OncePerEpoch(12, 3, 8)
     whole = plan.most_rounds_in(5, 7)
     if name == "sgmf":
-        with refuses(ValueError, "rounds"):
+        with refuses(ValueError, "rounds", config.name):
             config.history_event(plan, 64, 8, whole=whole)
         return
     event = config.history_event(plan, 64, 8, whole=whole)
@@ -86,18 +86,17 @@ def test_no_mechanism_is_not_private():
 
 
 @pytest.mark.parametrize("config", CONFIGS[1:], ids=named)
-def test_more_noise_than_there_can_be_is_refused(config):
-    wanted = r"^noise_multiplier must be at most 1e\+09, found 1e\+30$"
-    with pytest.raises(accounting.NoiseTooLargeError, match=wanted):
+def test_noise_above_the_maximum_is_refused(config):
+    with refuses(accounting.NoiseTooLargeError, "noise_multiplier", 1e30):
         config.with_noise_multiplier(1e30)
     config.with_noise_multiplier(1e9)
 
 
-def test_a_budget_below_all_noise_that_there_can_be():
+def test_budgets_beyond_the_maximal_noise_are_refused():
     def make_event(z):
         return CONFIGS[1].with_noise_multiplier(z).round_dp_event(5, 1.0)
 
-    with pytest.raises(accounting.UnreachableBudgetError, match="at most 1e\\+09"):
+    with refuses(accounting.UnreachableBudgetError, "target_epsilon", "1e+09"):
         accounting.calibrate_noise_multiplier(make_event, 1e-12, 1e-13, rtol=0.1)
 
 
@@ -108,7 +107,7 @@ class Laplacian(mechanisms.Gaussian):
         return dp_accounting.LaplaceDpEvent(self.noise_multiplier)
 
 
-def test_tight_is_for_gaussians_and_what_they_stand_for():
+def test_tight_accounting_is_for_gaussians_and_dominated_noise():
     poisson = mechanisms.PoissonSampling(population=1000, cohort_size=100, rounds=3)
     values = {"cohort_size": 100, "clip_norm": 1.0, "noise_multiplier": 1.0}
     for name in ("gaussian", "l2_csgm"):
@@ -120,9 +119,9 @@ def test_tight_is_for_gaussians_and_what_they_stand_for():
     build.build("l2_csgm", values).check_accounting_method("tight", slots, 1000)
     other = Laplacian(**values)
     other.check_accounting_method("rdp", poisson, 1000)
-    with refuses(ValueError, "accounting_method"):
+    with refuses(ValueError, "accounting_method", "tight"):
         other.check_accounting_method("tight", poisson, 1000)
-    with refuses(ValueError, "accounting_method"):
+    with refuses(ValueError, "accounting_method", "guess"):
         ddg.check_accounting_method("guess", fixed, 1000)
 
 
@@ -149,7 +148,7 @@ def test_mean_squared_error_and_bits():
 
 
 @pytest.mark.parametrize("count_stddev", [None, 1.0, 30.0])
-def test_update_and_count_cost_the_noise_multiplier_together(count_stddev):
+def test_update_and_count_together_cost_the_noise_multiplier(count_stddev):
     """In units of its noise a client moves the update by 1/z_u, the count by 1/(2s)."""
     config = adaptive(1.2, count_stddev=count_stddev)
     moved = 1 / config.update_noise_multiplier, 0.5 / config.resolved_count_stddev
@@ -158,9 +157,8 @@ def test_update_and_count_cost_the_noise_multiplier_together(count_stddev):
     assert config.round_dp_event(10, 1.0).event.noise_multiplier == 1.2
 
 
-def test_a_count_that_costs_all_is_refused():
-    wanted = "count_stddev must be above half .* found 0.5"
-    with pytest.raises(ValueError, match=wanted):
+def test_count_noise_below_half_the_multiplier_is_refused():
+    with refuses(ValueError, "count_stddev", 0.5):
         adaptive(1.0, count_stddev=0.5)
 
 
@@ -175,7 +173,7 @@ def test_without_a_count_stddev_any_noise_multiplier_is_possible(noise_multiplie
     assert config.update_noise_multiplier == pytest.approx(of_update)
 
 
-def test_a_count_that_leaves_room_for_less_noise_is_calibrated():
+def test_calibration_respects_the_counts_noise():
     """The count of +-1/2 with a standard deviation of 5 forbids 10 and above."""
     who = mechanisms.PoissonSampling(population=1000, cohort_size=100, rounds=100)
 
@@ -186,6 +184,5 @@ def test_a_count_that_leaves_room_for_less_noise_is_calibrated():
     rdp = calibrate(make_event, 0.5, 1e-5, accounting_method="rdp", rtol=1e-3)
     auto = calibrate(make_event, 0.5, 1e-5, accounting_method="auto", rtol=1e-3)
     assert rdp == pytest.approx(7.87, rel=2e-3) and auto <= rdp
-    wanted = "count_stddev must be above half"
-    with pytest.raises(accounting.UnreachableBudgetError, match=wanted):
+    with refuses(accounting.UnreachableBudgetError, "count_stddev", 2.0):
         calibrate(lambda z: make_event(z, 2.0), 0.5, 1e-5)

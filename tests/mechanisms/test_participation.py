@@ -32,7 +32,7 @@ def test_the_table_has_it_under_its_name(chosen):
         chosen.rounds = 1
 
 
-def test_clients_left_over_sit_the_epoch_out():
+def test_remaining_clients_skip_the_epoch():
     """Of 109 clients ten rounds of ten take 100: the eleventh round is a new epoch."""
     found = [p.rounds_per_epoch for p in PARTICIPATIONS]
     assert found == [None, None, 10, 10, None, None, None]
@@ -40,7 +40,7 @@ def test_clients_left_over_sit_the_epoch_out():
     assert (chosen.rounds_per_epoch, chosen.max_participations) == (10, 2)
 
 
-def test_poisson_amplifies_and_the_others_do_not():
+def test_only_poisson_sampling_amplifies():
     poisson, fixed, epochs, *_ = PARTICIPATIONS
     assert poisson.sampling_probability == 0.1
     assert fixed.sampling_probability == epochs.sampling_probability == 1
@@ -51,26 +51,26 @@ def test_poisson_amplifies_and_the_others_do_not():
 
 
 @pytest.mark.parametrize(
-    ("args", "message"),
+    ("sizes", "name", "value"),
     [
-        ((0, 1, 1), "^population must be .*found 0"),
-        ((10, 11, 1), "cohort_size must be at most the population of 10 .* found 11"),
-        ((10, 5, 0), "^rounds must be .*found 0"),
+        ((0, 1, 1), "population", 0),
+        ((10, 11, 1), "cohort_size", 11),
+        ((10, 5, 0), "rounds", 0),
     ],
 )
-def test_participation_refuses(args, message):
-    with pytest.raises(ValueError, match=message):
-        mechanisms.FixedSize(*args)
+def test_bad_sizes_are_refused(sizes, name, value):
+    with refuses(ValueError, name, value):
+        mechanisms.FixedSize(*sizes)
 
 
-def test_an_epoch_can_be_shorter_than_the_clients_suffice_for():
+def test_epochs_may_be_shorter_than_the_population_allows():
     whole = mechanisms.OncePerEpoch(population=3400, cohort_size=100, rounds=512)
     short = mechanisms.OncePerEpoch(3400, 100, 512, epoch_rounds=32)
     assert (whole.rounds_per_epoch, whole.epochs) == (34, 16)
     assert (short.rounds_per_epoch, short.epochs) == (32, 16)
     assert short.first(33).max_participations == 2
     for epoch_rounds in (0, 35, -1):
-        with pytest.raises(ValueError, match="epoch_rounds"):
+        with refuses(ValueError, "epoch_rounds", epoch_rounds):
             mechanisms.OncePerEpoch(3400, 100, 512, epoch_rounds=epoch_rounds)
 
 
@@ -86,7 +86,7 @@ FAMILIES = [
 
 
 class TestRandomSlot:
-    def test_whole_epochs_and_one_that_has_begun(self):
+    def test_whole_and_partial_epochs(self):
         chosen = mechanisms.RandomSlot(109, 10, 35)
         assert (chosen.slots, chosen.rounds_per_epoch) == (10.9, 10)
         assert chosen.max_participations == 4
@@ -133,9 +133,9 @@ class TestRandomSlot:
     def test_correlated_noise_and_noise_of_the_clients_are_refused(self):
         chosen = mechanisms.RandomSlot(200, 10, 40)
         stream = mechanisms.MatrixFactorization(20, 10, 1.0, 1.0)
-        with pytest.raises(ValueError, match="once_per_epoch"):
+        with refuses(ValueError, "participation", chosen.name):
             stream.dp_event(chosen, 50)
-        with pytest.raises(ValueError, match="once_per_epoch or fixed.*random_slot"):
+        with refuses(ValueError, "participation", chosen.name):
             mechanisms.Dome(10, 1.0, 1.0, sketch_size=4).dp_event(chosen, 50)
 
 
@@ -190,13 +190,12 @@ class TestSeparation:
 
     @pytest.mark.parametrize("mechanism", FAMILIES, ids=lambda value: value.name)
     @pytest.mark.parametrize("kind", participation.HIDDEN_TURNS)
-    def test_hidden_turns_are_for_whole_gaussian_sums(self, kind, mechanism):
+    def test_secret_participation_is_for_plain_gaussian_sums(self, kind, mechanism):
         chosen = kind(200, 10, 40)
         if mechanism.name == GAUSSIAN.name:
             assert mechanism.dp_event(chosen, 500)
             return
-        wanted = f"^participation must not be {chosen.name!r} for {mechanism.name}: "
-        with pytest.raises(ValueError, match=wanted):
+        with refuses(ValueError, "participation", chosen.name, mechanism.name):
             mechanism.dp_event(chosen, 500)
 
     def test_windows_of_an_epoch(self):
@@ -218,32 +217,29 @@ class TestSeparation:
         assert mechanisms.OncePerEpoch(100, 10, 35).separation == 1
 
     @pytest.mark.parametrize(
-        ("kind", "separation", "message"),
+        ("kind", "separation"),
         [
-            (mechanisms.CyclicPoisson, 11, "^min_separation must be at most 10, .* 11"),
-            (mechanisms.CyclicPoisson, 0, "^min_separation must be .*found 0"),
-            (mechanisms.BMinSeparation, 11, "^min_separation must be .* 10, .* 11"),
-            (mechanisms.BallsInBins, 11, "^min_separation must be at most 10, .* 11"),
-            (mechanisms.OncePerEpoch, 11, "at most the 10 rounds of an epoch .* 11$"),
-            (mechanisms.OncePerEpoch, 0, "^min_separation must be .*found 0"),
+            *[(mechanisms.CyclicPoisson, 11), (mechanisms.CyclicPoisson, 0)],
+            *[(mechanisms.BMinSeparation, 11), (mechanisms.BallsInBins, 11)],
+            *[(mechanisms.OncePerEpoch, 11), (mechanisms.OncePerEpoch, 0)],
         ],
     )
-    def test_what_the_clients_do_not_suffice_for(self, kind, separation, message):
-        with pytest.raises(ValueError, match=message):
+    def test_separation_must_fit_the_population(self, kind, separation):
+        with refuses(ValueError, "min_separation", separation):
             kind(109, 10, 35, min_separation=separation)
 
-    def test_every_mechanism_of_a_trusted_server_may_use_groups(self):
+    def test_trusted_server_mechanisms_accept_cyclic_groups(self):
         """Without a stream that is Poisson sampling of T / b rounds."""
         cyclic, twice = mechanisms.CyclicPoisson(100, 10, 40, 2), 0.2
         event = GAUSSIAN.dp_event(cyclic, 50).event
         assert event.count == 20 and event.event.sampling_probability == twice
-        with refuses(ValueError, "participation"):
+        with refuses(ValueError, "participation", "cyclic_poisson"):
             mechanisms.Dome(10, 1.0, 1.0, sketch_size=4).dp_event(cyclic, 50)
 
 
 class TestBuild:
     @pytest.mark.parametrize("name", participation.PARTICIPATIONS)
-    def test_from_what_flags_say(self, name):
+    def test_built_from_flags(self, name):
         more = {"rounds_per_epoch": 5} if name in participation.WITH_EPOCHS else {}
         if name in participation.WITH_SEPARATION:
             more["min_separation"] = 3
@@ -255,13 +251,13 @@ class TestBuild:
         assert made.separation == more.get("min_separation", 1)
 
     @pytest.mark.parametrize(
-        ("name", "separation", "message"),
+        ("name", "separation", "parts"),
         [
-            ("sometimes", None, "^participation must be .*found 'sometimes'"),
-            ("poisson", 2, "left out unless participation is once_per_epoch or balls"),
-            ("cyclic_poisson", None, "^min_separation must be given for participation"),
+            ("sometimes", None, ("participation", "sometimes")),
+            ("poisson", 2, ("min_separation", 2)),
+            ("cyclic_poisson", None, ("min_separation", "cyclic_poisson")),
         ],
     )
-    def test_refusals(self, name, separation, message):
-        with pytest.raises(ValueError, match=message):
+    def test_bad_flags_are_refused(self, name, separation, parts):
+        with refuses(ValueError, *parts):
             participation.build(name, 100, 10, 35, min_separation=separation)

@@ -4,7 +4,6 @@
 """What a configuration refuses, a field at a time; the sentence names both."""
 
 import dataclasses
-import re
 from math import inf, nan
 
 import pytest
@@ -73,9 +72,8 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "field", "value", "error"), CASES)
-def test_refuses_and_names_what_is_wrong(name, field, value, error):
-    wanted = rf"^{field} must be .*found '?{re.escape(str(value))}"
-    with pytest.raises(error, match=wanted):
+def test_bad_fields_are_refused_by_name(name, field, value, error):
+    with refuses(error, field, value):
         dataclasses.replace(mechanisms.EXAMPLES[name], **{field: value})
 
 
@@ -83,7 +81,7 @@ def test_refuses_and_names_what_is_wrong(name, field, value, error):
     ("field", "value"),
     [("population", 10**30), ("cohort_size", 10**12), ("rounds", 10**10)],
 )
-def test_more_clients_and_rounds_than_there_can_be_are_refused(field, value):
+def test_impossible_numbers_of_clients_and_rounds_are_refused(field, value):
     fixed = mechanisms.FixedSize(population=10, cohort_size=10, rounds=1)
-    with refuses(ValueError, field):
+    with refuses(ValueError, field, value):
         dataclasses.replace(fixed, **{field: value})
