@@ -26,6 +26,7 @@ import dpfl
 from dpfl import accounting, factorization, fields, mechanisms
 from dpfl.accounting import events, matrix_factorization
 from dpfl.planning import bands_curve  # noqa: F401
+from tests.refusals import refuses
 
 PLAN = dpfl.PoissonSampling(population=1000, cohort_size=100, rounds=10)
 
@@ -54,9 +55,9 @@ class TestConfigurations:
         assert made.uplink_bits(np.int32(10**8)) == 320 * 10**9
         for wrong in ({"size": 2.0}, {"share": "1"}, {"words": 3}, {"cohort_size": 0}):
             [name] = wrong
-            with pytest.raises((TypeError, ValueError), match=f"^{name} must be"):
+            with refuses((TypeError, ValueError), name, repr(wrong[name])):
                 dataclasses.replace(made, **wrong)
-        with pytest.raises(ValueError, match="^dimension must be"):
+        with refuses(ValueError, "dimension", 0):
             made.uplink_bits(0)
 
     def test_a_field_without_a_check_is_refused(self):
@@ -66,7 +67,7 @@ class TestConfigurations:
             name = "vague"
 
         for make in (lambda: dpfl.register(Vague, "x:Y"), lambda: Vague(3, 1.0, 1.0)):
-            with pytest.raises(TypeError, match="^thing of Vague must have a check"):
+            with refuses(TypeError, "thing", "Vague"):
                 make()
         assert Vague not in mechanisms.MECHANISMS.values()
 
@@ -81,7 +82,7 @@ class TestConfigurations:
 
     def test_auto_stays(self):
         assert mechanisms.DistributedSkellam(3, 1.0, 1.0, bits="auto").bits == "auto"
-        with pytest.raises(TypeError, match="^bits must be"):
+        with refuses(TypeError, "bits", "many"):
             mechanisms.DistributedSkellam(3, 1.0, 1.0, bits="many")
 
 
@@ -93,7 +94,7 @@ def test_a_count_of_parameters():
             bits = example.uplink_bits(sum(own))
             assert bits == example.uplink_bits(length), name
             assert type(bits) is float
-    with pytest.raises(TypeError, match="^dimension must be"):
+    with refuses(TypeError, "dimension", 26.5):
         example.uplink_bits(26.5)
 
 
@@ -256,7 +257,7 @@ class TestMechanisms:
             check_all(functools.partial(call, config), given)
             for wrong in (None, 3, "poisson", type(plan), config):
                 if "participation" in given:
-                    with pytest.raises(TypeError, match="^participation must be"):
+                    with refuses(TypeError, "participation"):
                         call(config, **{**given, "participation": wrong})
 
 
@@ -437,7 +438,7 @@ def test_functions(name):
     check_all(call, given)
     for argument in {"mechanism", "participation"} & set(given):
         for wrong in (3, "gaussian", dpfl.Gaussian, dpfl.FixedSize):
-            with pytest.raises(TypeError, match=f"^{argument} must be"):
+            with refuses(TypeError, argument):
                 call(**{**given, argument: wrong})
 
 

@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 
+from tests.refusals import refuses
 from tools import write_requirements
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -38,7 +39,7 @@ def test_pins_for_other_systems_are_dropped_and_markers_shortened():
 
 
 def test_a_pin_without_a_digest_is_refused():
-    with pytest.raises(ValueError, match="must have a digest, found 'a==1'"):
+    with refuses(ValueError, "a==1"):
         list(write_requirements.parsed("a==1\n"))
 
 

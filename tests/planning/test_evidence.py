@@ -13,6 +13,7 @@ import dpfl
 from dpfl.mechanisms import PARTICIPATIONS
 from dpfl.planning import evidence
 from dpfl.training.selection import select_cohort
+from tests.refusals import refuses
 
 N, SIZE, ROUNDS = 1000, 50, 200
 RANDOM = np.random.default_rng(0)
@@ -253,17 +254,17 @@ def test_cohorts_of_another_participation_are_refused(plan, cohorts, rounds, fit
     """Recorded and resumed alike, with the plan that would fit."""
     mechanism = dpfl.Gaussian(50, 1.0, 1.0)
     ledger = dpfl.Ledger(mechanism, plan, 10, 1e-5, accounting_method="rdp")
-    with pytest.raises(ValueError, match="^participants must be drawn") as found:
+    with refuses(ValueError, "participants", fits):
         for cohort in cohorts:
             ledger.record_round(cohort)
     done = ledger.rounds
-    assert done < rounds and str(fits) in str(found.value)
+    assert done < rounds
     dpfl.Ledger(dpfl.Gaussian(fits.cohort_size, 1.0, 1.0), fits, 10, 1e-5)
     resumed = dpfl.Ledger(mechanism, plan, 10, 1e-5, accounting_method="rdp")
-    with pytest.raises(ValueError, match="^cohorts must be drawn"):
+    with refuses(ValueError, "cohorts", fits):
         resumed.resume_at(done + 1, cohorts[: done + 1])
     resumed.resume_at(done, cohorts[:done])
-    with pytest.raises(ValueError, match="^participants must be drawn"):
+    with refuses(ValueError, "participants", fits):
         resumed.record_round(cohorts[done])
     # Clients that are not named, and plans that claim nothing, are not judged.
     ledger.record_round()

@@ -13,6 +13,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import dpfl
+from tests.refusals import refuses
 
 DIMENSION = 30_000
 EPOCHS = dpfl.OncePerEpoch(population=100, cohort_size=10, rounds=12)
@@ -123,13 +124,13 @@ def test_state_of_other_noise_is_refused():
         {"round": 2.5},
         {"digest": None},
     ):
-        with pytest.raises(ValueError, match="state") as refused:
+        with refuses(ValueError, "state") as refused:
             dpfl.noise(mechanism, plan, 50, state={**state, **changed})
         assert str(seeds[0, 0]) not in str(refused.value)
     for other in (matrix(), matrix(matrix_momentum=0.9, clip_norm=1.0)):
-        with pytest.raises(ValueError, match="state"):
+        with refuses(ValueError, "state"):
             dpfl.noise(other, plan, 50, state=state)
-    with pytest.raises(ValueError, match="state"):
+    with refuses(ValueError, "state"):
         dpfl.noise(mechanism, plan, 51, state=state)
     assert dpfl.noise(mechanism, plan, 50, state=state).round == 3
     with_arrays = {**state, "row_seeds": seeds}
@@ -175,26 +176,32 @@ def test_seeds():
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "plan", "options", "error", "words"),
+    ("mechanism", "plan", "options", "error", "parts"),
     [
-        (dpfl.EXAMPLES["sgmf"], EPOCHS, {}, TypeError, "dpfl.aggregator"),
+        (dpfl.EXAMPLES["sgmf"], EPOCHS, {}, TypeError, ["mechanism", "Sgmf"]),
         (
             dpfl.Gaussian(**FIELDS, adaptive_clipping=True),
             POISSON,
             {},
             TypeError,
-            "a fixed clip",
+            ["adaptive_clipping"],
         ),
-        (matrix(), POISSON, {}, ValueError, "once_per_epoch"),
-        (dpfl.Gaussian(**FIELDS), POISSON, {"first_round": 13}, ValueError, "most 12"),
-        (dpfl.Gaussian(**FIELDS), POISSON, {"seed": -1}, ValueError, "seed must be"),
-        (matrix(), EPOCHS, {"first_round": 2}, ValueError, "first_round"),
-        (matrix(), EPOCHS, {"state": {"round": 2}}, ValueError, "state"),
-        (matrix(), EPOCHS, {"state": {**STATE, "round": 2}}, ValueError, "state"),
-        (matrix(), EPOCHS, {"state": {**STATE, "round": 13}}, ValueError, "state"),
-        (matrix(), EPOCHS, {"state": STATE, "seed": 1}, ValueError, "state"),
+        (matrix(), POISSON, {}, ValueError, ["once_per_epoch", "poisson"]),
+        (
+            dpfl.Gaussian(**FIELDS),
+            POISSON,
+            {"first_round": 13},
+            ValueError,
+            ["first_round", 13],
+        ),
+        (dpfl.Gaussian(**FIELDS), POISSON, {"seed": -1}, ValueError, ["seed", -1]),
+        (matrix(), EPOCHS, {"first_round": 2}, ValueError, ["first_round", 2]),
+        (matrix(), EPOCHS, {"state": {"round": 2}}, ValueError, ["state"]),
+        (matrix(), EPOCHS, {"state": {**STATE, "round": 2}}, ValueError, ["state"]),
+        (matrix(), EPOCHS, {"state": {**STATE, "round": 13}}, ValueError, ["state"]),
+        (matrix(), EPOCHS, {"state": STATE, "seed": 1}, ValueError, ["state"]),
     ],
 )
-def test_refusals(mechanism, plan, options, error, words):
-    with pytest.raises(error, match=words):
+def test_refusals(mechanism, plan, options, error, parts):
+    with refuses(error, *parts):
         dpfl.noise(mechanism, plan, 50, **options)

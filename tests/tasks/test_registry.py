@@ -14,6 +14,7 @@ import pytest
 from dpfl.tasks import configs, models, registry
 from dpfl.tasks.registry import load_task
 from tests import test_numbers
+from tests.refusals import refuses
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 loaded = functools.cache(load_task)
@@ -69,7 +70,7 @@ def test_flag_files_are_there():
         flag_file = registry.task_entry(name).flag_file
         if flag_file is not None:
             assert list((ROOT / "configs").rglob(flag_file)), flag_file
-    with pytest.raises(ValueError, match="task must be one of .* found 'cifar'"):
+    with refuses(ValueError, "task", "cifar"):
         registry.task_entry("cifar")
 
 
@@ -111,17 +112,16 @@ WRONG = [
 
 @pytest.mark.parametrize("task, name, value, error", WRONG)
 def test_wrong_option_is_refused_with_its_value(task, name, value, error):
-    with pytest.raises(error, match=f"^{name}") as caught:
+    with refuses(error, name, repr(value)) as caught:
         registry.make_config(task, **{name: value})
     message = str(caught.value)
-    assert repr(value) in message and "\n" not in message and message[-1] != "."
+    assert "\n" not in message and message[-1] != "."
 
 
 def test_unknown_task_or_option_lists_the_choices():
-    with pytest.raises(ValueError, match="digits, docs, emnist.*'cifar'"):
+    with refuses(ValueError, "digits", "docs", "emnist", "cifar"):
         registry.make_config("cifar")
-    words = "option of digits must be one of .*num_clients.*vocab"
-    with pytest.raises(ValueError, match=words):
+    with refuses(ValueError, "digits", "num_clients", "vocab"):
         registry.make_config("digits", vocab=3)
 
 
@@ -219,5 +219,5 @@ def test_entry_accepts_any_number_type():
     test_numbers.check_all(registry.Measure, measure)
     for wrong in ({"config_class": int}, {"module": 3}, {"measure": "x"}):
         [field] = wrong
-        with pytest.raises(TypeError, match=f"^{field} must be"):
+        with refuses(TypeError, field, wrong[field]):
             registry.TaskEntry(**{**given, **wrong})

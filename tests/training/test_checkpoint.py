@@ -15,6 +15,7 @@ import pytest
 
 from dpfl import files
 from dpfl.training import checkpoint
+from tests.refusals import names, refuses
 
 
 def make(round_index):
@@ -43,7 +44,7 @@ def test_any_damage_is_noticed():
         damages.append(bytearray(content))
         damages[-1][place] ^= 1
     for damaged in damages:
-        with pytest.raises(ValueError, match="checksum"):
+        with refuses(ValueError, "checksum"):
             checkpoint.decode(bytes(damaged))
 
 
@@ -74,8 +75,8 @@ def test_keeps_only_the_newest_and_ignores_temporary_files(tmp_path):
     (tmp_path / ".checkpoint-00000009.tmp").write_bytes(b"half a file")
     for r in range(5):
         store.save(make(r))
-    names = sorted(p.name for p in tmp_path.iterdir() if p.name[0] != ".")
-    assert names == ["checkpoint-00000003", "checkpoint-00000004"]
+    found = sorted(p.name for p in tmp_path.iterdir() if p.name[0] != ".")
+    assert found == ["checkpoint-00000003", "checkpoint-00000004"]
     assert store.load_newest().round_index == 4
 
 
@@ -87,8 +88,8 @@ def test_foreign_files_are_neither_replaced_nor_removed(tmp_path):
     for r in range(6):
         store.save(make(r))
     assert {path.read_bytes() for path in mine} == {b"another program's"}
-    names = sorted({path.name for path in tmp_path.iterdir()} - {p.name for p in mine})
-    assert names == ["checkpoint-00000004", "checkpoint-00000005"]
+    found = sorted({path.name for path in tmp_path.iterdir()} - {p.name for p in mine})
+    assert found == ["checkpoint-00000004", "checkpoint-00000005"]
 
 
 def test_directory_named_like_a_checkpoint_is_reported_and_skipped(tmp_path):
@@ -96,17 +97,16 @@ def test_directory_named_like_a_checkpoint_is_reported_and_skipped(tmp_path):
     (tmp_path / "checkpoint-00000003-1").mkdir()
     said = []
     store = checkpoint.CheckpointStore(tmp_path, keep=2, say=said.append)
-    assert [sentence.split(" is no file")[0] for sentence in said] == [
-        str(tmp_path / "checkpoint-00000003"),
-        str(tmp_path / "checkpoint-00000003-1"),
-    ]
+    for sentence, name in zip(said, ("checkpoint-00000003", "checkpoint-00000003-1")):
+        assert names(sentence, tmp_path / name)
+    assert len(said) == 2
     assert store.is_empty and store.load_newest() is None
     for r in range(5):
         path = store.save(make(r))
         assert store.load_newest().round_index == r
         assert r != 3 or path.name == "checkpoint-00000003-2"
-    names = sorted(p.name for p in tmp_path.iterdir() if p.is_file())
-    assert names == ["checkpoint-00000003-2", "checkpoint-00000004"]
+    found = sorted(p.name for p in tmp_path.iterdir() if p.is_file())
+    assert found == ["checkpoint-00000003-2", "checkpoint-00000004"]
 
 
 POPULATION, ROUNDS = 4, 8
@@ -267,8 +267,8 @@ def test_damaged_later_checkpoint_does_not_evict_intact_ones(tmp_path):
     for r in (2, 3):
         store.save(make(r))
         assert store.load_newest().round_index == r
-    names = sorted(p.name for p in tmp_path.iterdir())
-    assert names == ["checkpoint-00000003", "checkpoint-99999999"]
+    found = sorted(p.name for p in tmp_path.iterdir())
+    assert found == ["checkpoint-00000003", "checkpoint-99999999"]
 
 
 def test_symlinks_are_not_followed(tmp_path):
@@ -329,7 +329,7 @@ def test_the_seed_is_drawn_once(tmp_path):
 def test_damaged_manifest_is_refused_and_kept(tmp_path, content):
     path = tmp_path / "manifest.json"
     path.write_text(content)
-    with pytest.raises(checkpoint.DamagedManifestError, match="found it damaged"):
+    with refuses(checkpoint.DamagedManifestError, path):
         checkpoint.open_manifest(path, FACTS, lambda: 1)
     assert path.read_text() == content
 
@@ -387,7 +387,7 @@ def test_manifest_with_valid_checksum_is_still_validated(path, changes):
 
 def test_fifo_manifest_is_refused_without_blocking(tmp_path):
     os.mkfifo(path := tmp_path / "manifest.json")
-    with pytest.raises(ValueError, match="manifest.json must be a regular file"):
+    with refuses(ValueError, path):
         checkpoint.open_manifest(path, FACTS, lambda: 1)
 
 
@@ -399,7 +399,7 @@ def test_an_edited_manifest_is_refused(path, old, new):
     text = path.read_text()
     assert text.count(old) == 1 or old == "1.25"
     path.write_text(text.replace(old, new))
-    with pytest.raises(checkpoint.DamagedManifestError, match="checksum does not"):
+    with refuses(checkpoint.DamagedManifestError, "manifest.json", "checksum"):
         checkpoint.open_manifest(path, FACTS, lambda: 1)
 
 
@@ -411,21 +411,19 @@ def test_checkpoints_are_of_one_manifest(tmp_path):
     store.save(make(2))
     assert store.load_newest().info == make(2).info
     store.save(make(4)).write_bytes(b"damaged")
-    with pytest.raises(checkpoint.DamagedManifestError, match="manifest was changed"):
+    with refuses(checkpoint.DamagedManifestError, "manifest"):
         store.bind(checkpoint.Manifest(2, "second"))
     assert not said
-    with pytest.raises(checkpoint.DamagedManifestError, match="00000002 must be of"):
+    with refuses(checkpoint.DamagedManifestError, "checkpoint-00000002"):
         store.load_newest()
     assert len(said) == 1
 
 
 def test_changed_flags_are_named(path):
-    with pytest.raises(checkpoint.ChangedFlagsError) as caught:
+    wanted = "rounds", 3, 4, "seed", "flags", "output_dir"
+    with refuses(checkpoint.ChangedFlagsError, *wanted) as caught:
         checkpoint.open_manifest(path, changed("flags", rounds=4, seed=2), lambda: 1)
-    message = str(caught.value)
-    assert "rounds (was 3, now 4), seed;" in message
-    assert "client_lr" not in message and "only go on with the flags that" in message
-    assert message.endswith("choose another output_dir")
+    assert "client_lr" not in str(caught.value)
 
 
 def test_changed_noise_version_or_commit_is_named(path):
@@ -435,11 +433,9 @@ def test_changed_noise_version_or_commit_is_named(path):
         ("versions", "numpy", "1.26.0"),
         ("source", "commit", "abd"),
     ):
-        with pytest.raises(checkpoint.ChangedFlagsError) as caught:
+        wanted = kind, name, FACTS[kind][name], value
+        with refuses(checkpoint.ChangedFlagsError, *wanted):
             checkpoint.open_manifest(path, changed(kind, **{name: value}), lambda: 1)
-        was = FACTS[kind][name]
-        assert f"the {kind} that it was started with" in str(caught.value)
-        assert f"changed: {name} (was {was}, now {value});" in str(caught.value)
 
 
 def test_output_dir_is_locked_by_one_run(tmp_path):
@@ -452,5 +448,5 @@ def test_output_dir_is_locked_by_one_run(tmp_path):
     with files.locked(tmp_path):
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode != 0
-        assert f"in use by process {os.getpid()}" in done.stderr
+        assert names(done.stderr, tmp_path, os.getpid())
     assert subprocess.run(command).returncode == 0

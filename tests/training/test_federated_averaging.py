@@ -14,6 +14,7 @@ from dpfl.tasks import task as task_lib
 from dpfl.training import federated_averaging, server_optimizers
 from dpfl.training import local_training as local
 from dpfl.training import local_worker as worker_lib
+from tests.refusals import refuses
 
 LR = 0.1
 
@@ -161,7 +162,7 @@ def test_client_key_determines_the_mask(task, tff_context):
     assert same_bits(once, released(list(keys)))
     assert not same_bits(once, released([(1, 2), (3, 5)]))
     assert not same_bits(once, released([(0, 2), (3, 4)]))
-    with pytest.raises(ValueError, match="identity must be one of client_id, client_k"):
+    with refuses(ValueError, "identity", "name", "client_id", "client_key"):
         build(task, csgm(), identity="name")
 
 
@@ -173,7 +174,7 @@ def test_a_round_can_be_replayed_from_its_state(sparse, tff_context):
     restored = fedavg.from_leaves(leaves)
     assert same_bits(once, fedavg.next(restored, [2, 3]).state)
     assert not same_bits(once, fedavg.next(once, [2, 3]).state)
-    with pytest.raises(ValueError, match="must hold the state of this run"):
+    with refuses(ValueError, "checkpoint"):
         fedavg.from_leaves(leaves[:-1])
 
 

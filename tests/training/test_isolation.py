@@ -22,6 +22,7 @@ import pytest
 from dpfl import launcher
 from dpfl.training import isolation
 from tests import forks
+from tests.refusals import names, refuses
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FIRST_WORDS = b"anybody may come in"
@@ -346,7 +347,7 @@ def test_worker_listening_on_other_address_is_killed(monkeypatch):
         return [isolation.Endpoint("::", 8000)]
 
     monkeypatch.setattr(isolation, "listening", listening)
-    with pytest.raises(isolation.IsolationError, match="must listen on"):
+    with refuses(isolation.IsolationError, 8000):
         with running("socket"):
             pass
     assert not psutil.pid_exists(looked_at[0])
@@ -430,10 +431,10 @@ def forbidding(numbers, kind):
         # The risk can be accepted.
         ([SECCOMP, UNSHARE], "anyone_can_connect", "anyone_can_connect"),
         # What is asked for is not replaced by less.
-        ([SECCOMP], "socket", ".*Operation not permitted.*"),
-        ([SECCOMP], "loopback", ".*Operation not permitted.*"),
-        ([UNSHARE], "namespace", ".*Operation not permitted.*"),
-        ([ADD_DESCRIPTOR], "socket", ".*Linux 5.9 or later.*"),
+        ([SECCOMP], "socket", ".*socket.*Operation not permitted.*"),
+        ([SECCOMP], "loopback", ".*loopback.*Operation not permitted.*"),
+        ([UNSHARE], "namespace", ".*namespace.*Operation not permitted.*"),
+        ([ADD_DESCRIPTOR], "socket", ".*socket.*5.9.*"),
     ],
 )
 def test_auto_falls_back_to_permitted_isolation(numbers, kind, said):
@@ -446,12 +447,8 @@ def test_auto_falls_back_to_permitted_isolation(numbers, kind, said):
 def test_auto_refuses_if_no_isolation_is_permitted():
     said = forbidding([SECCOMP, UNSHARE], "auto")
     assert said.count("\n") == 1
-    for part in (
-        "isolation='socket': Operation not permitted (seccomp(",
-        "isolation='namespace': Operation not permitted (unshare(",
-        "the isolation 'anyone_can_connect' starts it as it is",
-    ):
-        assert part in said
+    assert names(said, "isolation", "socket", "namespace", "anyone_can_connect")
+    assert names(said, "seccomp", "unshare", "Operation not permitted")
 
 
 def test_legacy_32_bit_system_calls_are_blocked():
@@ -484,15 +481,15 @@ def test_a_port_is_kept():
 
 
 @pytest.mark.parametrize(
-    "kind, port, words",
+    "kind, port, parts",
     [
-        ("auto", 8000, "isolation must be 'loopback' or"),
-        ("loopback", 70000, "port must be"),
-        ("none", None, "isolation must be .*'none'"),
+        ("auto", 8000, ("isolation", "auto", "loopback")),
+        ("loopback", 70000, ("port", 70000)),
+        ("none", None, ("isolation", "none")),
     ],
 )
-def test_a_wrong_port_or_isolation_is_named(kind, port, words):
-    with pytest.raises(ValueError, match=words), running(kind, port=port):
+def test_a_wrong_port_or_isolation_is_named(kind, port, parts):
+    with refuses(ValueError, *parts), running(kind, port=port):
         pass
 
 
@@ -502,8 +499,8 @@ def test_log_names_the_chosen_isolation(tmp_path):
         with running(kind, log_path=log):
             pass
     first, second = log.read_text().splitlines()
-    assert first.startswith("dpfl: isolation='socket': it has no address")
-    assert second.startswith("dpfl: isolation='loopback': it listens on 127.0.0.1")
+    assert names(first, "isolation", "socket") and "127.0.0.1" not in first
+    assert names(second, "isolation", "loopback", "127.0.0.1")
 
 
 def test_addresses_as_the_kernel_writes_them():
@@ -516,7 +513,7 @@ def test_launcher_without_its_parent_starts_nothing():
     arguments[arguments.index(str(os.getpid()))] = "1"
     done = subprocess.run(arguments, capture_output=True, text=True)
     assert done.returncode == 1 and done.stdout == ""
-    assert "the parent has gone" in done.stderr
+    assert "parent" in done.stderr
 
 
 LAUNCHING = """

@@ -11,6 +11,7 @@ from dpfl import covered
 from dpfl.training import checkpoint, provenance, selection
 from dpfl.training import loop as loop_lib
 from dpfl.training import record as record_lib
+from tests.refusals import names, refuses
 from tests.training import fakes
 
 SEED = 3
@@ -197,7 +198,7 @@ def test_resuming_changes_nothing(make_plan, participation, more):
     plan = loop_plan(make_plan, participation, **more)
     whole, expected, _, _, files = run(plan, fakes.FakeStore())
     store, said, record = fakes.FakeStore(), [], fakes.FakeRecord()
-    with pytest.raises(RuntimeError, match="the worker is gone"):
+    with refuses(RuntimeError, "the worker is gone"):
         run(plan, store, fakes.FakeProcess(fails_at=6), record=record)
     assert [c.round_index for c in store.saved] == [1, 4] and len(record.rows) == 4
     # Whatever of an append was done when the process ended.
@@ -223,12 +224,10 @@ def test_rounds_with_other_noise_are_refused_on_resume(plan):
         lambda info: info["tally"]["last"].update(noise_multiplier=0.5),
     ):
         store = fakes.FakeStore()
-        with pytest.raises(RuntimeError, match="the worker is gone"):
+        with refuses(RuntimeError, "the worker is gone"):
             run(plan, store, fakes.FakeProcess(fails_at=6))
         change(store.saved[-1].info)
-        with pytest.raises(
-            record_lib.DamagedRecordError, match="noise_multiplier must be the 0.5 that"
-        ):
+        with refuses(record_lib.DamagedRecordError, "noise_multiplier", 0.5):
             run(plan, store)
 
 
@@ -244,19 +243,17 @@ def changed(at, state=None, **measured):
 
 
 @pytest.mark.parametrize(
-    "process, words",
+    "process, bad, parts",
     [
-        (changed(4, np.float64("nan")), "eval_loss nan"),
-        (changed(3, np.float64("inf")), "a model that is not finite"),
+        (changed(4, np.float64("nan")), 4, ("eval_loss", "nan")),
+        (changed(3, np.float64("inf")), 3, ("model",)),
     ],
 )
-def test_diverged_model_ends_the_run_at_its_round(plan, process, words):
+def test_diverged_model_ends_the_run_at_its_round(plan, process, bad, parts):
     store, record = fakes.FakeStore(), fakes.FakeRecord()
-    with pytest.raises(loop_lib.DivergedError) as caught:
+    with refuses(loop_lib.DivergedError, bad, *parts, "client_lr"):
         run(plan, store, process, record=record)
-    bad = len(process.rounds)
-    assert f"round {bad} left {words}, so the training has" in str(caught.value)
-    assert "smaller client_lr" in str(caught.value)
+    assert bad == len(process.rounds)
     # The last good round is kept, and its row with it.
     assert store.saved[-1].round_index == bad - 1 == len(record.rows)
     assert np.isfinite(store.saved[-1].arrays[1])
@@ -269,8 +266,9 @@ def test_nonfinite_client_updates_do_not_end_the_run(plan, name, measured):
     said = []
     _, progress, *_ = run(plan, fakes.FakeStore(), changed(3, **{name: measured}), said)
     assert progress.round_index == 6
-    words = "exact: no client of round 3 had a finite update; a smaller client_lr may"
-    assert [sentence.startswith(words) for sentence in said] == [True] * (measured == 5)
+    assert [names(text, "exact", 3, "client_lr") for text in said] == [True] * (
+        measured == 5
+    )
 
 
 def test_diverged_cohort_is_reported_once(plan):
@@ -291,13 +289,13 @@ def test_exhausted_budget_stops_the_run(make_plan):
     # The last one is saved and evaluated wherever it is.
     assert [c.round_index for c in store.saved] == [1, 3]
     assert progress.tally.last["eval_accuracy"] == 0.5
-    assert len(said) == 1 and "the run stops after 3 of 6 rounds" in said[0]
+    assert len(said) == 1 and names(said[0], 3, 6)
 
 
 def test_unaccounted_cohort_never_trains(plan, monkeypatch):
     monkeypatch.setattr(loop_lib.selection, "select_cohort", lambda *unused: [1, 2, 3])
     process = fakes.FakeProcess()
-    with pytest.raises(ValueError, match="once in the epoch, found 1 again in round 2"):
+    with refuses(ValueError, "epoch", 1, 2):
         run(plan, fakes.FakeStore(), process)
     assert process.rounds == [[1, 2, 3]]
 
@@ -312,7 +310,7 @@ def test_repeated_client_in_epoch_is_refused_after_resume(plan, monkeypatch):
     store.saved.append(longer)
     fifth = selection.select_cohort(plan.participation, SEED, 4)
     monkeypatch.setattr(loop_lib.selection, "select_cohort", lambda *unused: fifth)
-    with pytest.raises(ValueError, match="again in round 6"):
+    with refuses(ValueError, "epoch", 6):
         run(plan, store)
 
 

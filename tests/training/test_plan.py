@@ -10,6 +10,7 @@ import pytest
 from dpfl import accounting, machine, mechanisms, planning, purposes
 from dpfl.training import provenance, selection
 from tests import test_numbers
+from tests.refusals import refuses
 from tests.training import fakes
 
 
@@ -74,7 +75,7 @@ def test_insufficient_memory_is_refused_before_work(make_plan, monkeypatch):
     make_plan(noise_multiplier=1.0, concurrency=2)
     monkeypatch.setattr(machine, "free_memory", lambda: int(400 * vectors) - 1)
     monkeypatch.setattr(planning, "calibrate", None)
-    with pytest.raises(ValueError, match="^mechanism.* 0.9 GB.*'gaussian' and 0.0 GB"):
+    with refuses(ValueError, "gaussian", "0.9 GB", "0.0 GB"):
         make_plan(epsilon=4.0, concurrency=2)
 
 
@@ -230,63 +231,67 @@ def test_different_runs_of_one_seed_share_no_noise(make_plan):
 
 
 def test_budget_needing_too_much_noise_is_refused(make_plan):
-    words = "noise multiplier must be at most 10000, found .* an epsilon of 1e-06 takes"
-    with pytest.raises(ValueError, match=words):
+    with refuses(ValueError, 10000, "epsilon", 1e-6):
         make_plan(epsilon=1e-6, delta=1e-9)
 
 
 @pytest.mark.parametrize(
-    "changes, words",
+    "changes, parts",
     [
-        ({"measure": "everything"}, "measure must be one of"),
-        ({"rounds": 0}, "rounds must be at least 1, found 0"),
-        ({"rounds": 10**8}, "rounds must be .*at most 10000000, found"),
-        ({"noise_multiplier": 1e30}, "noise_multiplier must be .*at most 10000"),
-        ({"client_lr": 1e30}, "client_lr must be greater than 0 and at most 10000"),
-        ({"server_lr": 1e30}, "server_lr must be greater than 0 and at most 10000"),
-        ({"client_lr": -1.0}, "client_lr must be greater than 0"),
-        ({"epsilon": 0.0}, "epsilon must be greater than 0"),
-        ({"delta": 1.0}, "delta must be at least 1e-300 and less than 1"),
-        ({"noise_multiplier": -1.0}, "noise_multiplier must be at least 0"),
-        ({"server_momentum": 1.0}, "server_momentum must be .*less than 1"),
-        ({"seed": -1}, "seed must be at least 0"),
-        ({"task": "cifar"}, "task must be one of"),
-        ({"mechanism": "laplace"}, "mechanism must be one of .*'laplace'"),
-        ({"participation": "never"}, "participation must be one of"),
-        ({"accounting_method": "guess"}, "accounting_method must be one of"),
-        ({"server_optimizer": "lamb"}, "server_optimizer must be one of"),
-        ({"rounds_per_epoch": 2}, "rounds_per_epoch must be left out unless"),
-        ({"mechanism": "sgmf"}, "participation must be once_per_epoch for sgmf"),
-        ({"weighted": True}, "weighted must be left out: gaussian"),
-        ({"mechanism": "none", "epsilon": 1.0}, "epsilon must be left out, since"),
-        ({"mechanism_options": {"clip_norm": -1.0}}, "clip_norm must be greater"),
+        *(
+            (changes, [*changes, *changes.values()])
+            for changes in (
+                {"measure": "everything"},
+                {"rounds": 0},
+                {"rounds": 10**8},
+                {"noise_multiplier": 1e30},
+                {"client_lr": 1e30},
+                {"server_lr": 1e30},
+                {"client_lr": -1.0},
+                {"epsilon": 0.0},
+                {"delta": 1.0},
+                {"noise_multiplier": -1.0},
+                {"server_momentum": 1.0},
+                {"seed": -1},
+                {"task": "cifar"},
+                {"mechanism": "laplace"},
+                {"participation": "never"},
+                {"accounting_method": "guess"},
+                {"server_optimizer": "lamb"},
+            )
+        ),
+        ({"rounds_per_epoch": 2}, ["rounds_per_epoch", 2]),
+        ({"mechanism": "sgmf"}, ["participation", "once_per_epoch", "sgmf"]),
+        ({"weighted": True}, ["weighted", "gaussian"]),
+        ({"mechanism": "none", "epsilon": 1.0}, ["epsilon", "none"]),
+        ({"mechanism_options": {"clip_norm": -1.0}}, ["clip_norm", -1.0]),
     ],
 )
-def test_bad_settings_are_refused_without_the_task(changes, words):
-    with pytest.raises(ValueError, match=words):
+def test_bad_settings_are_refused_without_the_task(changes, parts):
+    with refuses(ValueError, *parts):
         fakes.run_config(**changes)
 
 
 @pytest.mark.parametrize(
-    "changes, words",
+    "changes, parts",
     [
-        ({"cohort_size": 21}, "cohort_size must be at most the population of 20"),
+        ({"cohort_size": 21}, ("cohort_size", 20, 21)),
         (
             {"mechanism": "dome", "mechanism_options": {"sketch_size": 16}},
-            "participation must be once_per_epoch or fixed",
+            ("participation", "once_per_epoch", "fixed", "poisson"),
         ),
         (
             {"server_optimizer": "adam_debiased", "mechanism": "l2_csgm"},
-            "server_optimizer must not be 'adam_debiased' unless",
+            ("server_optimizer", "adam_debiased"),
         ),
     ],
 )
 def test_settings_unfit_for_the_task_are_refused(
-    make_plan, monkeypatch, changes, words
+    make_plan, monkeypatch, changes, parts
 ):
     # Before a calibration, which would fail of another error.
     monkeypatch.setattr(planning, "calibrate", None)
-    with pytest.raises(ValueError, match=words):
+    with refuses(ValueError, *parts):
         make_plan(**changes)
 
 
@@ -298,7 +303,7 @@ def test_exact_metrics_of_updates_need_the_simulation_flag(make_plan):
         "noise_multiplier": 1.0,
         "mechanism_options": {"measures_energy": True, "sketch_size": 4},
     }
-    with pytest.raises(ValueError, match="measure must be 'exact_for_simulation'"):
+    with refuses(ValueError, "measure", "exact_for_simulation"):
         make_plan(**energy)
     make_plan(**energy, measure="exact_for_simulation")
 

@@ -10,6 +10,7 @@ import tensorflow_federated as tff
 from dpfl import mechanisms
 from dpfl.planning import ledger
 from dpfl.training import release
+from tests.refusals import refuses
 
 
 @pytest.fixture
@@ -66,26 +67,26 @@ def test_repeated_round_is_charged_again(book, tmp_path):
 def test_round_beyond_the_plan_is_not_released(book):
     memory = tff.program.MemoryReleaseManager()
     manager = release.EpsilonReleaseManager(book, memory)
-    for keys, words in (([7], "at most the 6"), ([5, 6, 7], "at most the 6")):
-        with pytest.raises(ValueError, match=words):
+    for keys in ([7], [5, 6, 7]):
+        with refuses(ValueError, 6, 7):
             released(manager, keys)
     assert list(memory.values()) == [5, 6] and book.rounds == 6
 
 
 @pytest.mark.parametrize(
-    "value, key, error, words",
+    "value, key, error, parts",
     [
-        (metrics(1.0), 0, ValueError, "key must be at least 1, found 0"),
-        (metrics(1.0), "3", TypeError, "key must be an integer"),
-        (1.0, 3, TypeError, "value must be a mapping of metrics, found 1.0"),
-        ({"epsilon": 1.0}, 3, ValueError, "must not have a metric named epsilon"),
+        (metrics(1.0), 0, ValueError, ("key", 0)),
+        (metrics(1.0), "3", TypeError, ("key", "'3'")),
+        (1.0, 3, TypeError, ("value", 1.0)),
+        ({"epsilon": 1.0}, 3, ValueError, ("value", "epsilon")),
     ],
 )
-def test_unaccountable_releases_are_refused(book, value, key, error, words):
+def test_unaccountable_releases_are_refused(book, value, key, error, parts):
     memory = tff.program.MemoryReleaseManager()
     manager = release.EpsilonReleaseManager(book, memory)
     released(manager, [1, 2])
-    with pytest.raises(error, match=words):
+    with refuses(error, *parts):
         asyncio.run(manager.release(value, key))
     assert book.rounds == 2 and list(memory.values()) == [1, 2]
 

@@ -20,6 +20,7 @@ from dpfl.training import config, connection, federated_averaging, remote_worker
 from dpfl.training import local_worker as worker_lib
 from dpfl.training.connection import WorkerDiedError
 from tests import forks
+from tests.refusals import names, refuses
 from tools.soaks import worker_kills
 
 
@@ -100,25 +101,25 @@ def test_worker_reports_its_versions(connected):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "named"),
     [
-        (("tensorflow=", "tensorflow=9."), "the worker at w has tensorflow 9."),
-        (("dpfl=", "x="), "the worker at w has dpfl of no version, not"),
-        ((None, None), "the worker at w was not started by dpfl-worker"),
+        (("tensorflow=", "tensorflow=9."), "tensorflow"),
+        (("dpfl=", "x="), "dpfl"),
+        ((None, None), "dpfl-worker"),
     ],
 )
-def test_version_mismatch_is_named(change, said):
+def test_version_mismatch_is_named(change, named):
     text = connection.versions_text()
     told = text.replace(*change, 1) if change[0] else ""
-    assert connection.difference("w", told.encode()).startswith(said)
+    assert names(connection.difference("w:1", told.encode()), "w:1", named)
 
 
 def test_late_answers_and_errors(rounds, connected):
     assert connected.call(spin, 10, seconds=None) == 10
-    with pytest.raises(Exception, match="not below zero") as caught:
+    with refuses(Exception, "not below zero") as caught:
         connected.call(refuse, 1, seconds=60.0)
     assert not isinstance(caught.value, WorkerDiedError)
-    with pytest.raises(WorkerDiedError, match="deadline of 0.5 seconds"):
+    with refuses(WorkerDiedError, 0.5):
         connected.call(spin, 10**9, seconds=0.5)
     assert not connected.is_connected
 

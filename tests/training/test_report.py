@@ -11,6 +11,7 @@ import pytest
 
 from dpfl import files
 from dpfl.training import checkpoint, record, report
+from tests.refusals import names, refuses
 from tests.training import fakes
 
 
@@ -83,7 +84,7 @@ def test_a_stream_over_the_run_is_described(make_plan):
 def test_description_says_epsilon_is_infinite_without_privacy(make_plan):
     plan = make_plan(mechanism="none")
     said = report.describe(plan)
-    assert "privacy: none (mechanism none); epsilon is infinite" in said
+    assert names(said, "privacy", "mechanism none", "epsilon", "infinite")
     assert "note" not in said and report.title(plan) == "digits, none"
 
 
@@ -96,17 +97,17 @@ def test_unprotected_energy_measurement_is_reported(make_plan):
         mechanism_options={"measures_energy": True, "sketch_size": 16},
         measure="exact_for_simulation",
     )
-    words = "explained_energy is measured from the updates"
-    assert words in report.privacy_sentence(plan)
+    assert names(report.privacy_sentence(plan), "explained_energy")
 
 
 def test_huge_epsilon_is_noted_before_and_after(make_plan):
     plan = make_plan(noise_multiplier=0.01)
-    words = "protects nobody; a noise_multiplier of"
-    assert sum(words in line for line in report.describe(plan).split("\n")) == 1
+    [note] = [x for x in report.describe(plan).split("\n") if x.startswith("note")]
+    assert names(note, "epsilon", "noise_multiplier")
     summary = report.summary(plan, progress([row(1, 0.25)]))
-    assert summary["epsilon"] > 50 and words in report.final_lines(summary)
-    named = float(re.search(r"multiplier of (\S+) brings", summary["remarks"][0])[1])
+    [remark] = summary["remarks"]
+    assert summary["epsilon"] > 50 and remark in report.final_lines(summary)
+    named = float(re.search(r"noise_multiplier of (\S+)", remark)[1])
     met = make_plan(noise_multiplier=named).cost.planned.epsilon
     assert 7.9 < met <= 8
 
@@ -126,11 +127,11 @@ def test_beneficial_extra_bits_are_noted_before_and_after(make_plan):
     whole, two = (
         coarse_plan(make_plan, 7, rounds).cost.planned.epsilon for rounds in (8, 2)
     )
-    words = "note that with 7 bits in place of 6, and the same noise, epsilon would be"
     plan = coarse_plan(make_plan, 6)
-    assert f"\n{words} {whole:.4g}\n" in report.describe(plan)
-    summary = report.summary(plan, progress([row(1, 0.25), row(2, 0.5)]))
-    assert summary["remarks"] == [f"{words} {two:.4g}"]
+    [note] = [x for x in report.describe(plan).split("\n") if x.startswith("note")]
+    assert names(note, "bits", 7, "epsilon", f"{whole:.4g}")
+    [remark] = report.summary(plan, progress([row(1, 0.25), row(2, 0.5)]))["remarks"]
+    assert names(remark, "bits", 7, "epsilon", f"{two:.4g}")
 
 
 def test_no_note_on_bits_if_noise_is_calibrated(make_plan):
@@ -144,7 +145,7 @@ def test_no_note_on_bits_if_noise_is_calibrated(make_plan):
 @pytest.mark.parametrize(("delta", "is_large"), [(0.049, False), (0.051, True)])
 def test_delta_above_one_over_population_is_noted(make_plan, delta, is_large):
     plan = make_plan(delta=delta, noise_multiplier=2.0)
-    assert ("delta is above 1/20" in report.describe(plan)) is is_large
+    assert names(report.describe(plan), "delta", "1/20") is is_large
 
 
 def test_the_summary(make_plan):
@@ -185,7 +186,7 @@ def test_final_lines_show_epsilon_and_metrics(make_plan):
     rows = [row(1, 0.25)]
     lines = report.final_lines(report.summary(plan, progress(rows))).split("\n")
     assert lines[0] == "accuracy 0.2500, loss 0.5000 after 1 rounds"
-    assert lines[1].endswith("from the 1 rounds that were released")
+    assert names(lines[1], "epsilon", 1)
     bits = "bits a client and round: 20 up (0.2 a parameter"
     assert lines[2].startswith(f"exact: {bits}")
     assert lines[3:] == [
@@ -195,7 +196,7 @@ def test_final_lines_show_epsilon_and_metrics(make_plan):
     nothing = report.summary(plan, progress([]))
     assert nothing["epsilon"] == 0
     assert nothing["exact"]["uplink_bits_per_client"] == 3200
-    assert report.final_lines(nothing).startswith("no round was done")
+    assert "accuracy" not in report.final_lines(nothing)
 
 
 def exact_eval(row):
@@ -234,5 +235,5 @@ def test_progress_bar_postfix(make_plan):
     expected = "exact loss 1.250, accuracy 0.250, epsilon 0.25, exact bits up 2e+06"
     assert report.postfix(plan, tally(rows)) == expected
     assert "accuracy" not in report.postfix(plan, tally(rows[1:]))
-    with pytest.raises(ValueError, match="at least one round"):
+    with refuses(ValueError, "round"):
         report.postfix(plan, tally([]))

@@ -18,6 +18,7 @@ from dpfl.mechanisms import (
     RandomSlot,
 )
 from dpfl.training import selection
+from tests.refusals import refuses
 
 
 @pytest.mark.parametrize(
@@ -178,14 +179,14 @@ def test_client_keys_are_distinct():
 
 @pytest.mark.parametrize("seed", [-1, True, 1.5, None, "3"])
 def test_a_bad_seed_is_named(seed):
-    with pytest.raises((TypeError, ValueError), match="seed must be"):
+    with refuses((TypeError, ValueError), "seed", repr(seed)):
         selection.derive_seed(seed, purposes.Run.MODEL)
-    with pytest.raises((TypeError, ValueError), match="seed must be"):
+    with refuses((TypeError, ValueError), "seed", repr(seed)):
         selection.run_key(seed, "")
 
 
 def test_unknown_participation_is_named():
-    with pytest.raises(TypeError, match="participation must be one of"):
+    with refuses(TypeError, "participation", "poisson"):
         selection.select_cohort("poisson", 0, 0)
 
 

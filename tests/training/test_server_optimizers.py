@@ -10,6 +10,7 @@ from dpfl import mechanisms
 from dpfl.tasks import configs
 from dpfl.training import config as config_lib
 from dpfl.training import plan, server_optimizers
+from tests.refusals import refuses
 
 LR = 0.1
 SHAPES = ((3,), (2, 2))
@@ -72,24 +73,24 @@ def test_debiased_second_moment_recovers_a_noised_constant():
 
 
 @pytest.mark.parametrize(
-    "values, words",
+    "name, value",
     [
-        ({"learning_rate": 0.0}, "learning_rate must be greater than 0"),
-        ({"beta_1": 1.0}, "beta_1 must be less than 1, found 1.0"),
-        ({"beta_2": -0.1}, "beta_2 must be at least 0"),
-        ({"noise_variance": -1.0}, "noise_variance must be at least 0"),
+        ("learning_rate", 0.0),
+        ("beta_1", 1.0),
+        ("beta_2", -0.1),
+        ("noise_variance", -1.0),
     ],
 )
-def test_bad_values_are_named(values, words):
-    with pytest.raises(ValueError, match=words):
-        server_optimizers.Adam(**{"learning_rate": LR, **values})
+def test_bad_values_are_named(name, value):
+    with refuses(ValueError, name, value):
+        server_optimizers.Adam(**{"learning_rate": LR, name: value})
 
 
 def test_every_optimizer_of_a_run_can_be_built():
     for name in config_lib.SERVER_OPTIMIZERS:
         more = {"noise_variance": 1.0} if name == "adam_debiased" else {}
         assert server_optimizers.build_server_optimizer(name, LR, **more)
-    with pytest.raises(ValueError, match="server_optimizer must be one of.*'lamb'"):
+    with refuses(ValueError, "server_optimizer", "lamb"):
         server_optimizers.build_server_optimizer("lamb", 1.0)
 
 
@@ -118,5 +119,5 @@ def test_noise_variance_comes_from_the_mechanism():
     ],
 )
 def test_mechanism_without_known_noise_variance_is_refused(mechanism):
-    with pytest.raises(ValueError, match="server_optimizer must not be 'adam_deb"):
+    with refuses(ValueError, "server_optimizer", "adam_debiased"):
         plan.noise_variance(config(mechanism), mechanism, 123)
