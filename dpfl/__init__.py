@@ -29,7 +29,7 @@ Mechanisms: frozen numbers, from which noise, epsilon and bits follow.
 - `DomeDdg`: the same under a secure sum, with clients' noise.
 - `NoMechanism`: the mean without privacy, a baseline.
 - `MECHANISMS`: the configurations' classes by name.
-- `EXAMPLES`: a small configuration of each mechanism, as tests run it.
+- `TEST_CONFIGS`: a small configuration of each mechanism, as tests run it.
 
 Participation: which clients are in which rounds.
 
@@ -37,7 +37,7 @@ Participation: which clients are in which rounds.
 - `CyclicPoisson`: groups take turns, and a round samples from its group.
 - `BallsInBins`: the same with groups that nobody knows.
 - `BMinSeparation`: independent joining, at least b rounds apart.
-- `RandomSlot`: each client draws one round of every epoch.
+- `RandomAllocation`: each client draws one round of every epoch.
 - `OncePerEpoch`: clients are shuffled in each epoch and taken n at a time.
 - `WithoutReplacement`: n clients a round, any n equally likely.
 - `FixedSize`: n clients a round, chosen in any way.
@@ -50,7 +50,7 @@ Accounting and planning: epsilon of a run, and numbers that meet a budget.
 - `PrivacyReport`: the result of `privacy_report`.
 - `calibrate`: the mechanism with the least noise that meets a budget.
 - `chosen`: the mechanism with numbers in place of "auto".
-- `Chosen`: the result of `chosen`.
+- `ResolvedMechanism`: the result of `chosen`.
 - `Ledger`: epsilon after each round of a run.
 - `loss_distribution`: the privacy loss distribution of an event.
 - `DpflAccountant`: an accountant for dp_accounting's programs.
@@ -119,13 +119,13 @@ if TYPE_CHECKING:
     from dpfl.fields import option, required
     from dpfl.mechanisms import *  # noqa: F403
     from dpfl.planning import (
-        Chosen,
         Ledger,
+        ResolvedMechanism,
         calibrate,
-        chosen,
         epsilon,
         noise,
         privacy_report,
+        resolve,
     )
     from dpfl.tasks import Measure, TaskConfig, TaskEntry, load_task
     from dpfl.tasks import register as register_task
@@ -140,14 +140,14 @@ __version__ = "0.1.0"
 __all__ = ["Gaussian", "L2Csgm", "LinfCsgm", "MatrixFactorization", "Sgmf"]
 __all__ += ["DistributedDiscreteGaussian", "DistributedSkellam", "SketchedDdg"]
 __all__ += ["SparseRecovery", "ProjectAndPerturb", "Dome", "DomeDdg", "NoMechanism"]
-__all__ += ["MECHANISMS", "EXAMPLES"]
+__all__ += ["MECHANISMS", "TEST_CONFIGS"]
 # Participation.
 __all__ += ["PoissonSampling", "CyclicPoisson", "BallsInBins", "BMinSeparation"]
-__all__ += ["RandomSlot", "OncePerEpoch", "WithoutReplacement", "FixedSize"]
+__all__ += ["RandomAllocation", "OncePerEpoch", "WithoutReplacement", "FixedSize"]
 __all__ += ["PARTICIPATIONS"]
 # Accounting and planning.
-__all__ += ["epsilon", "privacy_report", "PrivacyReport", "calibrate", "chosen"]
-__all__ += ["Chosen", "Ledger", "loss_distribution", "DpflAccountant"]
+__all__ += ["epsilon", "privacy_report", "PrivacyReport", "calibrate", "resolve"]
+__all__ += ["ResolvedMechanism", "Ledger", "loss_distribution", "DpflAccountant"]
 __all__ += ["CalibrationError", "BudgetNotBindingError", "UnreachableBudgetError"]
 __all__ += ["NoiseTooLargeError", "NoiseTooSmallError"]
 # Aggregators.

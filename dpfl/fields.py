@@ -20,7 +20,7 @@ from dpfl import checks
 AUTO = "auto"
 # Advice on how to resolve it, for the error where a number is needed.
 CHOSEN_BEFORE = (
-    "a number here, as dpfl.chosen(mechanism, participation, dimension, epsilon=..., "
+    "a number here, as dpfl.resolve(mechanism, participation, dimension, epsilon=..., "
     "delta=...).mechanism has it"
 )
 

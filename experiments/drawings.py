@@ -146,7 +146,9 @@ def draw_runs(
         _legend_below(panels, ncol=4, fontsize=8)
 
 
-def draw_steps(found: Sequence[mf.Factorization], plan: mf.Plan, path: str) -> None:
+def draw_steps(
+    found: Sequence[mf.Factorization], plan: mf.ParticipationSchema, path: str
+) -> None:
     """Draws the root squared error of each step, a line for each method.
 
     Args:

@@ -24,18 +24,18 @@ from dpfl import machine
 from dpfl.factorization import optimal, structured
 from dpfl.factorization.factorization import Factorization
 from dpfl.factorization.methods import compute
-from dpfl.factorization.sensitivity import OneParticipation, Plan
+from dpfl.factorization.sensitivity import OneParticipation, ParticipationSchema
 from dpfl.factorization.workloads import Workload
 
 
 @dataclasses.dataclass(frozen=True)
-class Timed:
+class TimedFactorization:
     """A factorization A = B C, and the wall-clock time to compute it."""
 
     factorization: Factorization
     seconds: float
 
-    def row(self, plan: Plan) -> dict[str, Any]:
+    def row(self, plan: ParticipationSchema) -> dict[str, Any]:
         """The factorization's row of the table, for the rounds of a client.
 
         Errors are per coordinate at noise multiplier 1 and clip norm 1. The gap bounds
@@ -55,10 +55,10 @@ class Timed:
         }
 
 
-def timed(make: Callable[[], Factorization]) -> Timed:
+def timed(make: Callable[[], Factorization]) -> TimedFactorization:
     """The result of `make`, with the seconds it took."""
     begin = time.perf_counter()
-    return Timed(make(), time.perf_counter() - begin)
+    return TimedFactorization(make(), time.perf_counter() - begin)
 
 
 def band_and_rank(rounds: int) -> tuple[int, int]:
@@ -80,7 +80,7 @@ def contenders(
     participations: int = 1,
     separation: Optional[int] = None,
     get: Callable[..., Factorization] = compute,
-) -> list[Timed]:
+) -> list[TimedFactorization]:
     """The factorization of a workload by each method.
 
     The optimal prefix sum is left out for a workload that is one. The last is the
@@ -124,7 +124,7 @@ def contenders(
 
 
 @dataclasses.dataclass(frozen=True)
-class Cost:
+class SolverCost:
     """The cost of one way to solve one workload."""
 
     # Wall-clock time to B and C, the median over the repeats.
@@ -141,7 +141,7 @@ class Cost:
     history: tuple[tuple[float, float], ...]
 
 
-def _measure(workload: Workload, rtol: float, accelerated: bool) -> Cost:
+def _measure(workload: Workload, rtol: float, accelerated: bool) -> SolverCost:
     begin = time.perf_counter()
     solution = optimal.solve_workload(
         workload, rtol=rtol, max_iterations=5000, accelerated=accelerated
@@ -153,7 +153,7 @@ def _measure(workload: Workload, rtol: float, accelerated: bool) -> Cost:
     seconds = time.perf_counter() - begin
     # The reports' clock starts after the coarser problems; put the difference first.
     earlier = max(0.0, seconds - progress[-1].seconds) if accelerated else 0.0
-    return Cost(
+    return SolverCost(
         seconds=seconds,
         iterations=len(progress),
         loss=Factorization(workload, "optimal", {}, factors).loss,
@@ -169,7 +169,7 @@ def measure(
     rtol: float = 1e-6,
     accelerated: bool = True,
     repeats: int = 3,
-) -> Cost:
+) -> SolverCost:
     """Measures one way to solve one workload, each repeat in a fresh process.
 
     The time is the median over the repeats, the memory their maximum.

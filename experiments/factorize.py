@@ -181,7 +181,7 @@ def _workloads() -> list[mf.Workload]:
     ]
 
 
-def _plan() -> mf.Plan:
+def _plan() -> mf.ParticipationSchema:
     if _EPOCHS.value == 1:
         return mf.OneParticipation()
     if _SEPARATION.value is None:
@@ -295,7 +295,7 @@ def compare() -> None:
     """Prints the methods side by side, and draws steps and heat maps."""
     workloads, plan = _workloads(), _plan()
     rows: list[tables.Row] = []
-    last: list[factorizations.Timed] = []
+    last: list[factorizations.TimedFactorization] = []
     for workload in workloads:
         last = factorizations.contenders(
             workload,

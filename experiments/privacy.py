@@ -63,7 +63,6 @@ from dpfl.accounting import calibration
 from dpfl.mechanisms import Mechanism, Participation, build, integer
 from dpfl.mechanisms import participation as participation_lib
 from dpfl.planning import comparison, remarks
-from dpfl.planning.comparison import Cost
 from dpfl.planning.ledger import RunCost
 
 from . import cli, drawings, mechanism_flags, privacy_curves, privacy_explained, tables
@@ -121,7 +120,7 @@ _PARTICIPATION = flags.DEFINE_enum(
     "poisson: each client joins each round with probability cohort_size / population; "
     "fixed: a client may be in every round; without_replacement: the same, but cohorts "
     "are drawn uniformly and kept secret; once_per_epoch: clients are shuffled; "
-    "random_slot: each client draws a round of every epoch in secret; cyclic_poisson: "
+    "random_allocation: each client draws a round of every epoch in secret; cyclic_poisson: "
     "--min_separation groups take turns, and each client joins in its group's turn "
     "with the probability that makes cohort_size expected; balls_in_bins: the same "
     "groups, as many as there can be, and which is a client's is its secret; "
@@ -312,7 +311,7 @@ def _fitting(
 def _complete(mechanism: Mechanism, participation: Participation) -> Mechanism:
     """The mechanism with automatic numbers chosen, which stderr reports."""
     size = _DIMENSION.value
-    chosen = planning.chosen(
+    chosen = planning.resolve(
         mechanism,
         participation,
         size,

@@ -70,7 +70,7 @@ def of_bits(
     candidates: Sequence[Mechanism],
     participation: Participation,
     bits: Sequence[int],
-) -> list[comparison.Cost]:
+) -> list[comparison.MechanismCost]:
     """Computes the points of the curve, and draws them if --plot is given.
 
     Each mechanism is shown with every number of bits; stderr reports combinations that
@@ -90,7 +90,7 @@ def of_bits(
         found = list(
             comparison.points(shown, participation, options.dimension, *budget)
         )
-    points: list[comparison.Cost] = []
+    points: list[comparison.MechanismCost] = []
     for mechanism, point, refused in found:
         if point is None:
             print(f"not shown: {mechanism.name}: {refused}", file=sys.stderr)
@@ -102,7 +102,7 @@ def of_bits(
 
 
 @dataclasses.dataclass(frozen=True)
-class BandsRow(bands_curve.Point):
+class BandsRow(bands_curve.StreamPoint):
     """A point of the curve of one mechanism at one compression rate."""
 
     mechanism: str
@@ -144,7 +144,7 @@ def of_bands(rates: Sequence[float], values: Mapping[str, Any]) -> list[BandsRow
         for curve, run in runs.items()
         for bands in sorted(set(counts or bands_curve.usual_bands(run)))
     ]
-    points: dict[tuple[str, float], list[bands_curve.Point]] = {}
+    points: dict[tuple[str, float], list[bands_curve.StreamPoint]] = {}
     guess = 1.0
     with cli.bar(wanted) as each:
         for curve, bands in each:
@@ -160,7 +160,7 @@ def of_bands(rates: Sequence[float], values: Mapping[str, Any]) -> list[BandsRow
 
 
 def _rows(
-    points: Sequence[bands_curve.Point],
+    points: Sequence[bands_curve.StreamPoint],
     name: str,
     rate: float,
     reference: Optional[float],

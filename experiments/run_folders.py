@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from dpfl import covered, files
+from dpfl import files, privacy_coverage
 
 from . import effects
 from .tables import read_run
@@ -120,11 +120,14 @@ def _checked(found: Any) -> dict[str, Any]:
       ValueError: If an entry is missing, of another type or out of range. A given seed
         is left out.
     """
-    if not (isinstance(found, dict) and isinstance(found.get(covered.KEY, {}), dict)):
+    if not (
+        isinstance(found, dict)
+        and isinstance(found.get(privacy_coverage.KEY, {}), dict)
+    ):
         raise ValueError("summary.json must be a mapping")
     if re.search("[\ud800-\udfff]", json.dumps(found, ensure_ascii=False)):
         raise ValueError("summary.json must be of whole characters, found half of one")
-    summary = covered.plain_keys(found)
+    summary = privacy_coverage.plain_keys(found)
     for name in (*_TEXTS, *_MAPPINGS):
         kind, words = (str, "a text") if name in _TEXTS else (dict, "a mapping")
         if not isinstance(summary.get(name), kind):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from dpfl import covered, files
+from dpfl import files, privacy_coverage
 
 # Names of columns on pages and drawings.
 HEADS = {
@@ -78,7 +78,7 @@ def read_run(path: Path, *, cut: bool = False) -> list[dict[str, str]]:
       path: Path of the file.
       cut: As for `files.read_csv`.
     """
-    return [covered.plain_names(row) for row in files.read_csv(path, cut=cut)]
+    return [privacy_coverage.plain_names(row) for row in files.read_csv(path, cut=cut)]
 
 
 def write_columns(path: Path, columns: Mapping[str, Sequence[object]]) -> None:

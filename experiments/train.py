@@ -31,7 +31,7 @@ from dpfl import fields, files, mechanisms
 from dpfl.mechanisms.build import accepted_fields
 from dpfl.tasks import registry
 from dpfl.training import config as config_lib
-from dpfl.training import loop, patience, report
+from dpfl.training import deadlines, loop, report
 from dpfl.training import run as training
 from dpfl.training.plan import make_plan
 
@@ -171,7 +171,7 @@ def forget_other_mechanisms() -> None:
         forgotten = cli.forget_from_files(_without_meaning())
         if forgotten:
             names = ", ".join(f"--{name}" for name in forgotten)
-            patience.say(
+            deadlines.say(
                 f"flag file: {names} left out, without meaning for {_MECHANISM.value}"
             )
 
@@ -230,22 +230,24 @@ def main(argv: Sequence[str], **shared: Any) -> None:
     """Trains, or resumes training; the keywords are those of `training.Run`."""
     config = _checked_config(argv)
     plan = make_plan(config)
-    with training.Run(plan, patience.say, **shared) as run:
+    with training.Run(plan, deadlines.say, **shared) as run:
         print(report.describe(plan), flush=True)
         start.import_federated()
         cli.work_begins()
         try:
             summary = run.train()
         except KeyboardInterrupt:
-            patience.say("stopped; the same command goes on from the newest checkpoint")
+            deadlines.say(
+                "stopped; the same command goes on from the newest checkpoint"
+            )
             raise
         except training.input_errors() as error:
             cli.fail(str(error))
         except loop.DivergedError as error:
-            patience.say(f"error: {error}")
+            deadlines.say(f"error: {error}")
             sys.exit(1)
         except (OSError, *training.worker_errors()) as error:  # type: ignore[misc]
-            patience.say(
+            deadlines.say(
                 f"error: {error}; the same command goes on from the newest checkpoint"
             )
             sys.exit(1)

@@ -16,7 +16,7 @@ import pytest
 import dpfl
 from dpfl import cache_folder, disk_cache
 from dpfl import factorization as fact
-from dpfl.accounting import balls_in_bins, hidden_turns
+from dpfl.accounting import balls_in_bins, secret_participation
 from dpfl.factorization import methods
 from dpfl.factorization.workloads import ConstantRate
 
@@ -66,10 +66,10 @@ def test_repeated_call_is_answered_from_the_cache(folder, asked):
 
 def test_cached_monte_carlo_epsilon_is_bit_exact(folder, monkeypatch):
     monkeypatch.setattr(balls_in_bins.BallsInBinsDpEvent, "draws", lambda self: 4096)
-    ask = hidden_turns._epsilon_of.__wrapped__
+    ask = secret_participation._epsilon_of.__wrapped__
     fresh = ask.__wrapped__(EVENT, 1e-2, 0)
     assert ask(EVENT, 1e-2, 0) == fresh and len(names(folder)) == 1
-    monkeypatch.setattr(hidden_turns, "_sampled", None)
+    monkeypatch.setattr(secret_participation, "_sampled", None)
     again = ask(EVENT, 1e-2, 0)
     assert again == fresh and fresh[1] == "monte-carlo"
     assert [type(each) for each in again] == [float, str]
@@ -241,7 +241,7 @@ def test_key_includes_threads_numpy_and_blas_settings():
 
 @pytest.mark.parametrize("epsilon", ["7.84", None, True, -1.0, 1e999])
 def test_invalid_cached_epsilon_is_recomputed(folder, epsilon):
-    from_parts = hidden_turns._figure
+    from_parts = secret_participation._figure
     assert from_parts({"epsilon": 0.5, "accounting_method": "monte-carlo"}, {}) == (
         0.5,
         "monte-carlo",

@@ -89,7 +89,7 @@ class TestConfigurations:
 def test_a_count_of_parameters():
     shapes = [(50, 30), (30,), (20, 2, 2)]
     counts = [np.prod(shape) for shape in shapes]
-    for name, example in mechanisms.EXAMPLES.items():
+    for name, example in mechanisms.TEST_CONFIGS.items():
         for own, length in ((counts, 1610), ([*counts, np.prod(())], 1611)):
             bits = example.uplink_bits(sum(own))
             assert bits == example.uplink_bits(length), name
@@ -127,8 +127,13 @@ VALUES: dict[str, Any] = {
 EXEMPT = {
     # Errors, what others return, and tables.
     *("BudgetNotBindingError", "CalibrationError", "NoiseTooLargeError"),
-    *("NoiseTooSmallError", "UnreachableBudgetError", "PrivacyReport", "Chosen"),
-    *("EXAMPLES", "MECHANISMS", "PARTICIPATIONS"),
+    *(
+        "NoiseTooSmallError",
+        "UnreachableBudgetError",
+        "PrivacyReport",
+        "ResolvedMechanism",
+    ),
+    *("TEST_CONFIGS", "MECHANISMS", "PARTICIPATIONS"),
     # Abstract, or what others take.
     *("IntegerMechanism", "Mechanism", "NoiseMechanism", "Participation", "Codec"),
     *("option", "required", "register", "register_task", "no_metrics"),
@@ -232,14 +237,14 @@ def costs(config: dpfl.Mechanism) -> list[Any]:
 @pytest.mark.parametrize("name", sorted(dpfl.MECHANISMS))
 class TestMechanisms:
     def test_fields(self, name):
-        config = small(dpfl.EXAMPLES[name])
+        config = small(dpfl.TEST_CONFIGS[name])
         for field, value in fields_of(config).items():
             if isinstance(value, (int, float)):
                 change = functools.partial(dataclasses.replace, config)
                 check_argument(change, {field: value}, field)
 
     def test_methods(self, name):
-        config = dpfl.EXAMPLES[name]
+        config = dpfl.TEST_CONFIGS[name]
         plan = dpfl.OncePerEpoch(12, 3, 4)
         known = {"dimension": 96, "sampling_probability": 1.0, "participation": plan}
         known = {**known, "noise_multiplier": 0.25, "accounting_method": "rdp"}
@@ -303,8 +308,11 @@ CLASSES: dict[str, dict[str, Any]] = {
     },
     "MatrixFactorizationDpEvent": {"noise_multiplier": 1.5},
     "FixedSizeDpEvent": {"round_event": RELEASE, "fraction": 0.5},
-    "RandomSlotDpEvent": {"round_event": RELEASE, "rounds": 100, "slots": 120.0},
-    "RunDpEvent": {"event": RELEASE, "relations": (events.Relation.REPLACE_SPECIAL,)},
+    "RandomAllocationDpEvent": {"round_event": RELEASE, "rounds": 100, "slots": 120.0},
+    "RunDpEvent": {
+        "event": RELEASE,
+        "neighboring_relations": (events.Relation.REPLACE_SPECIAL,),
+    },
     "DiscreteGaussianNoise": {"count": 100, "stddev": 0.5},
     "SkellamNoise": {"variance": 0.5},
     "FixedEpochs": {"epochs": 100, "separation": 100},
@@ -374,7 +382,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "privacy_report": (lambda **more: dpfl.privacy_report(**more).epsilon, FIGURE),
     "calibrate": (dpfl.calibrate, {**FIGURE, "epsilon": 1.5}),
     "chosen": (
-        lambda **more: dpfl.chosen(**more).mechanism,
+        lambda **more: dpfl.resolve(**more).mechanism,
         {**FIGURE, "epsilon": 1.5},
     ),
     "noise": (

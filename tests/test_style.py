@@ -31,7 +31,9 @@ LAYERS = {
     "pages": set(),
     "training": set("accounting mechanisms planning aggregators tasks pages".split()),
 }
-GROUND = "purposes cache_folder checks covered disk_cache fields files launcher"
+GROUND = (
+    "seed_domains cache_folder checks privacy_coverage disk_cache fields files launcher"
+)
 GROUND += " machine needs_tff plugins reading __version__"
 # Those that import dpfl as a whole, for its version.
 OF_ALL = {"connection.py", "provenance.py", "storage.py"}

@@ -28,7 +28,7 @@ from scipy import integrate, stats
 import dpfl
 from dpfl import accounting, files, mechanisms, planning
 from dpfl import factorization as mf
-from dpfl.accounting import random_slot
+from dpfl.accounting import random_allocation
 from dpfl.accounting.csgm import SparsifiedMatrixFactorizationDpEvent
 from dpfl.accounting.integer import rounding, summed_noise
 from dpfl.factorization import tree
@@ -86,7 +86,7 @@ def _client_sampling() -> Numbers:
             yield f"{name}, integer orders alone", whole
 
 
-def _stopped_martingale() -> Numbers:
+def _gaussian_domination() -> Numbers:
     ways = {"Renyi": "rdp", "stopped": "tight"}
     for q, rounds, delta in _TRAININGS:
         for name, accounting_method in ways.items():
@@ -126,16 +126,18 @@ def _fixed_size(is_slow: bool) -> Numbers:
                 yield f"{setting}, {way.name}", found.noise_multiplier
 
 
-def _random_slot() -> Numbers:
+def _random_allocation() -> Numbers:
     compose = dp_accounting.SelfComposedDpEvent
     for z, rounds in ((0.7, 10), (0.7, 33), (1.0, 10), (1.0, 33), (1.0, 1000)):
         one = dp_accounting.GaussianDpEvent(z)
         sampled = dp_accounting.PoissonSampledDpEvent(1 / rounds, one)
-        slot = random_slot.RandomSlotDpEvent(one, rounds=rounds, slots=rounds)
+        slot = random_allocation.RandomAllocationDpEvent(
+            one, rounds=rounds, slots=rounds
+        )
         ways = {
             "once per epoch": compose(one, 10),
             "Poisson": compose(sampled, 10 * rounds),
-            "random slot": compose(slot, 10),
+            "random allocation": compose(slot, 10),
         }
         for name, run in ways.items():
             for accounting_method, how in (("rdp", " (Renyi)"), ("tight", "")):
@@ -186,9 +188,9 @@ def _bands(is_slow: bool) -> Numbers:
             yield from _of_run(f"h = {bands}, {SLOW}", rdp, make, encoder="banded")
     yield from _of_run("streams that restart", rdp, bands_curve.restarting)
     for rate, kind in _KINDS.items():
-        found = streams.random_slot(rate, 10.0, 512)
-        yield f"z, random slots, {kind}", found["noise_multiplier"]
-        yield f"error, random slots, {kind}", found["error"]
+        found = streams.random_allocation(rate, 10.0, 512)
+        yield f"z, random allocation, {kind}", found["noise_multiplier"]
+        yield f"error, random allocation, {kind}", found["error"]
     # Every client in rounds exactly 32 apart: one Gaussian mechanism on the run.
     noise = accounting.calibrate_noise_multiplier(
         dp_accounting.GaussianDpEvent, 10.0, 1e-5, accounting_method="rdp"
@@ -210,7 +212,7 @@ def _bands(is_slow: bool) -> Numbers:
 _HIDDEN = tuple((name, bands) for name in bands_curve.HIDDEN for bands in (16, 24, 32))
 
 
-def _hidden_turns() -> Numbers:
+def _secret_participation() -> Numbers:
     """The setting of `_bands` at delta = 1e-3, by the tightest accounting."""
     workload = mf.prefix_sum(512)
     for epsilon in (10.0, 2.0):
@@ -319,12 +321,12 @@ def numbers(is_slow: bool = True) -> Iterator[tuple[str, str, float]]:
     tails = [("end of a float32 normal sampler", math.sqrt(-2 * math.log(1e-7)))]
     for page, found in (
         ("privacy/client_sampling", _client_sampling()),
-        ("privacy/stopped_martingale", _stopped_martingale()),
+        ("privacy/gaussian_domination", _gaussian_domination()),
         ("privacy/fixed_size", _fixed_size(is_slow)),
-        ("privacy/random_slot", _random_slot()),
+        ("privacy/random_allocation", _random_allocation()),
         ("privacy/matrix_factorization", _matrix_factorization()),
         ("privacy/bands", _bands(is_slow)),
-        ("privacy/balls_in_bins", _hidden_turns() if is_slow else ()),
+        ("privacy/balls_in_bins", _secret_participation() if is_slow else ()),
         ("privacy/rounding", _rounding()),
         ("privacy/integer_release", _integer_release()),
         ("tasks", _tasks()),

@@ -89,13 +89,13 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     for name, (count, title, _) in PARTS.items():
         default = 0 if "--only" in argv else count
         parser.add_argument(f"--{name}", type=int, default=default, help=title)
-    parser.add_argument("--mechanisms", default=",".join(mechanisms.EXAMPLES))
+    parser.add_argument("--mechanisms", default=",".join(mechanisms.TEST_CONFIGS))
     parser.add_argument(
         "--minutes", type=float, default=600, help="no new kill after so many"
     )
     asked = parser.parse_args(argv)
-    for name in set(asked.mechanisms.split(",")) - set(mechanisms.EXAMPLES):
-        known = ", ".join(mechanisms.EXAMPLES)
+    for name in set(asked.mechanisms.split(",")) - set(mechanisms.TEST_CONFIGS):
+        known = ", ".join(mechanisms.TEST_CONFIGS)
         parser.error(f"--mechanisms must be some of {known}, found {name!r}")
     return asked
 

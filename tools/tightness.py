@@ -474,7 +474,7 @@ RUNS = (
     Run(
         "ten epochs of 33",
         _GAUSSIAN,
-        mechanisms.RandomSlot(3300, 100, 330),
+        mechanisms.RandomAllocation(3300, 100, 330),
         _MANY,
         truth=of_slots,
         peer=by_allocation,

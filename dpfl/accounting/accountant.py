@@ -178,7 +178,7 @@ def _function_of(event: dp_accounting.DpEvent) -> Optional[RdpFunction]:
 def _relations_of_known(event: dp_accounting.DpEvent) -> events.Relations:
     """The relations of an event of which `_function_of` knows the RDP."""
     if isinstance(event, events.RdpDpEvent) or type(event) in _THEIR_TABLE:
-        return trees.relations(event)
+        return trees.neighboring_relations(event)
     return events.TRUSTED_RELATIONS
 
 
@@ -240,7 +240,7 @@ class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
         event = trees.normalised(event)
         try:
             while isinstance(event, events.RunDpEvent):
-                self._check_relation(event.relations)
+                self._check_relation(event.neighboring_relations)
                 event = event.event
             resolved = _resolve_sampling(event)
             function = _function_of(resolved)
@@ -304,11 +304,11 @@ class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
         # NaN and negative numbers mean that the RDP could not be computed, too.
         return np.where(result >= 0, result, np.inf)
 
-    def _check_relation(self, relations: events.Relations) -> None:
-        if self._neighboring_relation not in relations:
-            if not relations:
+    def _check_relation(self, neighboring_relations: events.Relations) -> None:
+        if self._neighboring_relation not in neighboring_relations:
+            if not neighboring_relations:
                 raise RefusedEventError("the event holds for no neighboring relation")
-            names = " or ".join(relation.name for relation in relations)
+            names = " or ".join(relation.name for relation in neighboring_relations)
             raise RefusedEventError(
                 f"neighboring_relation must be {names} for this event, found "
                 f"{self._neighboring_relation.name}"

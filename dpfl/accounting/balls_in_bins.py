@@ -3,8 +3,8 @@
 """Balls-in-bins sampling: clients draw one of b groups in secret, for correlated noise.
 
 A client of group g shifts the rows of C G + Z by m_g, the sum of the columns of C of
-its rounds, in units of the noise, so that K of `hidden_turns` has a row for each group.
-delta is an integral over b numbers.
+its rounds, in units of the noise, so that K of `secret_participation` has a row for
+each group. delta is an integral over b numbers.
 
 Sources: Choquette-Choo et al. (2024), 'Near Exact Privacy Amplification for Matrix
 Mechanisms'; Chua et al. (2024), 'Balls-and-Bins Sampling for DP-SGD'.
@@ -22,8 +22,14 @@ import numpy as np
 from scipy import linalg, special
 
 from dpfl import checks
-from dpfl.accounting import events, gaussian, hidden_turns, log_space, random_slot
-from dpfl.accounting.hidden_turns import Draws
+from dpfl.accounting import (
+    events,
+    gaussian,
+    log_space,
+    random_allocation,
+    secret_participation,
+)
+from dpfl.accounting.secret_participation import Draws
 from dpfl.fields import said
 
 # Normal numbers drawn for an epsilon in each direction, and the least and most draws.
@@ -40,7 +46,7 @@ def _read_only(value: Any) -> np.ndarray:
 
 
 @attr.s(frozen=True, auto_attribs=True)
-class BallsInBinsDpEvent(hidden_turns.HiddenTurnsDpEvent):
+class BallsInBinsDpEvent(secret_participation.SecretParticipationDpEvent):
     """A run in which each client is in the rounds of one group, which is its secret.
 
     Each client draws one of b groups with equal probability, independently of the other
@@ -64,7 +70,7 @@ class BallsInBinsDpEvent(hidden_turns.HiddenTurnsDpEvent):
     """
 
     noise_multiplier: float = attr.ib(metadata=said(check=events.noise))
-    gram: np.ndarray = attr.ib(converter=_read_only, eq=hidden_turns.matrix_key)
+    gram: np.ndarray = attr.ib(converter=_read_only, eq=secret_participation.matrix_key)
     groups: int = attr.ib(metadata=said(check=events.whole))
 
     @groups.default
@@ -83,7 +89,7 @@ class BallsInBinsDpEvent(hidden_turns.HiddenTurnsDpEvent):
                 f"{attribute.name} must be a square matrix of entries of at least 0, "
                 f"found shape {value.shape} and minimum {np.min(value):g}"
             )
-        if not np.allclose(value, value.T, rtol=hidden_turns.ROUNDING):
+        if not np.allclose(value, value.T, rtol=secret_participation.ROUNDING):
             raise ValueError(
                 f"{attribute.name} must be symmetric, found a difference of "
                 f"{np.max(np.abs(value - value.T)):g} from its transpose"
@@ -94,7 +100,8 @@ class BallsInBinsDpEvent(hidden_turns.HiddenTurnsDpEvent):
 
         The smaller of two bounds: the RDP of the group with the longest shift, and that
         of a matrix K that is nowhere smaller, with equal entries off the diagonal. The
-        latter is that of one Gaussian release plus that of one epoch of random slots.
+        latter is that of one Gaussian release plus that of one epoch of random
+        allocation.
         """
         longest = float(np.max(self.gram))
         shared = float((self.gram - np.diag(np.diag(self.gram))).max())
@@ -102,7 +109,7 @@ class BallsInBinsDpEvent(hidden_turns.HiddenTurnsDpEvent):
         own = longest - shared
         if not own or not self.noise_multiplier:
             return whole
-        slot = random_slot.RandomSlotDpEvent(
+        slot = random_allocation.RandomAllocationDpEvent(
             dp_accounting.GaussianDpEvent(self.noise_multiplier / math.sqrt(own)),
             int(np.count_nonzero(np.diag(self.gram))),
             self.groups,
@@ -114,7 +121,7 @@ class BallsInBinsDpEvent(hidden_turns.HiddenTurnsDpEvent):
     def _in_units(self) -> np.ndarray:
         """K in units of the noise, a little larger."""
         scale = 1 / self.noise_multiplier
-        return self.gram * scale * scale * (1 + hidden_turns.ROUNDING)
+        return self.gram * scale * scale * (1 + secret_participation.ROUNDING)
 
     def longest(self) -> float:
         """See base class."""

@@ -15,9 +15,9 @@ import dp_accounting
 from dpfl import checks
 from dpfl.accounting import (
     events,
-    hidden_turns,
+    gaussian_domination,
     routes,
-    stopped_martingale,
+    secret_participation,
     trees,
 )
 
@@ -26,7 +26,7 @@ ACCOUNTING_METHODS = ("auto", "rdp", "tight")
 
 ACCOUNTING_METHODS_HELP = (
     "auto: the smaller of the two others; rdp: Renyi differential privacy; tight: the "
-    "exact curve or privacy loss distributions of Gaussian noise, in random slots too, "
+    "exact curve or privacy loss distributions of Gaussian noise, in random allocation too, "
     "and of the Gaussian that stands for it where coordinates are dropped or noise is "
     "in integers; draws where the rounds of a client are its secret."
 )
@@ -79,9 +79,9 @@ class PrivacyReport:
       delta: See `epsilon`.
       accounting_method: Route to epsilon, see `routes`: 'rdp', 'exact-gaussian', 'pld',
         'unsampled-gaussian' (the exact curve without client sampling, which is never
-        below the one with it), or 'monte-carlo' (`hidden_turns`). It begins with
-        'stopped-' where a Gaussian dominates masked coordinates or integer noise
-        (`stopped_martingale`).
+        below the one with it), or 'monte-carlo' (`secret_participation`). It begins
+        with 'stopped-' where a Gaussian dominates masked coordinates or integer noise
+        (`gaussian_domination`).
       order: The Renyi order that gave epsilon, for 'rdp'; otherwise None.
       relation: The relation between neighbours that epsilon is for, by its name in
         `events.NAMES`: 'add_or_remove' or 'replaced_by_zeros'.
@@ -129,8 +129,8 @@ def epsilon(
       delta: In (0, 1).
       accounting_method: 'rdp', by Renyi differential privacy; 'tight', by the exact
         curve or privacy loss distributions, for trees of plain, masked and
-        Poisson-sampled Gaussians, integer noise and random slots of these alone; or
-        'auto', the smaller of the two.
+        Poisson-sampled Gaussians, integer noise and random allocation of these alone;
+        or 'auto', the smaller of the two.
       orders: Renyi orders, each greater than 1; `events.DEFAULT_ORDERS` if None.
       relation: The relation between neighbours; None is the first for which the event
         holds, ADD_OR_REMOVE_ONE for dp_accounting's own events alone.
@@ -175,12 +175,12 @@ def first_relation(event: dp_accounting.DpEvent) -> events.Relation:
     Raises:
       dp_accounting.UnsupportedEventError: its parts have none in common.
     """
-    relations = trees.relations_of(event)
-    if not relations:
+    neighboring_relations = trees.relations_of(event)
+    if not neighboring_relations:
         raise dp_accounting.UnsupportedEventError(
             f"the parts of the event share no neighboring relation: {event}"
         )
-    return relations[0]
+    return neighboring_relations[0]
 
 
 def calibrate_noise_multiplier(
@@ -275,9 +275,9 @@ def has_tight_figure(event: dp_accounting.DpEvent) -> bool:
     event = trees.normalised(event)
     if trees.has_registered(event):
         return False
-    if hidden_turns.alone(event) is not None:
+    if secret_participation.alone(event) is not None:
         return True
-    return stopped_martingale.is_of_gaussians(event)
+    return gaussian_domination.is_of_gaussians(event)
 
 
 def _may_be_tight(make_event: MakeEvent, noise_multiplier: float) -> bool:

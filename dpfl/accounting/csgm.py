@@ -214,7 +214,7 @@ class SparsifiedDpEvent(events.RdpDpEvent):
 
     pages: ClassVar[tuple[str, ...]] = ("sparsified_gaussian.md",)
     sampling_pages: ClassVar[tuple[str, ...]] = ("client_sampling.md",)
-    dominating_pages: ClassVar[tuple[str, ...]] = ("stopped_martingale.md",)
+    dominating_pages: ClassVar[tuple[str, ...]] = ("gaussian_domination.md",)
 
     # Whether the L2 bound is used; otherwise only |v_j| <= DeltaInf is.
     _use_l2: ClassVar[bool] = True

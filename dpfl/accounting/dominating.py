@@ -16,8 +16,15 @@ import dp_accounting
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
 from dpfl import checks
-from dpfl.accounting import accountant, calibration, events, gaussian, losses, trees
-from dpfl.accounting.stopped_martingale import stopped_losses
+from dpfl.accounting import (
+    accountant,
+    calibration,
+    events,
+    gaussian,
+    privacy_loss,
+    trees,
+)
+from dpfl.accounting.gaussian_domination import stopped_losses
 
 # A longer step has no power of e in the floats.
 _LONGEST_INTERVAL = 100.0
@@ -34,8 +41,8 @@ def loss_distribution(
 
     Args:
       event: A tree of plain, masked and Poisson-sampled Gaussians, integer noise, and
-        random slots and cohorts of a fixed size of these. The distribution is for any
-        relation for which the event holds; see `relations_of`.
+        random allocation and cohorts of a fixed size of these. The distribution is for
+        any relation for which the event holds; see `relations_of`.
       delta: The delta of the whole composition, in (0, 1). Epsilon is most accurate
         there, and may be infinite at a smaller one: masked coordinates and integer
         noise put a hundredth of delta at infinity.
@@ -61,10 +68,10 @@ def loss_distribution(
         if relation in events.TRUSTED_RELATIONS and is_own:
             pair = gaussian.tight_losses(event, delta, interval)
             pair = pair or stopped_losses(event, delta, interval)
-    except losses.TooManyLossesError as error:
+    except privacy_loss.TooManyLossesError as error:
         raise ValueError(
-            f"interval must be long enough for at most {losses.MOST} losses, found "
-            f"{interval!r}"
+            "interval must be long enough for at most "
+            f"{privacy_loss.MOST} losses, found {interval!r}"
         ) from error
     if pair is None:
         raise dp_accounting.UnsupportedEventError(
@@ -75,6 +82,6 @@ def loss_distribution(
         )
     remove, add = (
         pld_pmf.DensePLDPmf(interval, side.low, side.masses, side.infinite, True)
-        for side in map(losses.Losses.of_one, pair)
+        for side in map(privacy_loss.LossDistribution.of_one, pair)
     )
     return privacy_loss_distribution.PrivacyLossDistribution(remove, add)

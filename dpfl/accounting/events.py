@@ -48,7 +48,7 @@ Relations = tuple[Relation, ...]
 TRUSTED_RELATIONS: Relations = (Relation.ADD_OR_REMOVE_ONE, Relation.REPLACE_SPECIAL)
 """Relations of a release to which clients contribute vectors and no noise."""
 
-ZEROS_ONLY: Relations = (Relation.REPLACE_SPECIAL,)
+ZERO_OUT_ONLY: Relations = (Relation.REPLACE_SPECIAL,)
 """The only relation that holds where a removed client would take its noise with it."""
 
 
@@ -102,7 +102,7 @@ class RdpDpEvent(Checked, dp_accounting.DpEvent, metaclass=abc.ABCMeta):
     is_remembered: ClassVar[bool] = True
 
     @property
-    def relations(self) -> Relations:
+    def neighboring_relations(self) -> Relations:
         """The relations for which `rdp` holds, with the one that reports name first.
 
         They are those of this release alone: the `RunDpEvent` of a run gives those that
@@ -165,14 +165,16 @@ class RunDpEvent(Checked, dp_accounting.DpEvent):
     """All releases of a run, and the relations for which they are private.
 
     Attributes:
-      event: The releases, as events that stand for any relation of `relations`.
-      relations: The relations that hold; the first is the one that reports name.
+      event: The releases, as events that stand for any relation of
+        `neighboring_relations`.
+      neighboring_relations: The relations that hold; the first is the one that reports
+        name.
     """
 
     event: dp_accounting.DpEvent
-    relations: Relations = attr.ib(converter=tuple)
+    neighboring_relations: Relations = attr.ib(converter=tuple)
 
-    @relations.validator
+    @neighboring_relations.validator
     def _check(self, attribute: attr.Attribute, value: Relations) -> None:
         if (
             not value

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tight epsilon for event trees of plain and sampled Gaussians and of random slots.
+"""Tight epsilon of plain and sampled Gaussians, and of random allocation of them.
 
     gaussian_epsilon(delta=1e-6, noise_multiplier=2.0)
 
@@ -9,9 +9,9 @@ The Gaussian mechanism's privacy curve is known exactly (Balle and Wang, 'Improv
 the Gaussian Mechanism for Differential Privacy: Analytical Calibration and Optimal
 Denoising', 2018, Theorem 8), also under adaptive composition, where noise
 multipliers z_i act as one of (sum_i z_i^-2)^(-1/2). Poisson-sampled Gaussians are
-composed numerically as privacy loss distributions (`losses`, `slot_losses`), with
-pessimistic rounding; a single sampled release has an exact curve. None of this is
-used for any other mechanism.
+composed numerically as privacy loss distributions (`privacy_loss`,
+`random_allocation_loss`), with pessimistic rounding; a single sampled release has an
+exact curve. None of this is used for any other mechanism.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import numpy as np
 from scipy import special
 
 from dpfl import checks
-from dpfl.accounting import events, losses, slot_losses, trees
+from dpfl.accounting import events, privacy_loss, random_allocation_loss, trees
 from dpfl.fields import said
 
 _LARGEST_EPSILON = 1e15
@@ -173,9 +173,9 @@ class FixedSizeDpEvent(events.RdpDpEvent):
     pages: ClassVar[tuple[str, ...]] = ("fixed_size.md",)
 
     @property
-    def relations(self) -> events.Relations:
+    def neighboring_relations(self) -> events.Relations:
         """See base class: the one for a fixed number of clients."""
-        return events.ZEROS_ONLY
+        return events.ZERO_OUT_ONLY
 
     def rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class."""
@@ -257,14 +257,14 @@ def plain_noise_multiplier(event: dp_accounting.DpEvent) -> Optional[float]:
     return part.z if part.q == 1 else None
 
 
-class Curves:
+class EpsilonCurves:
     """Ways to the epsilon of a tree of Gaussians at a delta, computed when asked for.
 
     Each returns an epsilon, or a sentence that says why it has none.
     """
 
     def __init__(self, parts: Counter[Part], delta: float):
-        """Curves of the `gaussian_parts` of a tree, at a delta in (0, 1)."""
+        """EpsilonCurves of the `gaussian_parts` of a tree, at a delta in (0, 1)."""
         self._parts, self._delta = parts, delta
         self._sampled = {part: n for part, n in parts.items() if part.q != 1}
         self._has_noise = all(part.z for part in parts)
@@ -292,7 +292,7 @@ class Curves:
         is_in_reach = _widest_loss(
             self._plain, self._sampled
         ) <= _LARGEST_PLD_LOSS and all(
-            slot_losses.is_in_reach(part.z, part.rounds)
+            random_allocation_loss.is_in_reach(part.z, part.rounds)
             for part in self._sampled
             if part.rounds > 1
         )
@@ -374,30 +374,32 @@ def _pld_epsilon(
         try:
             pair = _losses_on_grid(inverse_square, sampled, delta, step)
             return max(side.epsilon(delta) for side in pair)
-        except losses.TooManyLossesError:
+        except privacy_loss.TooManyLossesError:
             step *= 4
 
 
 def _losses_on_grid(
     inverse_square: float, sampled: dict[Part, int], delta: float, step: float
-) -> tuple[losses.Losses, losses.Losses]:
+) -> tuple[privacy_loss.LossDistribution, privacy_loss.LossDistribution]:
     parts = []
     for (q, z, is_fixed, rounds), n in sampled.items():
         if is_fixed:
-            parts.append((losses.fixed_size_gaussian(q, z, step), n))
+            parts.append((privacy_loss.fixed_size_gaussian(q, z, step), n))
         elif rounds > 1:
-            parts.append((slot_losses.slot_gaussian(q, z, rounds, step), n))
+            parts.append((random_allocation_loss.slot_gaussian(q, z, rounds, step), n))
         else:
-            parts.append((losses.sampled_gaussian(q, z, step), n))
+            parts.append((privacy_loss.sampled_gaussian(q, z, step), n))
     if inverse_square:
-        parts.append((losses.sampled_gaussian(1.0, inverse_square**-0.5, step), 1))
+        parts.append(
+            (privacy_loss.sampled_gaussian(1.0, inverse_square**-0.5, step), 1)
+        )
     remove, add = ([(pair[side], n) for pair, n in parts] for side in (0, 1))
-    return losses.composed(remove, delta), losses.composed(add, delta)
+    return privacy_loss.composed(remove, delta), privacy_loss.composed(add, delta)
 
 
 def tight_losses(
     event: dp_accounting.DpEvent, delta: float, step: float
-) -> Optional[tuple[losses.Losses, losses.Losses]]:
+) -> Optional[tuple[privacy_loss.LossDistribution, privacy_loss.LossDistribution]]:
     """The loss distributions of removing and of adding a client, for Gaussians alone.
 
     They dominate those of the tree at any delta, and are exact to rounding near this
@@ -420,16 +422,18 @@ def tight_losses(
         return None
     sampled, plain = Counter[Part](), Counter[Part]()
     for part, n in parts.items():
-        is_out = part.rounds > 1 and not slot_losses.is_in_reach(part.z, part.rounds)
+        is_out = part.rounds > 1 and not random_allocation_loss.is_in_reach(
+            part.z, part.rounds
+        )
         (plain if is_out or part.q == 1 else sampled)[part] += n
     inverse_square = _inverse_square(plain)
-    if not _widest_loss(inverse_square, sampled) < losses.MOST * step:
-        raise losses.TooManyLossesError(
-            f"the step {step:g} is too short: there would be more than {losses.MOST} "
-            "privacy losses"
+    if not _widest_loss(inverse_square, sampled) < privacy_loss.MOST * step:
+        raise privacy_loss.TooManyLossesError(
+            f"the step {step:g} is too short: there would be more than "
+            f"{privacy_loss.MOST} privacy losses"
         )
     if not sampled and not inverse_square:
-        nothing = losses.Losses(step, 0, np.ones(1), 0.0)
+        nothing = privacy_loss.LossDistribution(step, 0, np.ones(1), 0.0)
         return nothing, nothing
     return _losses_on_grid(inverse_square, sampled, delta, step)
 

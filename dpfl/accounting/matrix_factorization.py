@@ -116,18 +116,20 @@ def banded_stream_event(
             f"separation must be at least {bands}, the number of bands, found "
             f"{separation}"
         )
-    relations = events.TRUSTED_RELATIONS if independent_groups else events.ZEROS_ONLY
+    neighboring_relations = (
+        events.TRUSTED_RELATIONS if independent_groups else events.ZERO_OUT_ONLY
+    )
     most = count = -(-rounds // separation)
     if participations is not None:
         count = min(count, checks.integer("participations", participations))
     sampled = _sampled("release", release, q)
     if last_release is None or count < most:
         composed = dp_accounting.SelfComposedDpEvent(sampled, count)
-        return events.RunDpEvent(composed, relations)
+        return events.RunDpEvent(composed, neighboring_relations)
     last = _sampled("last_release", last_release, q)
     whole = dp_accounting.SelfComposedDpEvent(sampled, count - 1)
     both = dp_accounting.ComposedDpEvent([whole, last])
-    return events.RunDpEvent(both if count > 1 else last, relations)
+    return events.RunDpEvent(both if count > 1 else last, neighboring_relations)
 
 
 def _sampled(name: str, release: dp_accounting.DpEvent, q: float) -> Any:

@@ -4,8 +4,9 @@
 
 A free client joins a round with probability p, and is free again b rounds later. If C
 has no more than b diagonals, the columns of a client's rounds share no row. The ratio R
-of `hidden_turns` is then a sum over all patterns that takes one step a round: with x_t
-the log-ratio of round t alone, and A_t the ratio of a client that is free in round t,
+of `secret_participation` is then a sum over all patterns that takes one step a round:
+with x_t the log-ratio of round t alone, and A_t the ratio of a client that is free in
+round t,
 
   A_t = (1 - p) A_{t+1} + p e^{x_t} A_{t+b},   A_t = 1 after the last round.
 
@@ -24,8 +25,8 @@ import numpy as np
 from scipy import sparse, special
 
 from dpfl import checks
-from dpfl.accounting import events, gaussian, hidden_turns
-from dpfl.accounting.hidden_turns import Draws
+from dpfl.accounting import events, gaussian, secret_participation
+from dpfl.accounting.secret_participation import Draws
 from dpfl.fields import said
 
 # Normal numbers drawn for an epsilon in each direction, and the least and most draws.
@@ -42,7 +43,7 @@ def _read_only(value: Any) -> np.ndarray:
 
 
 @attr.s(frozen=True, auto_attribs=True)
-class MinSeparationDpEvent(hidden_turns.HiddenTurnsDpEvent):
+class MinSeparationDpEvent(secret_participation.SecretParticipationDpEvent):
     """A run in which clients join by coins of their own, at least b rounds apart.
 
     A client that is free joins a round with probability p, independently of the other
@@ -67,7 +68,9 @@ class MinSeparationDpEvent(hidden_turns.HiddenTurnsDpEvent):
     """
 
     noise_multiplier: float = attr.ib(metadata=said(check=events.noise))
-    columns: np.ndarray = attr.ib(converter=_read_only, eq=hidden_turns.matrix_key)
+    columns: np.ndarray = attr.ib(
+        converter=_read_only, eq=secret_participation.matrix_key
+    )
     separation: int = attr.ib(metadata=said(check=events.whole))
     probability: float = attr.ib(metadata=said(check=checks.fraction))
 
@@ -100,7 +103,7 @@ class MinSeparationDpEvent(hidden_turns.HiddenTurnsDpEvent):
     @functools.cached_property
     def _encoder(self) -> sparse.csr_matrix:
         """|C| in units of the noise, a little larger; [T, T]."""
-        scale = (1 + hidden_turns.ROUNDING) / self.noise_multiplier
+        scale = (1 + secret_participation.ROUNDING) / self.noise_multiplier
         bands = self.columns.shape[1]
         below = [-k for k in range(min(bands, self.rounds))]
         rows = [scale * self.columns[: self.rounds + k, -k] for k in below]
@@ -109,7 +112,7 @@ class MinSeparationDpEvent(hidden_turns.HiddenTurnsDpEvent):
     @functools.cached_property
     def _own(self) -> np.ndarray:
         """The squared norm of each column, in units of the noise; [T]."""
-        scale = (1 + hidden_turns.ROUNDING) / self.noise_multiplier
+        scale = (1 + secret_participation.ROUNDING) / self.noise_multiplier
         return np.sum((scale * self.columns) ** 2, axis=1)
 
     def longest(self) -> float:

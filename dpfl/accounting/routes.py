@@ -24,8 +24,8 @@ from dpfl.accounting import (
     accountant,
     events,
     gaussian,
-    hidden_turns,
-    stopped_martingale,
+    gaussian_domination,
+    secret_participation,
     trees,
 )
 
@@ -74,20 +74,20 @@ class Question:
         return self.book.get_epsilon_and_optimal_order(self.delta)
 
     @functools.cached_property
-    def curves(self) -> Optional[gaussian.Curves]:
+    def curves(self) -> Optional[gaussian.EpsilonCurves]:
         """Curves of a tree of Gaussians; None for other trees."""
         parts = gaussian.gaussian_parts(self.event)
-        return None if parts is None else gaussian.Curves(parts, self.delta)
+        return None if parts is None else gaussian.EpsilonCurves(parts, self.delta)
 
     @functools.cached_property
-    def dominating(self) -> Optional[tuple[gaussian.Curves, float]]:
-        """See `stopped_martingale.dominating_curves`."""
-        return stopped_martingale.dominating_curves(self.event, self.delta)
+    def dominating(self) -> Optional[tuple[gaussian.EpsilonCurves, float]]:
+        """See `gaussian_domination.dominating_curves`."""
+        return gaussian_domination.dominating_curves(self.event, self.delta)
 
     @functools.cached_property
     def draws(self) -> Optional[tuple[float, str]]:
-        """See `hidden_turns.tight_epsilon`."""
-        return hidden_turns.tight_epsilon(self.event, self.delta)
+        """See `secret_participation.tight_epsilon`."""
+        return secret_participation.tight_epsilon(self.event, self.delta)
 
 
 class Route(NamedTuple):
@@ -110,7 +110,7 @@ class Route(NamedTuple):
     accounting_methods: Sequence[str] = _TIGHT
 
 
-Curve = Callable[[gaussian.Curves], Found]
+Curve = Callable[[gaussian.EpsilonCurves], Found]
 
 
 def _of_gaussians(curve: Curve) -> Callable[[Question], Found]:
@@ -147,20 +147,20 @@ def _by_draws(question: Question) -> Found:
 
 def _exact(question: Question) -> Found:
     """Exact epsilon of Gaussians; of a run of secret rounds as if they were none."""
-    event = hidden_turns.alone(question.event)
+    event = secret_participation.alone(question.event)
     if event is None or question.draws is None:
         return _of_gaussians(_EXACT)(question)
     epsilon, accounting_method = question.draws
     if accounting_method == "exact-gaussian":
         return epsilon
-    return hidden_turns.revealed_epsilon(event, question.delta)
+    return secret_participation.revealed_epsilon(event, question.delta)
 
 
-_EXACT, _PLD = gaussian.Curves.exact, gaussian.Curves.pld
-_UNSAMPLED = gaussian.Curves.unsampled
+_EXACT, _PLD = gaussian.EpsilonCurves.exact, gaussian.EpsilonCurves.pld
+_UNSAMPLED = gaussian.EpsilonCurves.unsampled
 _OF_EXACT = ("gaussian.md#the-exact-curve",)
 _OF_SAMPLED = ("gaussian.md#poisson-sampled-gaussians",)
-_STOPPED = ("stopped_martingale.md",)
+_STOPPED = ("gaussian_domination.md",)
 ROUTES: tuple[Route, ...] = (
     Route("monte-carlo", _by_draws, ("balls_in_bins.md",), True),
     Route("exact-gaussian", _exact, _OF_EXACT, True),

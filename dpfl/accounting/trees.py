@@ -203,7 +203,9 @@ def outline(event: DpEvent) -> list[str]:
     """Lines that show a tree, one for each event, indented below what holds it."""
     inner: list[DpEvent] = []
     if isinstance(event, events.RunDpEvent):
-        names = " or ".join(events.NAMES[relation] for relation in event.relations)
+        names = " or ".join(
+            events.NAMES[relation] for relation in event.neighboring_relations
+        )
         line, inner = f"private for {names}:", [event.event]
     elif isinstance(event, dp_accounting.ComposedDpEvent):
         line, inner = "composed:", list(event.events)
@@ -296,7 +298,7 @@ def _gaussian_noise(release: DpEvent) -> Optional[float]:
 
 def _sampled(event: dp_accounting.PoissonSampledDpEvent) -> DpEvent:
     """Poisson sampling as that of one release, for the remaining relations."""
-    own = relations(event.event)
+    own = neighboring_relations(event.event)
     kept = tuple(r for r in events.TRUSTED_RELATIONS if r in own)
     q, release = event.sampling_probability, _one_release(event.event)
     if events.Relation.ADD_OR_REMOVE_ONE not in own or release is None:
@@ -318,7 +320,10 @@ def _drawn(event: dp_accounting.SampledWithoutReplacementDpEvent) -> DpEvent:
         wanted = f"at most {event.source_dataset_size}"
         raise ValueError(checks.message("sample_size", wanted, event.sample_size))
     release = _one_release(event.event)
-    if events.Relation.REPLACE_ONE not in relations(event.event) or release is None:
+    if (
+        events.Relation.REPLACE_ONE not in neighboring_relations(event.event)
+        or release is None
+    ):
         return event
     if isinstance(release, dp_accounting.NoOpDpEvent):
         return release
@@ -344,7 +349,7 @@ def resolve_sampling(event: DpEvent) -> DpEvent:
         return event
     is_everybody = event.sampling_probability == 1
     if not is_everybody and events.Relation.ADD_OR_REMOVE_ONE not in (
-        event.event.relations
+        event.event.neighboring_relations
     ):
         return event
     return event.event.poisson_sampled(event.sampling_probability) or event
@@ -356,31 +361,33 @@ def relations_of(event: DpEvent) -> events.Relations:
     The relation that reports name comes first. dp_accounting's events have the meaning
     that it gives them, which is any relation that it accounts for.
     """
-    return relations(normalised(event))
+    return neighboring_relations(normalised(event))
 
 
-def relations(event: DpEvent) -> events.Relations:
+def neighboring_relations(event: DpEvent) -> events.Relations:
     """`relations_of` a normalised tree."""
     if isinstance(event, events.RunDpEvent):
-        inner = relations(event.event)
-        return tuple(r for r in event.relations if r in inner)
+        inner = neighboring_relations(event.event)
+        return tuple(r for r in event.neighboring_relations if r in inner)
     event = resolve_sampling(event)
     if isinstance(event, events.RdpDpEvent):
-        return tuple(event.relations)
+        return tuple(event.neighboring_relations)
     if isinstance(event, dp_accounting.PoissonSampledDpEvent):
         has_bound = not isinstance(event.event, events.RdpDpEvent)
-        if has_bound and events.Relation.ADD_OR_REMOVE_ONE in relations(event.event):
+        if has_bound and events.Relation.ADD_OR_REMOVE_ONE in neighboring_relations(
+            event.event
+        ):
             return events.TRUSTED_RELATIONS
         return ()
     if isinstance(event, _WRAPPERS):
-        return relations(event.event)
+        return neighboring_relations(event.event)
     if isinstance(event, dp_accounting.SampledWithoutReplacementDpEvent):
         of_one = (events.Relation.REPLACE_ONE,)
-        return of_one if of_one[0] in relations(event.event) else ()
+        return of_one if of_one[0] in neighboring_relations(event.event) else ()
     common: events.Relations = tuple(events.NAMES)
     if isinstance(event, dp_accounting.ComposedDpEvent):
         for part in event.events:
-            own = relations(part)
+            own = neighboring_relations(part)
             common = tuple(r for r in common if r in own)
         return common
     return _their_relations(event) or common

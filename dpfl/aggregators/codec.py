@@ -95,7 +95,7 @@ class Codec(abc.ABC):
         """
         return collections.OrderedDict()
 
-    def expand(self, broadcast: Fields) -> Fields:
+    def decode_broadcast(self, broadcast: Fields) -> Fields:
         """Decodes the broadcast into the values that each client uses.
 
         A simulation calls this once a round on the server, or once for each group of
@@ -110,7 +110,7 @@ class Codec(abc.ABC):
 
         Args:
           update: float32[input_length].
-          shared: The result of `expand`.
+          shared: The result of `decode_broadcast`.
           client_seed: int64[2], the client's own seed of this round.
         """
 
@@ -140,7 +140,7 @@ class Codec(abc.ABC):
         """The sum of the totals of groups of clients, as `reduction` is of messages.
 
         Args:
-          total_type: TFF type of the result of `residues`.
+          total_type: TFF type of the result of `reduce_modulo`.
 
         Returns:
           A function, called inside a federated computation, from the totals at TFF's
@@ -148,7 +148,7 @@ class Codec(abc.ABC):
         """
         return reductions.open_group_sums(self, total_type)
 
-    def residues(self, total: Structure) -> Structure:
+    def reduce_modulo(self, total: Structure) -> Structure:
         """The part of a sum that the reduction opens, such as the sum modulo 2^b.
 
         Sums of residues, and residues of sums, have the same residues.
@@ -183,7 +183,7 @@ class Codec(abc.ABC):
           state: The mechanism's own state.
           total: The sum of the messages.
           sums: Float64 scalars summed over clients.
-          shared: The result of `expand`.
+          shared: The result of `decode_broadcast`.
           noise_seed: int64[2], secret; with the seed of `decode` the noise is the same.
         """
         return total
@@ -198,7 +198,7 @@ class Codec(abc.ABC):
           state: The mechanism's own state.
           total: The sum of the messages.
           sums: Float64 scalars summed over clients, `needed_sums` at the least.
-          shared: The result of `expand`.
+          shared: The result of `decode_broadcast`.
           noise_seed: int64[2], a secret seed of this round.
         """
 
@@ -215,7 +215,7 @@ class Codec(abc.ABC):
           total: The sum of the messages.
           sums: All of `Encoded.sums` and `measurements.client_sums`, summed over
             clients.
-          shared: The result of `expand`.
+          shared: The result of `decode_broadcast`.
         """
         if "l2_clipped" not in sums:
             return collections.OrderedDict()
@@ -252,7 +252,7 @@ class SecureCodec(Codec):
         """The secure sum of groups' residues."""
         return reductions.secure_group_sums(self.modulus_bits)
 
-    def residues(self, total: Fields) -> Fields:
+    def reduce_modulo(self, total: Fields) -> Fields:
         """The residues modulo 2^b."""
         return collections.OrderedDict(
             (name, integers.wrap(total[name], bits))
@@ -282,12 +282,12 @@ class OuterCodec(Codec):
 
     initial_state = _inner("initial_state")
     broadcast = _inner("broadcast")
-    expand = _inner("expand")
+    decode_broadcast = _inner("decode_broadcast")
     encode = _inner("encode")
     message_bits = _inner("message_bits")
     reduction = _inner("reduction")
     group_reduction = _inner("group_reduction")
-    residues = _inner("residues")
+    reduce_modulo = _inner("reduce_modulo")
     zero = _inner("zero")
     accumulate = _inner("accumulate")
     merge = _inner("merge")

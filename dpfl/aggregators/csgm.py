@@ -13,7 +13,7 @@ from typing import Any, Union
 
 import tensorflow as tf
 
-from dpfl import mechanisms, purposes
+from dpfl import mechanisms, seed_domains
 from dpfl.aggregators import measurements
 from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields, Seed
 from dpfl.aggregators.integer_sums import IntegerSum
@@ -61,9 +61,11 @@ class SparsifiedSumCodec(Codec):
         """The seed of the rotation."""
         return collections.OrderedDict(round_seed=round_seed)
 
-    def expand(self, broadcast: Fields) -> Fields:
+    def decode_broadcast(self, broadcast: Fields) -> Fields:
         """The random signs or phases of the rotation."""
-        seed = randomness.fold_in(broadcast["round_seed"], purposes.Round.ROTATION)
+        seed = randomness.fold_in(
+            broadcast["round_seed"], seed_domains.RoundDomain.ROTATION
+        )
         return collections.OrderedDict(rotation=self._rotation.expand(seed))
 
     def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:

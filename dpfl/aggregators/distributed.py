@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Optional
 
 import tensorflow as tf
 
-from dpfl import purposes
+from dpfl import seed_domains
 from dpfl.aggregators import reductions
 from dpfl.aggregators.adaptive_clip import AdaptiveClip
 from dpfl.aggregators.codec import Decoded, Encoded, Fields, SecureCodec, Seed
@@ -109,9 +109,11 @@ class IntegerCodec(SecureCodec):
             sent["clip_norm"] = state["clip_norm"]
         return sent
 
-    def expand(self, broadcast: Fields) -> Fields:
+    def decode_broadcast(self, broadcast: Fields) -> Fields:
         """The rotation, and the clips of the update and of the vector to be rounded."""
-        seed = randomness.fold_in(broadcast["round_seed"], purposes.Round.ROTATION)
+        seed = randomness.fold_in(
+            broadcast["round_seed"], seed_domains.RoundDomain.ROTATION
+        )
         clip = self._clip.in_force(broadcast)
         return collections.OrderedDict(
             rotation=self._rotation.expand(seed),
@@ -137,7 +139,7 @@ class IntegerCodec(SecureCodec):
 
         Args:
           scaled: The vector, its norm and its scale.
-          shared: The result of `expand`.
+          shared: The result of `decode_broadcast`.
           client_seed: int64[2], the client's own; None without private randomness.
         """
         step = self._grid.granularity * tf.cast(shared["vector_clip"], tf.float64)
@@ -148,18 +150,18 @@ class IntegerCodec(SecureCodec):
         rotated = self._rotation.rotate(
             vector * tf.cast(factor, tf.float32), shared["rotation"]
         )
-        own = randomness.fold_in(client_seed, purposes.Client.ROUNDING)
+        own = randomness.fold_in(client_seed, seed_domains.ClientDomain.ROUNDING)
         rounded = self._rounded(rotated, own)
         shares = int(self._config.noise_source == "clients")
         rounded += self._noise.sample(
-            client_seed, purposes.Client.UPDATE_SHARE, shares, self._rotated
+            client_seed, seed_domains.ClientDomain.UPDATE_SHARE, shares, self._rotated
         )
         wrapped = integers.wrap(rounded, self._config.modulus_bits)
         message = collections.OrderedDict(update=wrapped)
         if self._clip.adapts:
             vote = self._clip.vote(scaled.normed, scaled.is_clipped)
             vote += self._count_noise.sample(
-                client_seed, purposes.Client.COUNT_SHARE, shares, 1
+                client_seed, seed_domains.ClientDomain.COUNT_SHARE, shares, 1
             )[0]
             message["within"] = integers.wrap(vote, integer.CLIP_COUNT_BITS)
         sums = collections.OrderedDict(l2_clipped=scaled.is_clipped)
@@ -210,17 +212,17 @@ class IntegerCodec(SecureCodec):
                 return total
             return reductions.opened(total, sums["clients"], config.shares_summed)
         parts = {
-            "update": (purposes.Round.UPDATE_NOISE, self._noise),
-            "within": (purposes.Round.COUNT_NOISE, self._count_noise),
+            "update": (seed_domains.RoundDomain.UPDATE_NOISE, self._noise),
+            "within": (seed_domains.RoundDomain.COUNT_NOISE, self._count_noise),
         }
         helped = collections.OrderedDict()
         for name, residues in total.items():
-            purpose, noise = parts[name]
+            domain, noise = parts[name]
             flat = tf.reshape(residues, [-1])
             number, length = config.cohort_size, flat.shape[0]
-            flat += noise.sample(noise_seed, purpose, number, length)
+            flat += noise.sample(noise_seed, domain, number, length)
             helped[name] = tf.reshape(flat, residues.shape)
-        return self.residues(helped)
+        return self.reduce_modulo(helped)
 
     def decode(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed

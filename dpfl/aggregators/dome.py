@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from dpfl import mechanisms, purposes
+from dpfl import mechanisms, seed_domains
 from dpfl.aggregators import measurements, reductions
 from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields, SecureCodec, Seed
 from dpfl.aggregators.distributed import IntegerCodec
@@ -51,7 +51,7 @@ class LocalNoiseCodec(SecureCodec):
         message = self._sum.round(normed, config.clip_norm)
         noised = self._sum.with_share(message, client_seed, config.cohort_size)
         message = collections.OrderedDict(update=tf.cast(noised, tf.int64))
-        return Encoded(self.residues(message), normed, collections.OrderedDict())
+        return Encoded(self.reduce_modulo(message), normed, collections.OrderedDict())
 
     def message_bits(self, message: Any) -> tf.Tensor:
         """The bits of a message: b for each of the k numbers."""
@@ -166,7 +166,7 @@ class DomeCodec(Codec):
         The probes' seed is derived from the round's seed, as are the clients' seeds.
         """
         message = collections.OrderedDict(
-            seed=randomness.fold_in(round_seed, purposes.Round.ROTATION),
+            seed=randomness.fold_in(round_seed, seed_domains.RoundDomain.ROTATION),
             basis=state["basis"][: state["rank"]],
         )
         if self._config.mean_removal:
@@ -174,11 +174,11 @@ class DomeCodec(Codec):
             message["offset"] = adaptive_sketch.project(sketch, self._mean(state))
         return message
 
-    def expand(self, broadcast: Fields) -> Fields:
+    def decode_broadcast(self, broadcast: Fields) -> Fields:
         """The sketch S, the shared values of the sum, and S m if m is removed."""
         sent = self._inner.broadcast(collections.OrderedDict(), broadcast["seed"])
         expanded = collections.OrderedDict(
-            sketch=self._expanded(broadcast), release=self._inner.expand(sent)
+            sketch=self._expanded(broadcast), release=self._inner.decode_broadcast(sent)
         )
         if self._config.mean_removal:
             expanded["offset"] = broadcast["offset"]
@@ -243,9 +243,9 @@ class DomeCodec(Codec):
 
         return reduce
 
-    def residues(self, total: Any) -> Any:
+    def reduce_modulo(self, total: Any) -> Any:
         """The residues of the k-vectors' sum."""
-        values = self._inner.residues(total["values"])
+        values = self._inner.reduce_modulo(total["values"])
         return collections.OrderedDict(total, values=values)
 
     def zero(self) -> Any:

@@ -30,7 +30,7 @@ from dpfl.aggregators import reductions
 from dpfl.aggregators.codec import Codec
 from dpfl.aggregators.layout import Layout
 from dpfl.aggregators.round_functions import RoundFunctions
-from dpfl.covered import MEASURES
+from dpfl.privacy_coverage import MEASURES
 from dpfl.vectors import philox
 
 # Callers that divide a sum by themselves: the module and the function that calls

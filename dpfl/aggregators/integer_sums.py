@@ -17,7 +17,7 @@ from typing import Union
 
 import tensorflow as tf
 
-from dpfl import checks, purposes
+from dpfl import checks, seed_domains
 from dpfl.accounting.integer import grid_numbers as numbers
 from dpfl.vectors import randomness, rounding
 from dpfl.vectors.clipping import NormedVector
@@ -118,18 +118,18 @@ class IntegerSum:
         self,
         total: tf.Tensor,
         noise_seed: tf.Tensor,
-        purpose: purposes.Round = purposes.Round.UPDATE_NOISE,
+        domain: seed_domains.RoundDomain = seed_domains.RoundDomain.UPDATE_NOISE,
     ) -> tf.Tensor:
         """Adds a server's discrete Gaussian noise to the sum, in integers.
 
         Args:
           total: int[length], the sum in steps.
           noise_seed: int64[2], secret.
-          purpose: Domain of the seed.
+          domain: Domain of the seed.
         """
         if not self._is_noised:
             return total
-        return self._with_draw(total, self.grid.noise_stddev, noise_seed, purpose)
+        return self._with_draw(total, self.grid.noise_stddev, noise_seed, domain)
 
     def with_share(
         self, message: tf.Tensor, client_seed: tf.Tensor, shares: int
@@ -154,8 +154,8 @@ class IntegerSum:
             rule = f"such that each of {shares} shares is {least}"
             found = self.grid.stddev / self._clip_steps
             raise ValueError(checks.message("noise_multiplier", rule, found))
-        purpose = purposes.Round.UPDATE_NOISE
-        return self._with_draw(message, stddev, client_seed, purpose)
+        domain = seed_domains.RoundDomain.UPDATE_NOISE
+        return self._with_draw(message, stddev, client_seed, domain)
 
     def to_float(
         self, total: tf.Tensor, clip_norm: Union[float, tf.Tensor]
@@ -168,10 +168,14 @@ class IntegerSum:
         return self._clip_steps / tf.cast(clip_norm, tf.float64)
 
     def _with_draw(
-        self, values: tf.Tensor, stddev: float, seed: tf.Tensor, purpose: purposes.Round
+        self,
+        values: tf.Tensor,
+        stddev: float,
+        seed: tf.Tensor,
+        domain: seed_domains.RoundDomain,
     ) -> tf.Tensor:
         """Adds an independent noise integer to each value."""
-        own = randomness.fold_in(seed, purpose)
+        own = randomness.fold_in(seed, domain)
         draw = DiscreteGaussian(stddev).sample(own, self.length)
         return values + tf.cast(draw, values.dtype)
 
@@ -193,12 +197,12 @@ class CountSum:
 
     def noised(self, total: tf.Tensor, noise_seed: tf.Tensor) -> tf.Tensor:
         """Half the noised sum of the votes, float32 scalar."""
-        purpose = purposes.Round.COUNT_NOISE
-        noised = self._sum.noised(total[tf.newaxis], noise_seed, purpose)
+        domain = seed_domains.RoundDomain.COUNT_NOISE
+        noised = self._sum.noised(total[tf.newaxis], noise_seed, domain)
         return tf.cast(noised[0], tf.float32) * (0.5 / self._sum.grid.max_size)
 
 
-def share_stddev(grid: numbers.Grid, shares: int) -> float:
+def share_stddev(grid: numbers.ReleaseGrid, shares: int) -> float:
     """The parameter of each share, so that the squares add up to the noise's."""
     # Increased by more than the rounding errors, so that no noise is missing.
     return grid.noise_stddev / math.sqrt(shares) * (1 + 2.0**-40)

@@ -18,7 +18,7 @@ from typing import Any, Optional, Union
 import numpy as np
 import tensorflow as tf
 
-from dpfl import noise_streams, purposes
+from dpfl import noise_streams, seed_domains
 from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields, OuterCodec, Seed
 from dpfl.aggregators.integer_sums import IntegerSum
 from dpfl.mechanisms import matrix_factorization, sgmf
@@ -99,7 +99,7 @@ class Release:
           noise_seed: int64[2], a secret seed of this round.
         """
         row = state["row"]
-        own_seed = randomness.fold_in(noise_seed, purposes.Round.UPDATE_NOISE)
+        own_seed = randomness.fold_in(noise_seed, seed_domains.RoundDomain.UPDATE_NOISE)
         seeds = tf.tensor_scatter_nd_update(
             state["row_seeds"], [[row]], own_seed[tf.newaxis]
         )

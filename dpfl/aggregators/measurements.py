@@ -16,8 +16,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from dpfl.covered import MARK
 from dpfl.mechanisms.mechanism import COUNT_BITS, FLOAT_BITS
+from dpfl.privacy_coverage import MARK
 from dpfl.vectors import clipping
 
 

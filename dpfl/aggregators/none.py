@@ -15,7 +15,7 @@ from dpfl import mechanisms
 from dpfl.aggregators import measurements
 from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields, Seed
 from dpfl.aggregators.layout import Layout
-from dpfl.covered import RELEASED
+from dpfl.privacy_coverage import RELEASED
 from dpfl.vectors import clipping
 
 

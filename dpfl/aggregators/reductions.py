@@ -28,13 +28,13 @@ class IntegerShares:
             self._sampler = integer_noise.NOISE[kind](stddev)
 
     def sample(
-        self, seed: tf.Tensor, purpose: int, number: int, length: int
+        self, seed: tf.Tensor, domain: int, number: int, length: int
     ) -> tf.Tensor:
         """The sum of `number` shares, int32[length].
 
         Args:
           seed: int64[2], secret.
-          purpose: Domain of the seed.
+          domain: Domain of the seed.
           number: Number of shares; zeros for 0.
           length: Length of the vector.
         """
@@ -42,10 +42,10 @@ class IntegerShares:
         if sampler is None or not number:
             return total
         if number == 1:
-            return sampler.sample(randomness.fold_in(seed, purpose), length)
+            return sampler.sample(randomness.fold_in(seed, domain), length)
 
         def add_share(share: tf.Tensor, total: tf.Tensor) -> tuple[Any, Any]:
-            own = randomness.fold_in(seed, purpose, share)
+            own = randomness.fold_in(seed, domain, share)
             return share + 1, total + sampler.sample(own, length)
 
         return tf.while_loop(

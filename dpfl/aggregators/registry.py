@@ -52,7 +52,7 @@ def build(
 
     A mechanism with integer noise needs an execution context that can sum securely.
     Numbers that are "auto" are chosen for one release of the mechanism's own noise, see
-    `planning.chosen`, and logged.
+    `planning.resolve`, and logged.
 
     Args:
       mechanism: A configuration from `dpfl.mechanisms.MECHANISMS`.
@@ -134,7 +134,9 @@ def build_fed(
 
 
 def _check_options(
-    mechanism: mechanisms.Mechanism, entry: registry.Entry, options: Mapping[str, Any]
+    mechanism: mechanisms.Mechanism,
+    entry: registry.MechanismEntry,
+    options: Mapping[str, Any],
 ) -> None:
     """Raises TypeError for an option that the codec does not have."""
     # The options follow the configuration and the dimension.
@@ -155,13 +157,13 @@ def _check_options(
 
 def _chosen(mechanism: mechanisms.Mechanism, dimension: int) -> mechanisms.Mechanism:
     """Resolves "auto" to numbers, and logs them."""
-    found = planning.chosen(mechanism, None, dimension)
+    found = planning.resolve(mechanism, None, dimension)
     for sentence in found.sentences:
         _LOGGER.warning("%s: %s", mechanism.name, sentence)
     return found.mechanism
 
 
-def _entry(mechanism: mechanisms.Mechanism) -> registry.Entry:
+def _entry(mechanism: mechanisms.Mechanism) -> registry.MechanismEntry:
     entry = registry.entry(type(mechanism))
     if entry is None:
         names = sorted(mechanisms.MECHANISMS)

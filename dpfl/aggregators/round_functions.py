@@ -17,11 +17,11 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from dpfl import purposes
+from dpfl import seed_domains
 from dpfl.aggregators import measurements, reductions
 from dpfl.aggregators.codec import Codec, Fields, Structure
 from dpfl.aggregators.layout import Layout
-from dpfl.covered import EXACT_FOR_SIMULATION
+from dpfl.privacy_coverage import EXACT_FOR_SIMULATION
 from dpfl.vectors import randomness
 
 # The seed of the next round's rotation or sketch in the state of a secure sum without
@@ -78,12 +78,12 @@ class RoundFunctions:
             state["seed"] = tf.constant(self.seed, tf.int64)
         state["round"] = tf.constant(0, tf.int32)
         if self.seed is None and self.codec.sums_securely:
-            state[_PUBLIC] = self._drawn(state, purposes.Round.BROADCAST)
+            state[_PUBLIC] = self._drawn(state, seed_domains.RoundDomain.BROADCAST)
         state.update(self.codec.initial_state())
         return state
 
-    def _drawn(self, state: Fields, purpose: purposes.Round) -> tf.Tensor:
-        """A seed for a purpose in this execution of a round."""
+    def _drawn(self, state: Fields, domain: seed_domains.RoundDomain) -> tf.Tensor:
+        """A seed for a domain in this execution of a round."""
         if self.seed is None:
             # Never drawn from the state: a restored one would draw the same again.
             seed = tf.bitwise.bitwise_xor(
@@ -91,11 +91,13 @@ class RoundFunctions:
             )
         else:
             seed = state["seed"]
-        return randomness.fold_in(seed, state["round"], purpose)
+        return randomness.fold_in(seed, state["round"], domain)
 
     def prepare(self, state: Fields) -> Fields:
         """Computes from the state the tensors that the clients and `finish` share."""
-        return self.prepared(state, self._drawn(state, purposes.Round.BROADCAST))
+        return self.prepared(
+            state, self._drawn(state, seed_domains.RoundDomain.BROADCAST)
+        )
 
     def prepared(self, state: Fields, round_seed: tf.Tensor) -> Fields:
         """As `prepare`, with the seed that all clients of the round may know."""
@@ -103,7 +105,7 @@ class RoundFunctions:
         broadcast = self.codec.broadcast(_own_state(state), seed)
         return collections.OrderedDict(
             round_seed=round_seed,
-            expanded=self.codec.expand(broadcast),
+            expanded=self.codec.decode_broadcast(broadcast),
             downlink_bits=measurements.structure_bits(broadcast),
         )
 
@@ -151,7 +153,7 @@ class RoundFunctions:
           sums: The sums of the scalars that `encode` returns.
         """
         own = _own_state(state)
-        noise_seed = self._drawn(state, purposes.Round.SERVER_NOISE)
+        noise_seed = self._drawn(state, seed_domains.RoundDomain.SERVER_NOISE)
         decoded = self.codec.decode(own, total, sums, shared["expanded"], noise_seed)
         result = decoded.mean
         if self._output == "sum":
@@ -169,7 +171,7 @@ class RoundFunctions:
             state, round=state["round"] + 1, **decoded.state
         )
         if _PUBLIC in state:
-            after[_PUBLIC] = self._drawn(state, purposes.Round.BROADCAST)
+            after[_PUBLIC] = self._drawn(state, seed_domains.RoundDomain.BROADCAST)
         return collections.OrderedDict(
             state=after,
             result=self.layout.restore(result),
@@ -182,9 +184,11 @@ def _client_seed(identity: Optional[str], own: Any, round_seed: Any) -> tf.Tenso
     if identity is None:
         return randomness.fresh_seed()
     if identity == "client_id":
-        return randomness.fold_in(round_seed, purposes.Round.CLIENT, own)
+        return randomness.fold_in(round_seed, seed_domains.RoundDomain.CLIENT, own)
     # Both words of the round's seed, so that rounds differ as much as seeds do.
-    return randomness.fold_in(own, purposes.Round.CLIENT, round_seed[0], round_seed[1])
+    return randomness.fold_in(
+        own, seed_domains.RoundDomain.CLIENT, round_seed[0], round_seed[1]
+    )
 
 
 def _own_state(state: Fields) -> Fields:

@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from dpfl import mechanisms, purposes
+from dpfl import mechanisms, seed_domains
 from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields, OuterCodec, Seed
 from dpfl.aggregators.distributed import IntegerCodec, Scaled
 from dpfl.aggregators.integer_sums import IntegerSum
@@ -61,12 +61,14 @@ class _OfSketchesCodec(OuterCodec):
         self._sketch = sketch
         self.input_length = sketch.input_length
 
-    def expand(self, broadcast: Fields) -> Fields:
+    def decode_broadcast(self, broadcast: Fields) -> Fields:
         """The sketch's tensors, and the shared values of the integers."""
-        shared = self.inner.expand(broadcast)
+        shared = self.inner.decode_broadcast(broadcast)
         # The sketch is beside a rotation.
         seed = randomness.fold_in(
-            broadcast["round_seed"], purposes.Round.ROTATION, purposes.Rotation.SKETCH
+            broadcast["round_seed"],
+            seed_domains.RoundDomain.ROTATION,
+            seed_domains.RotationDomain.SKETCH,
         )
         shared["sketch"] = self._sketch.expand(seed)
         return shared
@@ -131,9 +133,9 @@ class SparseRecoveryCodec(_OfSketchesCodec):
         sketch = gaussian_sketch.GaussianSketch(dimension, length)
         super().__init__(config, dimension, sketch)
 
-    def expand(self, broadcast: Fields) -> Fields:
+    def decode_broadcast(self, broadcast: Fields) -> Fields:
         """The matrix, its largest singular value, and the rotation."""
-        shared = super().expand(broadcast)
+        shared = super().decode_broadcast(broadcast)
         largest = gaussian_sketch.largest_singular_value(shared["sketch"])
         shared["largest"] = largest
         shared["vector_clip"] = shared["clip_norm"] * largest
@@ -181,10 +183,12 @@ class ProjectAndPerturbCodec(Codec):
         """The seed of the sketch."""
         return collections.OrderedDict(round_seed=round_seed)
 
-    def expand(self, broadcast: Fields) -> Fields:
+    def decode_broadcast(self, broadcast: Fields) -> Fields:
         """The sketch's tensors, and the clip of the update."""
         config = self._config
-        seed = randomness.fold_in(broadcast["round_seed"], purposes.Round.ROTATION)
+        seed = randomness.fold_in(
+            broadcast["round_seed"], seed_domains.RoundDomain.ROTATION
+        )
         return collections.OrderedDict(
             sketch=self._sketch.expand(seed),
             clip_norm=tf.constant(config.clip_norm, tf.float64),

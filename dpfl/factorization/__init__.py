@@ -24,7 +24,7 @@ from dpfl.factorization.sensitivity import (
     FixedEpochs,
     MinSeparation,
     OneParticipation,
-    Plan,
+    ParticipationSchema,
     Sensitivity,
     ShuffledEpochs,
 )
@@ -58,7 +58,7 @@ __all__ = [
     "LinearCooldown",
     "MinSeparation",
     "OneParticipation",
-    "Plan",
+    "ParticipationSchema",
     "Schedule",
     "Sensitivity",
     "ShuffledEpochs",

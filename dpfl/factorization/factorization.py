@@ -14,7 +14,11 @@ import numpy as np
 
 from dpfl import checks
 from dpfl.factorization import factors as factors_lib
-from dpfl.factorization.sensitivity import OneParticipation, Plan, Sensitivity
+from dpfl.factorization.sensitivity import (
+    OneParticipation,
+    ParticipationSchema,
+    Sensitivity,
+)
 from dpfl.factorization.workloads import Workload
 
 # Largest relative error of the product; a matrix of thousands of rounds has some 1e-13.
@@ -99,7 +103,7 @@ class Factorization:
         return self.workload.solve(self.decoder())
 
     def sensitivity(
-        self, plan: Plan | None = None, rounds: int | None = None
+        self, plan: ParticipationSchema | None = None, rounds: int | None = None
     ) -> Sensitivity:
         """The sensitivity of the released part of C, per clip norm.
 
@@ -115,13 +119,13 @@ class Factorization:
             rounds = checks.integer("rounds", rounds, 1, self.rounds)
         return _sensitivity(self, plan, rounds)
 
-    def step_errors(self, plan: Plan | None = None) -> np.ndarray:
+    def step_errors(self, plan: ParticipationSchema | None = None) -> np.ndarray:
         """Each iterate's squared error per unit noise multiplier, shape (T,)."""
         norms = self.factors.row_norms_squared(self.workload)
         norms = checks.vector("row_norms_squared", norms)
         return norms * checks.positive("sensitivity", self.sensitivity(plan).value) ** 2
 
-    def errors(self, plan: Plan | None = None) -> ErrorSummary:
+    def errors(self, plan: ParticipationSchema | None = None) -> ErrorSummary:
         """The total, mean, root mean, largest and last squared error."""
         errors = self.step_errors(plan)
         mean = float(np.mean(errors))
@@ -180,7 +184,7 @@ def from_parts(
 
 @functools.lru_cache(maxsize=64)
 def _sensitivity(
-    factorization: Factorization, plan: Plan, rounds: int | None
+    factorization: Factorization, plan: ParticipationSchema, rounds: int | None
 ) -> Sensitivity:
     """`Factorization.sensitivity`, cached."""
     return factorization.factors.sensitivity(factorization.workload, plan, rounds)

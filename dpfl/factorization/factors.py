@@ -29,7 +29,11 @@ import numpy as np
 from scipy import linalg, signal
 
 from dpfl import checks
-from dpfl.factorization.sensitivity import OneParticipation, Plan, Sensitivity
+from dpfl.factorization.sensitivity import (
+    OneParticipation,
+    ParticipationSchema,
+    Sensitivity,
+)
 from dpfl.factorization.workloads import Workload, check_dense, check_products
 
 # Classes by the kind that a file of a factorization names.
@@ -105,7 +109,7 @@ class Factors(abc.ABC):
         return np.einsum("ij,ij->i", decoder, decoder)
 
     def sensitivity(
-        self, workload: Workload, plan: Plan, rounds: int | None = None
+        self, workload: Workload, plan: ParticipationSchema, rounds: int | None = None
     ) -> Sensitivity:
         """The sensitivity of the released part of C, see `released_encoder`.
 
@@ -340,7 +344,7 @@ class _ToeplitzEncoder(Factors):
         return np.cumsum(workload.apply(self.inverse_coefficients()) ** 2)
 
     def sensitivity(
-        self, workload: Workload, plan: Plan, rounds: int | None = None
+        self, workload: Workload, plan: ParticipationSchema, rounds: int | None = None
     ) -> Sensitivity:
         """See base class; without forming C for one participation."""
         if isinstance(plan, OneParticipation):

@@ -53,7 +53,7 @@ class ConvergenceError(RuntimeError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Progress:
+class IterationProgress:
     """One iteration, of one symmetric eigendecomposition: its cost and certificate.
 
     Attributes:
@@ -85,7 +85,7 @@ class Solution:
 
     v: np.ndarray
     gram: np.ndarray
-    history: tuple[Progress, ...]
+    history: tuple[IterationProgress, ...]
     seconds: float
 
     @property
@@ -241,13 +241,13 @@ def solve(
             f"{np.min(v):g}"
         )
     update = AndersonUpdate()
-    history: list[Progress] = []
+    history: list[IterationProgress] = []
     loss, bound = math.inf, 0.0
     for _ in range(max_iterations):
         root = Root.of(gram, v)
         at_v = root.normalised_loss(gram)
         loss, bound = min(loss, at_v), max(bound, root.bound)
-        history.append(Progress(time.perf_counter() - begin, loss, bound))
+        history.append(IterationProgress(time.perf_counter() - begin, loss, bound))
         if history[-1].gap <= rtol and at_v <= loss:
             x = root.normalised_gram()
             return Solution(v, x, tuple(history), time.perf_counter() - begin)

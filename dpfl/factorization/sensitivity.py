@@ -50,7 +50,7 @@ class Sensitivity:
     exact: bool
 
 
-class Plan(Checked, abc.ABC):
+class ParticipationSchema(Checked, abc.ABC):
     """Sets of rounds that one client may take part in."""
 
     @abc.abstractmethod
@@ -80,7 +80,7 @@ def participations(rounds: int, separation: int, limit: int | None = None) -> in
 
 
 @dataclasses.dataclass(frozen=True)
-class OneParticipation(Plan):
+class OneParticipation(ParticipationSchema):
     """Each client takes part in one round at most: max_j ||C[:, j]||, exact."""
 
     def sensitivity(self, encoder: np.ndarray) -> Sensitivity:
@@ -90,7 +90,7 @@ class OneParticipation(Plan):
 
 
 @dataclasses.dataclass(frozen=True)
-class FixedEpochs(Plan):
+class FixedEpochs(ParticipationSchema):
     """k participations exactly b rounds apart (Choquette-Choo et al. 2023a, Sec. 2).
 
     A client that starts in round j < b takes part in j, j + b, ..., k times or until
@@ -124,7 +124,7 @@ class FixedEpochs(Plan):
 
 
 @dataclasses.dataclass(frozen=True)
-class ShuffledEpochs(Plan):
+class ShuffledEpochs(ParticipationSchema):
     """At most one round in each epoch, in a window that stays the same.
 
     Epochs have R rounds each, of which the last may be cut off. Windows begin every W
@@ -217,7 +217,7 @@ def _bound_by_messages(
 
 
 @dataclasses.dataclass(frozen=True)
-class MinSeparation(Plan):
+class MinSeparation(ParticipationSchema):
     """At most k participations, any two at least b rounds apart.
 
     Exact for an encoder whose columns i, j are orthogonal for |i - j| >= b (b bands at

@@ -23,10 +23,10 @@ from dpfl.mechanisms.participation import (
     OncePerEpoch,
     Participation,
     PoissonSampling,
-    RandomSlot,
+    RandomAllocation,
     WithoutReplacement,
 )
-from dpfl.mechanisms.registry import EXAMPLES, MECHANISMS, register
+from dpfl.mechanisms.registry import MECHANISMS, TEST_CONFIGS, register
 from dpfl.mechanisms.sgmf import Sgmf
 from dpfl.mechanisms.sketch import ProjectAndPerturb, SketchedDdg, SparseRecovery
 
@@ -36,8 +36,13 @@ __all__ += ["L2Csgm", "LinfCsgm", "MatrixFactorization", "Sgmf", "default_linf_r
 __all__ += ["ProjectAndPerturb", "SketchedDdg", "SparseRecovery"]
 __all__ += ["BallsInBins", "BMinSeparation", "CyclicPoisson", "FixedSize"]
 __all__ += ["OncePerEpoch", "Participation"]
-__all__ += ["PARTICIPATIONS", "PoissonSampling", "RandomSlot", "WithoutReplacement"]
-__all__ += ["EXAMPLES", "MECHANISMS", "register"]
+__all__ += [
+    "PARTICIPATIONS",
+    "PoissonSampling",
+    "RandomAllocation",
+    "WithoutReplacement",
+]
+__all__ += ["TEST_CONFIGS", "MECHANISMS", "register"]
 
 # Loaded last, since plug-ins import this package.
 registry.load_plugins()

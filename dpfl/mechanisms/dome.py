@@ -220,9 +220,9 @@ class Dome(mechanism.NoiseMechanism):
         """The parties that clients trust, and the source of the noise."""
         return mechanism.secure_sum_trust("clients")
 
-    def relations(self, participation: Participation) -> events.Relations:
+    def neighboring_relations(self, participation: Participation) -> events.Relations:
         """'replaced by zeros': a client that is removed takes its noise with it."""
-        return events.ZEROS_ONLY
+        return events.ZERO_OUT_ONLY
 
     def _run_event(self, participation: Participation, dimension: int) -> DpEvent:
         # Rounds compose adaptively, and a client spends nothing in a round that it is
@@ -273,7 +273,7 @@ class DomeDdg(RoundingFields, Dome):
     `DistributedDiscreteGaussian` in k dimensions, `release`, which also does the
     accounting.
 
-    `bits` is b, or "auto" until `choice.chosen` has chosen a number.
+    `bits` is b, or "auto" until `choice.resolve` has chosen a number.
     """
 
     bits: int = option(

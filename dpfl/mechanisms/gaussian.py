@@ -30,7 +30,7 @@ _MOST_LEARNING_RATE = 10.0
 
 
 @dataclasses.dataclass(frozen=True)
-class AdaptiveClip(mechanism.NoiseMechanism):
+class AdaptiveClipMechanism(mechanism.NoiseMechanism):
     """A mechanism whose clip may adapt, with its noise split over two sums.
 
     Andrew et al. 2021, "Differentially Private Learning with Adaptive Clipping",
@@ -115,15 +115,16 @@ class AdaptiveClip(mechanism.NoiseMechanism):
 
 
 @dataclasses.dataclass(frozen=True)
-class Gaussian(AdaptiveClip):
+class Gaussian(AdaptiveClipMechanism):
     """Sum of clipped updates + N(0, (z C)^2 I), divided by n.
 
-    C is `clip_norm`, or follows a quantile of the update norms; see `AdaptiveClip`.
+    C is `clip_norm`, or follows a quantile of the update norms; see
+    `AdaptiveClipMechanism`.
     """
 
     name: ClassVar[str] = "gaussian"
     privacy_page: ClassVar[str] = "integer_release.md"
-    takes_hidden_turns: ClassVar[bool] = True
+    takes_secret_participation: ClassVar[bool] = True
 
     def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:
         """A Gaussian event, Poisson-sampled if the probability is below 1."""
@@ -161,7 +162,7 @@ class NoMechanism(mechanism.Mechanism):
     """
 
     name: ClassVar[str] = "none"
-    takes_hidden_turns: ClassVar[bool] = True
+    takes_secret_participation: ClassVar[bool] = True
     is_private: ClassVar[bool] = False
     is_weighted: ClassVar[bool] = True
 

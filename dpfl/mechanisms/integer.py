@@ -25,11 +25,11 @@ from dpfl.accounting import events
 from dpfl.accounting.integer import noise_events, summed_noise
 from dpfl.fields import AUTO, CHOSEN_BEFORE, option
 from dpfl.mechanisms import mechanism
-from dpfl.mechanisms.gaussian import AdaptiveClip
+from dpfl.mechanisms.gaussian import AdaptiveClipMechanism
 from dpfl.mechanisms.integer_grid import (
     MOST_BITS,
     PUBLISHED_WRAP_PROBABILITY,
-    Grid,
+    IntegerGrid,
     MessageBits,
     RoundingFields,
     best_grid,
@@ -70,7 +70,7 @@ _MOST_EXCESS = {"exact": 2.0, "published": 10.0}
 
 
 @dataclasses.dataclass(frozen=True)
-class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
+class IntegerMechanism(AdaptiveClipMechanism, RoundingFields, MessageBits):
     """Clip, rotate, round to a grid, add integer noise, sum modulo 2^bits.
 
     Chen et al. 2022, Algorithm 6; Kairouz et al. 2021; Agarwal et al. 2021. A client
@@ -101,7 +101,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
     the grid is coarse; the event accounts for that. With `adaptive_clipping` it is
     that of update and count together: the event has both.
 
-    `bits` is "auto" until `choice.chosen` has chosen a number. Rotation "overlap" pads
+    `bits` is "auto" until `choice.resolve` has chosen a number. Rotation "overlap" pads
     nothing, "hadamard" to a power of two, "dft" to an even length.
     """
 
@@ -179,7 +179,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         """The length of a message."""
         return ROTATED_DIMENSION[self.rotation](self.vector_dimension(dimension))
 
-    def grid(self, dimension: int) -> Grid:
+    def grid(self, dimension: int) -> IntegerGrid:
         """The granularity and what depends on it; see `best_grid`, `published_grid`."""
         if self.conditional_rounding:
             return published_grid(
@@ -189,7 +189,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
             )
         return _grid_for_sampling(self, dimension)
 
-    def _rounding_grid(self, dimension: int, *, one_step: bool) -> Grid:
+    def _rounding_grid(self, dimension: int, *, one_step: bool) -> IntegerGrid:
         return best_grid(
             **self._grid_numbers(dimension),
             wrap_probability=self.wrap_probability,
@@ -217,8 +217,8 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         if vary and self.noise_source == "clients":
             raise ValueError(
                 "noise_source must be 'helpers' where cohorts vary (poisson and "
-                "random_slot), since a client would bring its share of noise with it, "
-                "found 'clients'"
+                "random_allocation), since a client would bring its share of noise "
+                "with it, found 'clients'"
             )
 
     def check_noise(self, dimension: int) -> None:
@@ -272,15 +272,15 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         """The parties that clients trust, and the source of the noise."""
         return mechanism.secure_sum_trust(self.noise_source)
 
-    def relations(self, participation: Participation) -> events.Relations:
+    def neighboring_relations(self, participation: Participation) -> events.Relations:
         """Neighbouring relations; the participation's if helpers add the noise.
 
         If the clients add it, a removed client takes its share along, and only
         'replaced by zeros' holds.
         """
         if self.noise_source == "clients":
-            return events.ZEROS_ONLY
-        return participation.relations
+            return events.ZERO_OUT_ONLY
+        return participation.neighboring_relations
 
     def _event(self, **numbers: Any) -> noise_events.DistributedNoiseDpEvent:
         return self.event_class(
@@ -295,7 +295,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         return self._event_on(self.grid(dimension), dimension)
 
     def _event_on(
-        self, found: Grid, dimension: int
+        self, found: IntegerGrid, dimension: int
     ) -> noise_events.DistributedNoiseDpEvent:
         clip = self.clip_norm * self.vector_clip
         return self._event(
@@ -400,7 +400,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
 
 
 @functools.lru_cache(maxsize=256)
-def _grid_for_sampling(mechanism: IntegerMechanism, dimension: int) -> Grid:
+def _grid_for_sampling(mechanism: IntegerMechanism, dimension: int) -> IntegerGrid:
     """The grid of least error, or a coarser one that sampling amplifies better.
 
     Cohorts vary where helpers bring the noise. Little is proved about coordinates

@@ -100,7 +100,7 @@ class RoundingFields:
 
 
 @dataclasses.dataclass(frozen=True)
-class Grid:
+class IntegerGrid:
     """The integers of a mechanism, all in units of the clip of the vector it rounds.
 
     Attributes:
@@ -156,7 +156,7 @@ def best_grid(
     dimension: int,
     spread: int,
     one_step: bool = False,
-) -> Grid:
+) -> IntegerGrid:
     """The grid of b-bit integers with the least error at equal privacy.
 
     For sums of n equal vectors spread evenly over m coordinates, a coordinate of the
@@ -223,7 +223,7 @@ def best_grid(
         local_stddev / _MOST_STEPS_OF_NOISE,
         _least_single_step(noise, n, dimension, stddev) if one_step else 0.0,
     )
-    return Grid(
+    return IntegerGrid(
         granularity=granularity,
         local_stddev=local_stddev,
         sum_stddev=math.sqrt(fixed + rounding(granularity)) / granularity,
@@ -241,7 +241,7 @@ def published_grid(
     dimension: int,
     spread: int,
     rounding_bias: float,
-) -> Grid:
+) -> IntegerGrid:
     """The grid of Kairouz et al. 2021, section 4, for conditional rounding.
 
     With the largest variance of rounding, g^2/4 a client, in place of the actual one:
@@ -285,7 +285,7 @@ def published_grid(
         rounding_bias=rounding_bias,
         bound="published",
     )
-    return Grid(
+    return IntegerGrid(
         granularity=granularity,
         local_stddev=local_stddev,
         sum_stddev=math.sqrt(variance / granularity**2 + n / 4),

@@ -41,7 +41,7 @@ from dpfl.mechanisms.participation import (
     CyclicPoisson,
     OncePerEpoch,
     Participation,
-    RandomSlot,
+    RandomAllocation,
 )
 
 EPOCH, RUN = "epoch", "run"
@@ -185,10 +185,11 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
             _ = self.factorization
 
     def _check_run(self, participation: Participation) -> None:
-        if isinstance(participation, RandomSlot):
+        if isinstance(participation, RandomAllocation):
             raise ValueError(
-                "participation must not be 'random_slot' for noise_stream 'run', whose "
-                "rounds are accounted for where they are known or each drawn by itself"
+                "participation must not be 'random_allocation' for noise_stream 'run', "
+                "whose rounds are accounted for where they are known or each drawn by "
+                "itself"
             )
         if participation.rounds > self.stream_rounds:
             raise ValueError(
@@ -324,7 +325,8 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
                 self._release_event(dimension, longest / last) if shorter else None
             ),
             sampling_probability=participation.sampling_probability,
-            independent_groups=participation.relations == events.TRUSTED_RELATIONS,
+            independent_groups=participation.neighboring_relations
+            == events.TRUSTED_RELATIONS,
         )
         return stream.event
 
@@ -359,7 +361,9 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
         length = participation.rounds_per_epoch or separation
         rounds = min(-(-participation.rounds // length) * length, self.stream_rounds)
         times = participation.first(rounds).max_participations
-        plan: sensitivity.Plan = sensitivity.MinSeparation(separation, times)
+        plan: sensitivity.ParticipationSchema = sensitivity.MinSeparation(
+            separation, times
+        )
         if isinstance(participation, CyclicPoisson):
             plan = sensitivity.FixedEpochs(times, separation)
         elif isinstance(participation, OncePerEpoch):
@@ -425,7 +429,7 @@ class MatrixFactorization(StreamedMatrix):
 
     name: ClassVar[str] = "matrix_factorization"
     takes_any_matrix: ClassVar[bool] = True
-    takes_hidden_turns: ClassVar[bool] = True
+    takes_secret_participation: ClassVar[bool] = True
 
     def _release_event(self, dimension: int, factor: float) -> DpEvent:
         noise = self.noise_multiplier * factor

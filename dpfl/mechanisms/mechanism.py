@@ -13,7 +13,8 @@ its messages, so that they cannot disagree. Nothing here imports TensorFlow.
     mechanism.uplink_bits(7850)
 
 The relation between neighbours that a run is private for follows from the mechanism
-and from the choice of clients (`Mechanism.relations`), and the run's event carries it.
+and from the choice of clients (`Mechanism.neighboring_relations`), and the run's event
+carries it.
 """
 
 from __future__ import annotations
@@ -35,16 +36,16 @@ from dp_accounting import (
 
 from dpfl import checks, files
 from dpfl.accounting import calibration, events, trees
-from dpfl.covered import EXACT_FOR_SIMULATION, MEASURES
 from dpfl.fields import Checked, required
 from dpfl.mechanisms.participation import (
-    HIDDEN_TURNS,
     MOST_CLIENTS,
+    SECRET_PARTICIPATIONS,
     Participation,
     PoissonSampling,
-    RandomSlot,
+    RandomAllocation,
     WithoutReplacement,
 )
+from dpfl.privacy_coverage import EXACT_FOR_SIMULATION, MEASURES
 
 FLOAT_BITS = 32
 # A stateless seed is two 64-bit integers.
@@ -170,7 +171,7 @@ class Mechanism(Checked, abc.ABC):
     has_whole_error: ClassVar[bool] = True
 
     # Whether secret rounds of a client may amplify, over a whole run.
-    takes_hidden_turns: ClassVar[bool] = False
+    takes_secret_participation: ClassVar[bool] = False
 
     # Whether a round's noise depends on that of other rounds.
     remembers_noise: ClassVar[bool] = False
@@ -219,7 +220,10 @@ class Mechanism(Checked, abc.ABC):
                 f"cohort_size must be that of the participation, "
                 f"{participation.cohort_size}, found {self.cohort_size}"
             )
-        if isinstance(participation, HIDDEN_TURNS) and not self.takes_hidden_turns:
+        if (
+            isinstance(participation, SECRET_PARTICIPATIONS)
+            and not self.takes_secret_participation
+        ):
             raise ValueError(
                 f"participation must not be {participation.name!r} for {self.name}: "
                 "only for a sum with Gaussian noise, of which nothing is dropped, is "
@@ -344,18 +348,18 @@ class Mechanism(Checked, abc.ABC):
     def release_relations(self) -> events.Relations:
         """The relations for which one release, of a round of all clients, is private.
 
-        A subclass may narrow them by `relations`.
+        A subclass may narrow them by `neighboring_relations`.
         """
         everybody = PoissonSampling(self.cohort_size, self.cohort_size, 1)
-        return self.relations(everybody)
+        return self.neighboring_relations(everybody)
 
-    def relations(self, participation: Participation) -> events.Relations:
+    def neighboring_relations(self, participation: Participation) -> events.Relations:
         """The relations between neighbours that a run is private for, at least one.
 
         They are those of the choice of clients. A mechanism whose clients bring the
         noise overrides this.
         """
-        return participation.relations
+        return participation.neighboring_relations
 
     def dp_event(
         self, participation: Participation, dimension: int
@@ -414,18 +418,21 @@ class Mechanism(Checked, abc.ABC):
         self, event: DpEvent, participation: Participation
     ) -> events.RunDpEvent:
         """Releases of a run, with the relations for which all of them are private."""
-        relations, bare = self.relations(participation), trees.bare(event)
+        neighboring_relations, bare = (
+            self.neighboring_relations(participation),
+            trees.bare(event),
+        )
         if bare is not event:
             own = trees.relations_of(event)
-            relations = tuple(r for r in relations if r in own)
-        return events.RunDpEvent(bare, relations)
+            neighboring_relations = tuple(r for r in neighboring_relations if r in own)
+        return events.RunDpEvent(bare, neighboring_relations)
 
     def _run_event(self, participation: Participation, dimension: int) -> DpEvent:
         """All releases of a run that suits the mechanism."""
         # The noise is there whoever takes part.
         has_own_noise = events.Relation.ADD_OR_REMOVE_ONE in self.release_relations
         if has_own_noise and isinstance(
-            participation, (RandomSlot, WithoutReplacement)
+            participation, (RandomAllocation, WithoutReplacement)
         ):
             event = trees.bare(self.round_dp_event(dimension, 1.0))
             if isinstance(event, PoissonSampledDpEvent):

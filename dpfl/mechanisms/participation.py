@@ -24,7 +24,7 @@ import dp_accounting
 import numpy as np
 
 from dpfl import checks
-from dpfl.accounting import events, gaussian, random_slot
+from dpfl.accounting import events, gaussian, random_allocation
 from dpfl.fields import Checked, option, required
 
 # Limits of plausible numbers: more devices than there are people, and a round for each
@@ -84,13 +84,13 @@ class Participation(Checked, abc.ABC):
         return False
 
     @property
-    def relations(self) -> events.Relations:
+    def neighboring_relations(self) -> events.Relations:
         """The relations between neighbours that this choice of clients allows.
 
         With exactly n clients in a round only 'replaced by zeros' is possible: a client
         that is removed makes room for another, whose update is then in the sum.
         """
-        return events.ZEROS_ONLY
+        return events.ZERO_OUT_ONLY
 
     @property
     def max_participations(self) -> int:
@@ -146,7 +146,7 @@ class Independent(Participation):
         return self.cohort_size < self.population
 
     @property
-    def relations(self) -> events.Relations:
+    def neighboring_relations(self) -> events.Relations:
         """Adding and removing, and replacing by zeros.
 
         A client of zeros has the same effect as none, so that both are covered.
@@ -427,15 +427,15 @@ class BMinSeparation(Separated):
 
 
 @dataclasses.dataclass(frozen=True)
-class RandomSlot(Independent, InEpochs):
+class RandomAllocation(Independent, InEpochs):
     """Each client draws a round of every epoch by itself, and tells nobody which.
 
     Each round has the probability n / N, so that cohorts vary and n clients are
     expected; with the remaining probability the client sits the epoch out. The secret
-    amplifies privacy: see `accounting.random_slot`.
+    amplifies privacy: see `accounting.random_allocation`.
     """
 
-    name: ClassVar[str] = "random_slot"
+    name: ClassVar[str] = "random_allocation"
 
     @property
     def slots(self) -> float:
@@ -449,24 +449,26 @@ class RandomSlot(Independent, InEpochs):
         whole, rest = divmod(self.rounds, self.rounds_per_epoch)
         parts: list[dp_accounting.DpEvent] = []
         if whole:
-            epoch = random_slot.RandomSlotDpEvent(
+            epoch = random_allocation.RandomAllocationDpEvent(
                 round_event, self.rounds_per_epoch, self.slots
             )
             parts.append(dp_accounting.SelfComposedDpEvent(epoch, whole))
         if rest:
-            parts.append(random_slot.RandomSlotDpEvent(round_event, rest, self.slots))
+            parts.append(
+                random_allocation.RandomAllocationDpEvent(round_event, rest, self.slots)
+            )
         return parts[0] if len(parts) == 1 else dp_accounting.ComposedDpEvent(parts)
 
 
 _KINDS: tuple[type[Participation], ...] = (
     *(PoissonSampling, FixedSize, WithoutReplacement),
-    *(OncePerEpoch, RandomSlot, CyclicPoisson, BallsInBins, BMinSeparation),
+    *(OncePerEpoch, RandomAllocation, CyclicPoisson, BallsInBins, BMinSeparation),
 )
 PARTICIPATIONS = {kind.name: kind for kind in _KINDS}
 # Names of participations with epochs.
 WITH_EPOCHS = tuple(kind.name for kind in _KINDS if issubclass(kind, InEpochs))
 # Participations with secret rounds, of which the whole run is one release.
-HIDDEN_TURNS = (BallsInBins, BMinSeparation)
+SECRET_PARTICIPATIONS = (BallsInBins, BMinSeparation)
 # Names of participations that need a `min_separation`.
 _SEPARATED = (CyclicPoisson.name, BMinSeparation.name)
 WITH_SEPARATION = (OncePerEpoch.name, BallsInBins.name, *_SEPARATED)

@@ -20,7 +20,7 @@ from dpfl.mechanisms.matrix_factorization import MatrixFactorization
 from dpfl.mechanisms.mechanism import Mechanism
 
 
-class Entry(NamedTuple):
+class MechanismEntry(NamedTuple):
     """Implementation of a mechanism; each field is a class or "module:Class".
 
     Attributes:
@@ -40,8 +40,8 @@ class Entry(NamedTuple):
 
 # The classes of the configurations, and a small configuration of each, by name.
 MECHANISMS: dict[str, type[Mechanism]] = {}
-EXAMPLES: dict[str, Mechanism] = {}
-_ENTRIES: dict[type[Mechanism], Entry] = {}
+TEST_CONFIGS: dict[str, Mechanism] = {}
+_ENTRIES: dict[type[Mechanism], MechanismEntry] = {}
 
 
 def register(
@@ -56,11 +56,11 @@ def register(
 
     Args:
       config: The configuration, a frozen dataclass.
-      codec: See `Entry`.
+      codec: See `MechanismEntry`.
       example: A small configuration, for three clients, with which the soak and the
         tests run the mechanism; None leaves it out of them.
-      feeder: See `Entry`.
-      weighted: See `Entry`.
+      feeder: See `MechanismEntry`.
+      weighted: See `MechanismEntry`.
 
     Raises:
       TypeError: If `config` is not a class of configurations, or an argument or a field
@@ -86,24 +86,24 @@ def register(
         raise TypeError(checks.message("example", f"one of {config!r}", example))
     plugins.check(plugins.MECHANISMS, name, config)
     MECHANISMS[name] = config
-    _ENTRIES[config] = Entry(codec, feeder, weighted)
+    _ENTRIES[config] = MechanismEntry(codec, feeder, weighted)
     if example is not None:
-        EXAMPLES[name] = example
+        TEST_CONFIGS[name] = example
 
 
 def load_plugins() -> None:
     """Adds the mechanisms of installed packages."""
-    plugins.load(plugins.MECHANISMS, MECHANISMS, EXAMPLES, _ENTRIES)
+    plugins.load(plugins.MECHANISMS, MECHANISMS, TEST_CONFIGS, _ENTRIES)
 
 
-def entry(config: type[Mechanism]) -> Optional[Entry]:
+def entry(config: type[Mechanism]) -> Optional[MechanismEntry]:
     """The entry of a configuration's class, its classes imported; None if it has none.
 
     A subclass needs an entry of its own, as it may mean other noise than its base's
     codec adds.
     """
     found = _ENTRIES.get(config)
-    return None if found is None else Entry(*map(plugins.resolve, found))
+    return None if found is None else MechanismEntry(*map(plugins.resolve, found))
 
 
 _NOISED: dict[str, Any] = {"cohort_size": 3, "clip_norm": 1.0, "noise_multiplier": 0.3}

@@ -126,7 +126,7 @@ class CountSketched(mechanism.NoiseMechanism):
     The fields' own sentences describe them, and besides:
 
     Attributes:
-      compression_rate: r = d / m, or "auto" until `choice.chosen` has chosen a number.
+      compression_rate: r = d / m, or "auto" until `choice.resolve` has chosen a number.
       sketch: "shifts" (fast) or "hashes" (as published).
       sketch_length: l, for "shifts" a power of two.
     """

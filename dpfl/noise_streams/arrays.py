@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dpfl import purposes
+from dpfl import seed_domains
 from dpfl.vectors import integer_tables, philox
 
 # float32[d], an array or a tensor.
@@ -214,7 +214,7 @@ class InNumpy(Arrays):
 
     def row_seed(self, seed: np.ndarray, index: int) -> np.ndarray:
         """See base class."""
-        return philox.fold_in(seed, purposes.NoiseStream.NORMALS, index)
+        return philox.fold_in(seed, seed_domains.NoiseStreamDomain.NORMALS, index)
 
     def normal(self, row_seed: np.ndarray, length: int) -> np.ndarray:
         """See base class."""
@@ -229,7 +229,9 @@ def grid_integers(seed: np.ndarray, length: int) -> np.ndarray:
     """Draws int32[length] of `GRID_STDDEV`, bit for bit as `DiscreteGaussian` does."""
     parts, _ = integer_tables.parts_of(GRID_STDDEV)
     # A grid of 2**18 takes two tables, and each word has an entry of both.
-    words = philox.random_words(philox.fold_in(seed, purposes.Draw.TABLES), length)
+    words = philox.random_words(
+        philox.fold_in(seed, seed_domains.DrawDomain.TABLES), length
+    )
     bits = integer_tables.FIRST_BITS
     halves = [words & np.uint32((1 << bits) - 1), words >> np.uint32(bits)]
     drawn = sum(np.take(part.first, half) for part, half in zip(parts, halves))
@@ -238,7 +240,7 @@ def grid_integers(seed: np.ndarray, length: int) -> np.ndarray:
     for i, (part, half) in enumerate(zip(parts, halves)):
         values = part.first[half[places]]
         further = values == integer_tables.FURTHER
-        own = philox.fold_in(seed, purposes.Draw.SECOND_LEVEL + i)
+        own = philox.fold_in(seed, seed_domains.DrawDomain.SECOND_LEVEL + i)
         values[further] = _look_further(part.alias, own, np.count_nonzero(further))
         resolved += values
     drawn[places] = resolved
@@ -247,13 +249,15 @@ def grid_integers(seed: np.ndarray, length: int) -> np.ndarray:
 
 def _look_further(alias: integer_tables.Alias, seed: Any, count: int) -> np.ndarray:
     """Draws int32[count] from the mass that the first level leaves over."""
-    words = philox.random_words(philox.fold_in(seed, purposes.Alias.COLUMNS), count)
+    words = philox.random_words(
+        philox.fold_in(seed, seed_domains.AliasDomain.COLUMNS), count
+    )
     column = (words & np.uint32((1 << alias.bits) - 1)).astype(np.int64)
     high = (words >> np.uint32(alias.bits)).astype(np.int64)
     threshold = alias.thresholds[column]
     is_own = high < threshold
     [ties] = np.nonzero(high == threshold)
-    own = philox.fold_in(seed, purposes.Alias.LOW_BITS)
+    own = philox.fold_in(seed, seed_domains.AliasDomain.LOW_BITS)
     words = philox.random_words(own, 4 * len(ties))
     low = words.astype("<u4").view("<i8").reshape(2, -1)
     limit = alias.low_thresholds[:, column[ties]]

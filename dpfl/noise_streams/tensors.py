@@ -12,7 +12,7 @@ import numpy as np
 
 from dpfl import (
     needs_tff,  # noqa: F401
-    purposes,
+    seed_domains,
 )
 from dpfl.noise_streams.arrays import GRID, GRID_STDDEV, Arrays, Draw
 from dpfl.vectors import randomness
@@ -97,7 +97,7 @@ class Tensors(Arrays):
 
     def row_seed(self, seed: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
         """See base class."""
-        return randomness.fold_in(seed, purposes.NoiseStream.NORMALS, index)
+        return randomness.fold_in(seed, seed_domains.NoiseStreamDomain.NORMALS, index)
 
     def normal(self, row_seed: tf.Tensor, length: int) -> tf.Tensor:
         """See base class."""

@@ -4,9 +4,17 @@
 """The plan of a run: its noise, bits, rate and bands, and the ledger that it keeps."""
 
 from dpfl.planning.budget import calibrate, epsilon, privacy_report
-from dpfl.planning.choice import Chosen, chosen
+from dpfl.planning.choice import ResolvedMechanism, resolve
 from dpfl.planning.ledger import Ledger
 from dpfl.planning.noise import Noise, noise
 
-__all__ = ["Chosen", "Ledger", "Noise", "calibrate", "chosen", "epsilon", "noise"]
+__all__ = [
+    "ResolvedMechanism",
+    "Ledger",
+    "Noise",
+    "calibrate",
+    "resolve",
+    "epsilon",
+    "noise",
+]
 __all__ += ["privacy_report"]

@@ -129,7 +129,7 @@ class StreamRun(Checked):
 
 
 @dataclasses.dataclass(frozen=True)
-class Point:
+class StreamPoint:
     """A stream over the run, with the noise that meets the budget.
 
     Attributes:
@@ -175,7 +175,7 @@ def point(
     separation: int,
     restarts: bool = True,
     guess: float = 1.0,
-) -> Point:
+) -> StreamPoint:
     """The stream with as many bands as a client's rounds are apart.
 
     Args:
@@ -218,7 +218,7 @@ def _with_noise(
     q: float,
     count: int,
     guess: float,
-) -> Point:
+) -> StreamPoint:
     """The stream of an encoder, with the noise that meets the budget."""
     last = 1.0
     if isinstance(found.factors, fact.ToeplitzFactors):
@@ -242,7 +242,9 @@ def _with_noise(
     return _point(run, found, (b, q, count), event, guess)
 
 
-def _hidden(run: StreamRun, found: fact.Factorization, b: int, guess: float) -> Point:
+def _hidden(
+    run: StreamRun, found: fact.Factorization, b: int, guess: float
+) -> StreamPoint:
     """The stream of an encoder where the rounds of a client are its secret."""
     longest = found.sensitivity().value
     if run.participation == BallsInBins.name:
@@ -271,7 +273,7 @@ def _point(
     turns: tuple[int, float, int],
     event: Release,
     guess: float,
-) -> Point:
+) -> StreamPoint:
     """An encoder with the noise that meets the budget.
 
     Args:
@@ -290,7 +292,7 @@ def _point(
     )
     errors = found.errors()
     separation, q, count = turns
-    return Point(
+    return StreamPoint(
         bands=factorization.bands(found),
         separation=separation,
         sampling_probability=q,
@@ -318,7 +320,7 @@ def encoder_of(
     return fact.compute(workload, method, bands=bands)
 
 
-def restarting(run: StreamRun) -> Point:
+def restarting(run: StreamRun) -> StreamPoint:
     """Streams of prefix sums, for comparison, that restart every epoch.
 
     Each client is in one round of every epoch of floor(N / n) rounds, and the optimal
@@ -354,7 +356,7 @@ def restarting(run: StreamRun) -> Point:
     rows = found.step_errors()
     sums = np.arange(run.rounds) // length * rows[-1]
     sums += np.resize(rows, run.rounds)
-    return Point(
+    return StreamPoint(
         bands=length,
         separation=run.most_groups,
         sampling_probability=1.0,
@@ -366,20 +368,20 @@ def restarting(run: StreamRun) -> Point:
     )
 
 
-def curve(run: StreamRun, bands: Optional[Sequence[int]] = None) -> list[Point]:
+def curve(run: StreamRun, bands: Optional[Sequence[int]] = None) -> list[StreamPoint]:
     """A `point` for each number of bands; None is `usual_bands`."""
     wanted = usual_bands(run) if bands is None else sorted(set(bands))
     return [point(run, each) for each in wanted]
 
 
-def best(points: Sequence[Point]) -> Point:
+def best(points: Sequence[StreamPoint]) -> StreamPoint:
     """The point of the least error, with the fewest bands among equals."""
     if not points:
         raise ValueError("points must hold at least one, found none")
     return min(points, key=lambda one: (one.root_mean_error, one.bands))
 
 
-def choose(run: StreamRun) -> Point:
+def choose(run: StreamRun) -> StreamPoint:
     """The stream of least error: no worse than either end of the curve.
 
     The search takes the curve over `usual_bands`, and then the numbers between the best

@@ -20,7 +20,7 @@ import dp_accounting
 
 from dpfl import accounting, checks
 from dpfl.accounting.calibration import ACCOUNTING_METHODS
-from dpfl.mechanisms.gaussian import AdaptiveClip
+from dpfl.mechanisms.gaussian import AdaptiveClipMechanism
 from dpfl.mechanisms.integer_grid import MOST_BITS
 from dpfl.mechanisms.mechanism import ARGUMENTS, Mechanism
 from dpfl.mechanisms.participation import Participation
@@ -176,7 +176,10 @@ class _Budget:
 
     def _count_sentence(self, mechanism: Mechanism) -> str:
         """A sentence on the count's noise that would do; "" if none would help."""
-        if not isinstance(mechanism, AdaptiveClip) or mechanism.count_stddev is None:
+        if (
+            not isinstance(mechanism, AdaptiveClipMechanism)
+            or mechanism.count_stddev is None
+        ):
             return ""
         try:
             free = self.calibrated(dataclasses.replace(mechanism, count_stddev=None))

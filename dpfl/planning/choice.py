@@ -3,7 +3,7 @@
 
 """The choice of bits and compression rates that are "auto".
 
-    found = chosen(mechanism, participation, dimension, epsilon=8.0)
+    found = resolve(mechanism, participation, dimension, epsilon=8.0)
     found.mechanism, found.sentences
 
 `bits` "auto" is the fewest bits with which the error by noise, rounding and wraps is
@@ -75,7 +75,7 @@ class Setting:
 
 
 @dataclasses.dataclass(frozen=True)
-class Chosen:
+class ResolvedMechanism:
     """A mechanism with all numbers known, and a sentence on each chosen one.
 
     Attributes:
@@ -88,7 +88,7 @@ class Chosen:
 
 
 @checks.of_arguments(budget.OF_A_RUN)
-def chosen(
+def resolve(
     mechanism: Mechanism,
     participation: Optional[Participation],
     dimension: int,
@@ -96,7 +96,7 @@ def chosen(
     epsilon: Optional[float] = None,
     delta: float = DEFAULT_DELTA,
     accounting_method: str = "auto",
-) -> Chosen:
+) -> ResolvedMechanism:
     """The mechanism with numbers in place of "auto".
 
     Args:
@@ -114,7 +114,7 @@ def chosen(
       ValueError: If there is no noise to compare, or no number will do.
     """
     if fields.AUTO not in (mechanism.compression_rate, mechanism.bits):
-        return Chosen(mechanism)
+        return ResolvedMechanism(mechanism)
     if epsilon is None and not mechanism.noise_multiplier:
         raise ValueError(
             "noise_multiplier must be above 0 where bits or compression_rate is "
@@ -128,7 +128,7 @@ def chosen(
     if mechanism.bits == fields.AUTO:
         mechanism, sentence = _with_bits(mechanism, setting)
         sentences.append(sentence)
-    return Chosen(mechanism, tuple(sentences))
+    return ResolvedMechanism(mechanism, tuple(sentences))
 
 
 def gaussian_like(mechanism: Mechanism) -> Gaussian:

@@ -21,7 +21,7 @@ UNREACHABLE = "unreachable"
 
 
 @dataclasses.dataclass(frozen=True)
-class Cost:
+class MechanismCost:
     """A mechanism with its noise set: its error, epsilon and bits.
 
     `accounting_method` is that of the epsilon, or `UNREACHABLE` if no noise gives the
@@ -128,7 +128,7 @@ def cost(
     dimension: int,
     delta: float,
     accounting_method: str = "auto",
-) -> Cost:
+) -> MechanismCost:
     """The error, epsilon and bits of a mechanism with its noise set.
 
     Args:
@@ -143,7 +143,7 @@ def cost(
     error = None
     if mechanism.has_whole_error:
         error = mechanism.mean_squared_error(dimension)
-    return Cost(
+    return MechanismCost(
         mechanism=mechanism.name,
         compression_rate=compression_rate(mechanism, dimension),
         noise_multiplier=mechanism.noise_multiplier,
@@ -171,7 +171,7 @@ def cost_at_error(
     delta: float,
     target: float,
     accounting_method: str = "auto",
-) -> Cost:
+) -> MechanismCost:
     """The cost of a mechanism at the noise that makes its error `target`.
 
     If there is no such noise, the row is that of the mechanism without noise, whose
@@ -199,7 +199,7 @@ def cost_at_error(
 
 
 @dataclasses.dataclass(frozen=True)
-class Point(Cost):
+class CostAtBits(MechanismCost):
     """A cost with a number of bits; None if the mechanism sends float32.
 
     `rate` is the requested compression rate, or None, and `error_over_gaussian` the
@@ -229,7 +229,7 @@ def points(
     epsilon: float,
     delta: float,
     accounting_method: str = "auto",
-) -> Iterator[tuple[Mechanism, Optional[Point], str]]:
+) -> Iterator[tuple[Mechanism, Optional[CostAtBits], str]]:
     """Yields each mechanism, its point, and the reason if it has none.
 
     The point is None where the mechanism cannot run with so few bits, and the reason is
@@ -263,7 +263,7 @@ def points(
         error_of = spent.mean_squared_error
         yield (
             mechanism,
-            Point(
+            CostAtBits(
                 **dataclasses.asdict(spent),
                 bits=mechanism.bits,
                 rate=mechanism.compression_rate,

@@ -31,7 +31,7 @@ from dpfl.mechanisms.participation import (
     OncePerEpoch,
     Participation,
     PoissonSampling,
-    RandomSlot,
+    RandomAllocation,
     WithoutReplacement,
 )
 
@@ -45,7 +45,7 @@ _BETS = 5
 _STAKE = 0.9
 
 
-class Seen:
+class ObservedRounds:
     """State of the rounds seen so far, as far as laws depend on it."""
 
     def __init__(self, plan: Participation):
@@ -88,23 +88,23 @@ def _separated_chance(plan: Participation, index: int) -> float:
     return plan.turn_probability
 
 
-def _poisson_join(seen: Seen, index: int, count: int) -> tuple[int, float]:
+def _poisson_join(seen: ObservedRounds, index: int, count: int) -> tuple[int, float]:
     return seen.rounds + 1, seen.plan.cohort_size / seen.plan.population
 
 
-def _slot_join(seen: Seen, index: int, count: int) -> tuple[int, float]:
+def _slot_join(seen: ObservedRounds, index: int, count: int) -> tuple[int, float]:
     length = seen.plan.rounds_per_epoch or 1
     chance = length * seen.plan.cohort_size / seen.plan.population
     return len(seen.epochs | {index // length}), min(1.0, chance)
 
 
-def _group_join(seen: Seen, index: int, count: int) -> tuple[int, float]:
+def _group_join(seen: ObservedRounds, index: int, count: int) -> tuple[int, float]:
     plan = seen.plan
     assert isinstance(plan, CyclicPoisson)
     return seen.turns[plan.group_of(index)] + 1, min(1.0, plan.turn_probability)
 
 
-def _separated_join(seen: Seen, index: int, count: int) -> tuple[int, float]:
+def _separated_join(seen: ObservedRounds, index: int, count: int) -> tuple[int, float]:
     plan = seen.plan
     assert isinstance(plan, BMinSeparation)
     # Rounds after earlier ones of the client, in which it was not free.
@@ -112,7 +112,7 @@ def _separated_join(seen: Seen, index: int, count: int) -> tuple[int, float]:
     return seen.rounds + 1 - blocked, plan.turn_probability
 
 
-class Law(NamedTuple):
+class JoiningLaw(NamedTuple):
     """The laws by which a plan's clients join.
 
     Attributes:
@@ -124,17 +124,17 @@ class Law(NamedTuple):
     """
 
     chance: Callable[[Participation, int], float]
-    join: Callable[[Seen, int, int], tuple[int, float]]
+    join: Callable[[ObservedRounds, int, int], tuple[int, float]]
 
 
 # Plans without a law make no claim about the choice of clients.
-LAWS: dict[type, Law] = {
-    PoissonSampling: Law(_poisson_chance, _poisson_join),
-    WithoutReplacement: Law(_poisson_chance, _poisson_join),
-    RandomSlot: Law(_slot_chance, _slot_join),
-    CyclicPoisson: Law(_group_chance, _group_join),
-    BallsInBins: Law(_group_chance, _group_join),
-    BMinSeparation: Law(_separated_chance, _separated_join),
+LAWS: dict[type, JoiningLaw] = {
+    PoissonSampling: JoiningLaw(_poisson_chance, _poisson_join),
+    WithoutReplacement: JoiningLaw(_poisson_chance, _poisson_join),
+    RandomAllocation: JoiningLaw(_slot_chance, _slot_join),
+    CyclicPoisson: JoiningLaw(_group_chance, _group_join),
+    BallsInBins: JoiningLaw(_group_chance, _group_join),
+    BMinSeparation: JoiningLaw(_separated_chance, _separated_join),
 }
 
 
@@ -147,7 +147,7 @@ class Evidence:
     def __init__(self, plan: Participation, level: float = LEVEL):
         self._plan = plan
         self._law = LAWS.get(type(plan))
-        self._seen = Seen(plan)
+        self._seen = ObservedRounds(plan)
         self._log_limit = math.log(_BETS / level)
         self._begun = 0
         self._counts: dict[Hashable, int] = {}
@@ -155,7 +155,7 @@ class Evidence:
         self._narrow = _Narrow(plan.cohort_size)
         share = _tilts(plan.cohort_size / plan.population)
         self._back = _Tilts(np.concatenate([2.0 ** np.arange(-10, 0), share]))
-        self._same = _Tilts(share) if isinstance(plan, RandomSlot) else None
+        self._same = _Tilts(share) if isinstance(plan, RandomAllocation) else None
         self._place: dict[Hashable, int] = {}
         self._at: collections.Counter[int] = collections.Counter()
         self._late = _Tilts(share) if plan.draws_afresh else None
@@ -190,7 +190,7 @@ class Evidence:
             - math.log(plan.population)
         )
         if often >= self._log_limit:
-            rounds = "epochs" if isinstance(plan, RandomSlot) else "rounds"
+            rounds = "epochs" if isinstance(plan, RandomAllocation) else "rounds"
             found = (
                 f"client {client!r} in {count} of {trials} {rounds} that it could be in"
             )

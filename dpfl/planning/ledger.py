@@ -134,7 +134,7 @@ class RunCost(Checked):
           ValueError: If no bound for the repeated rounds is known.
         """
         if rounds == 0 and not any(again):
-            [relation, *_] = self.mechanism.relations(self.participation)
+            [relation, *_] = self.mechanism.neighboring_relations(self.participation)
             name = events.NAMES[relation]
             return accounting.PrivacyReport(
                 0.0, self.delta, self.accounting_method, relation=name
@@ -273,9 +273,9 @@ class Ledger:
         Raises:
           ValueError: If the round was not planned for, or is not within the budget, or
             a client is in it twice, or a second time in an epoch of `OncePerEpoch` or
-            `RandomSlot`, or sooner than `Participation.separation` allows, or with
-            another group, or window of `OncePerEpoch`, than before, or the plan would
-            not draw such cohorts.
+            `RandomAllocation`, or sooner than `Participation.separation` allows, or
+            with another group, or window of `OncePerEpoch`, than before, or the plan
+            would not draw such cohorts.
           TypeError: If participants are no names. The ledger is then unchanged, too.
         """
         names = None if participants is None else names_of(participants)

@@ -19,7 +19,7 @@ from typing import Any, Optional
 
 import numpy as np
 
-from dpfl import checks, files, noise_streams, purposes
+from dpfl import checks, files, noise_streams, seed_domains
 from dpfl.mechanisms.gaussian import Gaussian
 from dpfl.mechanisms.matrix_factorization import MatrixFactorization
 from dpfl.mechanisms.mechanism import Mechanism
@@ -104,8 +104,10 @@ class Noise(Iterator[np.ndarray]):
             return np.frombuffer(secrets.token_bytes(16), np.int64)
         # The seed of the stream that begins in a round, as the aggregator's of a round.
         first = self.round - self.round % self._stream.rounds
-        of_round = philox.fold_in(self._fixed, first, purposes.Round.SERVER_NOISE)
-        of_stream = philox.fold_in(of_round, purposes.Round.UPDATE_NOISE)
+        of_round = philox.fold_in(
+            self._fixed, first, seed_domains.RoundDomain.SERVER_NOISE
+        )
+        of_stream = philox.fold_in(of_round, seed_domains.RoundDomain.UPDATE_NOISE)
         return self._stream.arrays.row_seed(of_stream, row)
 
 

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
-from dpfl import covered, files, reading
-from dpfl.training.record import NEEDED, Marks, Row, Tally, is_mark, is_row
+from dpfl import files, privacy_coverage, reading
+from dpfl.training.record import NEEDED, Marks, Row, RunTotals, is_mark, is_row
 
 MAGIC = b"dpfl checkpoint 1\n"
 _HEADER_BYTES = len(MAGIC) + 65
@@ -340,7 +340,7 @@ class Progress(NamedTuple):
     Attributes:
       round_index: Rounds done.
       leaves: Leaves of the process's state; set only for a checkpoint.
-      tally: The sum of all rows of metrics.csv.
+      totals: The sum of all rows of metrics.csv.
       rows: Rows of metrics.csv since the newest checkpoint; in a checkpoint, since the
         one before it.
       times: The rows of times.csv of the same rounds.
@@ -350,7 +350,7 @@ class Progress(NamedTuple):
 
     round_index: int
     leaves: list[np.ndarray]
-    tally: Tally
+    totals: RunTotals
     rows: list[Row]
     times: list[Row]
     participations: np.ndarray
@@ -381,10 +381,10 @@ class Progress(NamedTuple):
         }
         written = [row, time_row]
         if without_exact:
-            written = [covered.without_exact(each) for each in written]
+            written = [privacy_coverage.without_exact(each) for each in written]
         return self._replace(
             round_index=row["round"],
-            tally=self.tally.plus(row),
+            totals=self.totals.plus(row),
             rows=[*self.rows, written[0]],
             times=[*self.times, written[1]],
             participations=counts,
@@ -398,7 +398,7 @@ class Progress(NamedTuple):
           marks: The ends of the files of metrics.
         """
         info = {
-            "tally": self.tally._asdict(),
+            "totals": self.totals._asdict(),
             "rows": self.rows,
             "times": self.times,
             "seconds": self.seconds,
@@ -414,7 +414,7 @@ class Progress(NamedTuple):
 
 def beginning(population: int) -> Progress:
     """The progress of a run of N clients before its first round, without a state."""
-    return Progress(0, [], Tally(), [], [], np.zeros(population, np.int64), 0.0)
+    return Progress(0, [], RunTotals(), [], [], np.zeros(population, np.int64), 0.0)
 
 
 def from_checkpoint(found: Checkpoint) -> Progress:
@@ -423,7 +423,7 @@ def from_checkpoint(found: Checkpoint) -> Progress:
     return Progress(
         found.round_index,
         leaves,
-        Tally(**found.info["tally"]),
+        RunTotals(**found.info["totals"]),
         found.info["rows"],
         found.info["times"],
         participations,
@@ -456,17 +456,23 @@ def _flaws(found: Checkpoint, population: int, last_round: int) -> Iterator[str]
         yield "its participations"
     elif population and not 0 <= counts.min() <= counts.max() <= done:
         yield "its participations"
-    tally = info.get("tally")
-    if not isinstance(tally, dict) or set(tally) != set(Tally._fields):
-        yield "its tally"
-    last, evaluated = tally["last"], tally["evaluated"]
+    totals = info.get("totals")
+    if not isinstance(totals, dict) or set(totals) != set(RunTotals._fields):
+        yield "its totals"
+    last, evaluated = totals["last"], totals["evaluated"]
     if not is_row(last, NEEDED):
         yield "its last row"
-    measures = [name for name in last if covered.plain(name).startswith("eval_")]
+    measures = [
+        name for name in last if privacy_coverage.plain(name).startswith("eval_")
+    ]
     if evaluated is not None and not is_row(evaluated, measures):
         yield "its last row that was evaluated"
-    if [tally["rounds"], last["round"], tally["clients"]] != [done, done, counts.sum()]:
-        yield "its tally"
+    if [totals["rounds"], last["round"], totals["clients"]] != [
+        done,
+        done,
+        counts.sum(),
+    ]:
+        yield "its totals"
     for name in ("rows", "times"):
         rows = info.get(name)
         is_full = name == "times"

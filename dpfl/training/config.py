@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, Optional
 
 from dpfl import checks, mechanisms
 from dpfl.accounting.calibration import ACCOUNTING_METHODS, ACCOUNTING_METHODS_HELP
-from dpfl.covered import MEASURES
 from dpfl.fields import Checked, option, required, said
 from dpfl.mechanisms import Mechanism, build, matrix_factorization
 from dpfl.mechanisms import participation as participation_lib
 from dpfl.mechanisms.participation import MIN_SEPARATION_HELP, MOST_CLIENTS
+from dpfl.privacy_coverage import MEASURES
 from dpfl.tasks import TaskConfig, registry
 from dpfl.training import isolation
 
@@ -105,7 +105,7 @@ class RunConfig(Checked):
         `noise_multiplier`, `rounds_per_epoch` and `rounds`.
       cohort_size: Expected clients in a round, by which sums are divided.
       rounds_per_epoch: Rounds after which clients may return, for "once_per_epoch" and
-        "random_slot"; None for as many as the clients suffice for.
+        "random_allocation"; None for as many as the clients suffice for.
       noise_multiplier: The noise multiplier; None to calibrate it to `epsilon`.
       epsilon: The budget; `plan.DEFAULT_EPSILON` if it and `noise_multiplier` are None.
       delta: The delta of epsilon; None for `ledger.default_delta`.

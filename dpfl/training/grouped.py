@@ -156,7 +156,7 @@ class Cohort:
             state = shared_leaf.of_known_length(state, self._state_type)
             total = partials[0][0]
             for other, _ in partials[1:]:
-                total = steps.codec.residues(steps.codec.merge(total, other))
+                total = steps.codec.reduce_modulo(steps.codec.merge(total, other))
             beside = [each for _, each in partials]
             if self._is_sealed:
                 sums = tf.nest.map_structure(lambda *each: tf.add_n(each), *beside)
@@ -220,7 +220,7 @@ class Cohort:
             )
             rows = tf.reshape(rows, [-1, self._rows.width])
             beside = self._rows.total(rows)[0] if self._is_sealed else rows
-            return codec.residues(total), beside
+            return codec.reduce_modulo(total), beside
 
         return loop()
 

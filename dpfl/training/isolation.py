@@ -38,7 +38,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Optional, Union
 
 from dpfl import checks, files, launcher
-from dpfl.training import patience
+from dpfl.training import deadlines
 
 ISOLATIONS = ("auto", "socket", "namespace", "loopback", "anyone_can_connect")
 _PRIVATE = ("socket", "namespace")
@@ -209,7 +209,7 @@ class Isolated:
 
     def _hear_launcher(self, control: socket.socket) -> None:
         try:
-            with patience.waiting_for("the launcher of TFF's worker"):
+            with deadlines.waiting_for("the launcher of TFF's worker"):
                 answer, descriptors, _, _ = socket.recv_fds(
                     control, 4096, 1, socket.MSG_CMSG_CLOEXEC
                 )

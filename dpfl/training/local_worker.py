@@ -28,7 +28,7 @@ import psutil
 import tensorflow_federated as tff
 
 from dpfl import checks, machine
-from dpfl.training import connection, patience
+from dpfl.training import connection, deadlines
 from dpfl.training import isolation as isolation_lib
 from dpfl.training.connection import Connection, WorkerDiedError
 
@@ -99,7 +99,7 @@ class Worker:
         self, seconds: Optional[float]
     ) -> contextlib.AbstractContextManager[None]:
         """Kills the worker if the block takes longer; the pending call then fails."""
-        return patience.time_limit(seconds, self._expire)
+        return deadlines.time_limit(seconds, self._expire)
 
     def peak_memory(self) -> PeakMemory:
         """The peak resident memory so far of both processes."""
@@ -136,7 +136,7 @@ class Worker:
         self._check_alive()
         if self._connection.is_ready:
             return
-        with patience.waiting_for(f"TFF's worker process {self.pid}"):
+        with deadlines.waiting_for(f"TFF's worker process {self.pid}"):
             while not self._connection.is_ready:
                 self._isolated.attend(_POLL_SECONDS)
                 self._check_alive()

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 import numpy as np
 import tqdm
 
-from dpfl import covered
-from dpfl.covered import RELEASED
+from dpfl import privacy_coverage
 from dpfl.planning import ledger as ledger_lib
+from dpfl.privacy_coverage import RELEASED
 from dpfl.training import checkpoint as checkpoint_lib
 from dpfl.training import plan as plan_lib
 from dpfl.training import report, selection
 from dpfl.training.checkpoint import Progress
-from dpfl.training.record import MetricsFiles, Row, Tally, check_noise, round_row
+from dpfl.training.record import MetricsFiles, Row, RunTotals, check_noise, round_row
 
 if TYPE_CHECKING:
     from dpfl.training.federated_averaging import FedProcess
@@ -104,7 +104,7 @@ class Loop:
         with self._bar(progress.round_index) as bar:
             while progress.round_index < last:
                 begun = time.monotonic()
-                after, row, cohort = self._round(state, progress.tally)
+                after, row, cohort = self._round(state, progress.totals)
                 problem = self._problem(after, row)
                 if problem:
                     if progress.rows:
@@ -121,7 +121,7 @@ class Loop:
                 if self._plan.is_saved(progress.round_index):
                     progress = self._save(state, progress)
                 if self._plan.is_shown(progress.round_index):
-                    words = report.postfix(self._plan, progress.tally)
+                    words = report.postfix(self._plan, progress.totals)
                     bar.set_postfix_str(words, refresh=False)
                 bar.update()
                 self._on_round(progress.round_index, last)
@@ -156,7 +156,7 @@ class Loop:
 
     def _warn(self, row: Row) -> None:
         """Warns once if every update of a round is non-finite, if that is measured."""
-        measured = row.get(covered.measured_column("nonfinite_clients"))
+        measured = row.get(privacy_coverage.measured_column("nonfinite_clients"))
         if self._warned or not measured or measured < row["exact_clients"]:
             return
         self._warned = True
@@ -187,7 +187,7 @@ class Loop:
         progress = checkpoint_lib.from_checkpoint(found)
         state = self._state_of(progress)
         # The ledger charges for this noise only.
-        last = [progress.tally.last] if progress.tally.last is not None else []
+        last = [progress.totals.last] if progress.totals.last is not None else []
         check_noise(self._plan, [*last, *progress.rows])
         self._record.rewind(found.info["marks"])
         self._record.append(progress.rows, progress.times)
@@ -213,7 +213,7 @@ class Loop:
         )
         return [int(client) for client in chosen]
 
-    def _round(self, state: Any, before: Tally) -> tuple[Any, Row, list[int]]:
+    def _round(self, state: Any, before: RunTotals) -> tuple[Any, Row, list[int]]:
         """Runs a round; returns the next state, the round's row and its clients."""
         clients = self._cohort(before.rounds)
         epsilon = self._ledger.record_round(clients)

@@ -14,10 +14,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpfl import covered, files
+from dpfl import files, privacy_coverage
 from dpfl.accounting import events
-from dpfl.covered import EXACT_FOR_SIMULATION
 from dpfl.pages import elements, svg
+from dpfl.privacy_coverage import EXACT_FOR_SIMULATION
 from dpfl.training import plan as plan_lib
 from dpfl.training import record, report
 from dpfl.training.checkpoint import Progress
@@ -57,13 +57,16 @@ def draw(
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    points = [row for row in rows if covered.value(row, "eval_accuracy") is not None]
+    points = [
+        row for row in rows if privacy_coverage.value(row, "eval_accuracy") is not None
+    ]
     paths = []
     for name, column, label, is_logarithmic in _PICTURES:
         seen = [
-            (x, covered.value(row, "eval_accuracy"))
+            (x, privacy_coverage.value(row, "eval_accuracy"))
             for row in points
-            if (x := covered.value(row, column)) is not None and math.isfinite(x)
+            if (x := privacy_coverage.value(row, column)) is not None
+            and math.isfinite(x)
         ]
         if not seen:
             continue
@@ -75,9 +78,11 @@ def draw(
             axes.set_xscale("log")
         axes.set(xlabel=label, ylabel="test accuracy", title=title)
         axes.grid(alpha=0.3)
-        drawn = [covered.column(rows[0], each) for each in (column, "eval_accuracy")]
-        is_exact = any(str(each).startswith(covered.MARK) for each in drawn)
-        path = directory / f"{covered.MARK if is_exact else ''}{name}.png"
+        drawn = [
+            privacy_coverage.column(rows[0], each) for each in (column, "eval_accuracy")
+        ]
+        is_exact = any(str(each).startswith(privacy_coverage.MARK) for each in drawn)
+        path = directory / f"{privacy_coverage.MARK if is_exact else ''}{name}.png"
         files.save_figure(figure, path, dpi=120)
         paths.append(path)
     return paths
@@ -145,7 +150,7 @@ def html(
     state = f"{done} of {planned_rounds} rounds"
     if done < planned_rounds:
         state += "; the run goes on, or was stopped"
-    released = [covered.without_exact(row) for row in rows]
+    released = [privacy_coverage.without_exact(row) for row in rows]
     # Shown here if they are the formula's.
     bits = _communication(summary)
     return elements.page(
@@ -188,14 +193,14 @@ def _exact_section(
     summary: Mapping[str, Any], rows: Sequence[Row], times: Sequence[Row]
 ) -> list[str]:
     """The end of the page, with everything that the guarantee does not cover."""
-    exact = summary.get(covered.KEY)
+    exact = summary.get(privacy_coverage.KEY)
     if not exact:
         return []
     sentences = [_WHOSE]
     if summary["measure"] == EXACT_FOR_SIMULATION:
         sentences.append(_SIMULATED)
     plain, plain_times = (
-        [covered.plain_names(row) for row in each] for each in (rows, times)
+        [privacy_coverage.plain_names(row) for row in each] for each in (rows, times)
     )
     most = {"rounds that a client took part in, at most": exact["max_participations"]}
     return [

@@ -177,7 +177,7 @@ def _participation(config: config_lib.RunConfig, task: Any) -> Participation:
 
 def _chosen(
     config: config_lib.RunConfig, task: Any, participation: Participation
-) -> planning.Chosen:
+) -> planning.ResolvedMechanism:
     """The mechanism, before calibration, and sentences on numbers that were chosen."""
     mechanism = config.build_mechanism(
         cohort_size=config.cohort_size,
@@ -187,7 +187,7 @@ def _chosen(
         rounds=config.rounds if config.streams_over_run else None,
     )
     is_calibrated = config.noise_multiplier is None
-    return planning.chosen(
+    return planning.resolve(
         mechanism,
         participation,
         task.dimension,

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
-from dpfl import covered, files, reading
+from dpfl import files, privacy_coverage, reading
 from dpfl.training import plan as plan_lib
 
 METRICS, TIMES, EVENTS = "metrics.csv", "times.csv", "tensorboard"
@@ -117,7 +117,7 @@ def _columns(path: pathlib.Path) -> list[str]:
 
 
 _TOTAL_UP, _TOTAL_DOWN = (
-    f"{covered.MARK}total_{way}link_bits" for way in ("up", "down")
+    f"{privacy_coverage.MARK}total_{way}link_bits" for way in ("up", "down")
 )
 
 
@@ -142,7 +142,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, float)
 
 
-class Tally(NamedTuple):
+class RunTotals(NamedTuple):
     """The sums of all rows so far, of a size that does not grow with the rounds.
 
     Attributes:
@@ -154,10 +154,10 @@ class Tally(NamedTuple):
     last: Optional[Row] = None
     evaluated: Optional[Row] = None
 
-    def plus(self, row: Row) -> Tally:
-        """The tally with one more row, which includes exact columns."""
-        was_evaluated = covered.value(row, "eval_accuracy") is not None
-        return Tally(
+    def plus(self, row: Row) -> RunTotals:
+        """The totals with one more row, which includes exact columns."""
+        was_evaluated = privacy_coverage.value(row, "eval_accuracy") is not None
+        return RunTotals(
             row["round"],
             self.clients + row["exact_clients"],
             row,
@@ -175,18 +175,18 @@ def plain_number(value: Any) -> Any:
 
 def round_row(
     plan: plan_lib.Plan,
-    before: Tally,
+    before: RunTotals,
     clients: int,
     train: Mapping[str, Any],
     evaluated: Mapping[str, Any],
     epsilon: float,
     measurements: Any,
 ) -> Row:
-    """The row of a round; `covered` describes the names of exact columns.
+    """The row of a round; `privacy_coverage` describes the names of exact columns.
 
     Args:
       plan: The plan of the run.
-      before: The tally before the round.
+      before: The totals before the round.
       clients: Number of clients in the round.
       train: Metrics of the clients' training.
       evaluated: Metrics on the evaluation set by name; None each if it was not due.
@@ -195,12 +195,12 @@ def round_row(
     """
     row: Row = {"round": before.rounds + 1, "exact_clients": clients}
     row.update(_prefixed("exact_train_", train))
-    mark = covered.MARK if plan.task.clients_hold_test_examples else ""
+    mark = privacy_coverage.MARK if plan.task.clients_hold_test_examples else ""
     row.update(_prefixed(f"{mark}eval_", evaluated))
     row["epsilon"] = epsilon
     row["noise_multiplier"] = plan.mechanism.noise_multiplier
     measured = {
-        covered.measured_column(name): value
+        privacy_coverage.measured_column(name): value
         for name, value in _prefixed("", flat_scalars(measurements)).items()
     }
     row.update(_bit_columns(plan, before, clients, measured))
@@ -233,14 +233,14 @@ def flat_scalars(measurements: Any, prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def bits_per_client(plan: plan_lib.Plan, tally: Tally) -> dict[str, Any]:
+def bits_per_client(plan: plan_lib.Plan, totals: RunTotals) -> dict[str, Any]:
     """Bits per client and round: measured, or expected if there was no client."""
-    clients, dimension = tally.clients, plan.dimension
+    clients, dimension = totals.clients, plan.dimension
     up = plan.mechanism.uplink_bits(dimension)
     down = plan.mechanism.downlink_bits(dimension)
-    if clients and tally.last is not None:
-        up = tally.last[_TOTAL_UP] / clients
-        down = tally.last[_TOTAL_DOWN] / clients
+    if clients and totals.last is not None:
+        up = totals.last[_TOTAL_UP] / clients
+        down = totals.last[_TOTAL_DOWN] / clients
     return {
         "uplink_bits_per_client": up,
         "uplink_bits_per_parameter": up / dimension,
@@ -253,18 +253,18 @@ def bits_per_client(plan: plan_lib.Plan, tally: Tally) -> dict[str, Any]:
 
 
 def _bit_columns(
-    plan: plan_lib.Plan, before: Tally, clients: int, measured: Mapping[str, Any]
+    plan: plan_lib.Plan, before: RunTotals, clients: int, measured: Mapping[str, Any]
 ) -> Row:
     """The bits of a client in this round, and of all clients so far.
 
     Bits up are exact if they are measured, else the formula's.
     """
     mechanism, dimension = plan.mechanism, plan.dimension
-    name = f"{covered.MARK}uplink_bits"
-    up = measured.get(covered.measured_column("uplink_bits"))
+    name = f"{privacy_coverage.MARK}uplink_bits"
+    up = measured.get(privacy_coverage.measured_column("uplink_bits"))
     if up is None:
         name, up = "uplink_bits", mechanism.uplink_bits(dimension)
-    column = covered.measured_column("downlink_bits")
+    column = privacy_coverage.measured_column("downlink_bits")
     down = measured.get(column, mechanism.downlink_bits(dimension))
     last = before.last or {_TOTAL_UP: 0, _TOTAL_DOWN: 0}
     return {

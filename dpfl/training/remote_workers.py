@@ -27,7 +27,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl.tasks.task import IndexedClients, Task
-from dpfl.training import connection, patience
+from dpfl.training import connection, deadlines
 from dpfl.training.config import Address
 from dpfl.training.connection import Connection, WorkerDiedError
 from dpfl.training.federated_averaging import FedAvgProcess, FedProcess
@@ -77,7 +77,7 @@ class RemoteWorker:
         if not self._is_listened_to():
             return False
         connection = Connection(str(self.address), self._check)
-        clock = patience.Clock()
+        clock = deadlines.Clock()
         while not connection.is_ready:
             self.is_slow = clock.seconds() > _HELLO_SECONDS
             if self.is_slow or connection.was_refused:
@@ -99,7 +99,7 @@ class RemoteWorker:
           *arguments: Its arguments.
           seconds: Deadline; None for none.
         """
-        limit = patience.time_limit(seconds, self._expire)
+        limit = deadlines.time_limit(seconds, self._expire)
         try:
             with limit, tff.framework.get_context_stack().install(self._context):
                 return computation(*arguments)
@@ -297,7 +297,7 @@ class Workers:
     def _ready(self) -> list[RemoteWorker]:
         """The connected workers, after contacting the others."""
         away = self._to_be_asked()
-        with patience.waiting_for(f"the workers at {_places(away)}") as clock:
+        with deadlines.waiting_for(f"the workers at {_places(away)}") as clock:
             while away:
                 came = [worker for worker in away if self._answers(worker)]
                 for worker in came:

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from dpfl import accounting, covered
-from dpfl.covered import EXACT_FOR_SIMULATION, RELEASED
+from dpfl import accounting, privacy_coverage
 from dpfl.mechanisms import matrix_factorization
 from dpfl.planning import remarks
+from dpfl.privacy_coverage import EXACT_FOR_SIMULATION, RELEASED
 from dpfl.training import plan as plan_lib
 from dpfl.training import provenance, record
 from dpfl.training.checkpoint import Progress
@@ -99,7 +99,7 @@ def summary_so_far(plan: plan_lib.Plan, progress: Progress) -> dict[str, Any]:
     That epsilon is the ledger's, an upper bound that takes no time, and there are no
     remarks; `summary` may take seconds.
     """
-    planned, last = plan.cost.planned, progress.tally.last
+    planned, last = plan.cost.planned, progress.totals.last
     if last is None:
         raise ValueError("progress must be of at least one round, found 0")
     accounting_method = (
@@ -147,7 +147,7 @@ def _summary(
         "versions": provenance.versions(),
         "git": provenance.git_state(),
     }
-    return {**found, covered.KEY: exact} if exact else found
+    return {**found, privacy_coverage.KEY: exact} if exact else found
 
 
 def _trust(plan: plan_lib.Plan) -> str:
@@ -165,7 +165,7 @@ def _measured(
     There are no exact ones if everything written is covered; bits are then the
     formula's.
     """
-    evaluated = covered.plain_names(progress.tally.evaluated or {})
+    evaluated = privacy_coverage.plain_names(progress.totals.evaluated or {})
     final = {
         "final_accuracy": evaluated.get("eval_accuracy"),
         "final_loss": evaluated.get("eval_loss"),
@@ -173,13 +173,13 @@ def _measured(
     }
     is_of_clients = plan.task.clients_hold_test_examples
     if plan.config.measure == RELEASED:
-        bits = record.bits_per_client(plan, record.Tally())
+        bits = record.bits_per_client(plan, record.RunTotals())
         bits = {name: v for name, v in bits.items() if not name.startswith("total_")}
         return {**({} if is_of_clients else final), **bits}, {}
     exact = {
         **(final if is_of_clients else {}),
         "max_participations": int(np.max(progress.participations, initial=0)),
-        **record.bits_per_client(plan, progress.tally),
+        **record.bits_per_client(plan, progress.totals),
         "wall_time_seconds": progress.seconds,
         "task_fingerprint": plan.task.fingerprint,
     }
@@ -188,8 +188,8 @@ def _measured(
 
 def final_lines(found: Mapping[str, Any]) -> str:
     """The last lines of a run, from `summary`, which mark exact values."""
-    exact = found.get(covered.KEY, {})
-    every = covered.plain_keys(found)
+    exact = found.get(privacy_coverage.KEY, {})
+    every = privacy_coverage.plain_keys(found)
 
     def mark(name: str) -> str:
         return "exact: " if name in exact else ""
@@ -225,18 +225,18 @@ def title(plan: plan_lib.Plan) -> str:
     return f"{plan.config.task}, {plan.config.mechanism}{privacy}"
 
 
-def postfix(plan: plan_lib.Plan, tally: record.Tally) -> str:
+def postfix(plan: plan_lib.Plan, totals: record.RunTotals) -> str:
     """Loss, accuracy, epsilon and bits for the progress bar.
 
     Exact values are marked, and left out if nothing exact may be written.
     """
-    row = tally.last
+    row = totals.last
     if row is None:
-        raise ValueError("tally must be of at least one round, found 0")
+        raise ValueError("totals must be of at least one round, found 0")
     parts = [("exact_train_loss", row, "loss {:.3f}")]
-    if tally.evaluated is not None:
-        column = covered.column(tally.evaluated, "eval_accuracy") or ""
-        parts.append((column, tally.evaluated, "accuracy {:.3f}"))
+    if totals.evaluated is not None:
+        column = privacy_coverage.column(totals.evaluated, "eval_accuracy") or ""
+        parts.append((column, totals.evaluated, "accuracy {:.3f}"))
     parts.append(("epsilon", row, "epsilon {:.2f}"))
     parts.append(("exact_total_uplink_bits", row, "bits up {:.3g}"))
     words = {
@@ -245,9 +245,9 @@ def postfix(plan: plan_lib.Plan, tally: record.Tally) -> str:
         if name in values
     }
     if plan.config.measure == RELEASED:
-        words = covered.without_exact(words)
+        words = privacy_coverage.without_exact(words)
     return ", ".join(
-        f"exact {said}" if name.startswith(covered.MARK) else said
+        f"exact {said}" if name.startswith(privacy_coverage.MARK) else said
         for name, said in words.items()
     )
 

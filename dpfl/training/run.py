@@ -11,8 +11,8 @@
 `output_dir` then holds `manifest.json` (settings, noise, versions and seed: with the
 seed the noise can be removed, so do not publish it, nor the checkpoints),
 `checkpoints/`, `metrics.csv`, `times.csv`, `tensorboard/`, `model.keras`,
-`summary.json`, `report.html`, pictures and `worker.log`. `covered.LIST` lists what the
-guarantee covers.
+`summary.json`, `report.html`, pictures and `worker.log`. `privacy_coverage.LIST` lists
+what the guarantee covers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import zipfile
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Optional
 
-from dpfl import covered, files, machine, purposes, reading
+from dpfl import files, machine, privacy_coverage, reading, seed_domains
 from dpfl.training import checkpoint as checkpoint_lib
 from dpfl.training import loop as loop_lib
 from dpfl.training import page as page_lib
@@ -230,7 +230,7 @@ class Run:
         aggregator, feed = aggregators.build_fed(
             plan.mechanism,
             plan.dimension,
-            seed=selection.derive_seed(self._key, purposes.Run.MECHANISM),
+            seed=selection.derive_seed(self._key, seed_domains.RunDomain.MECHANISM),
             **({"weighted": True} if config.weighted else {}),
             measure=config.measure,
         )
@@ -287,7 +287,9 @@ class Run:
     @property
     def _model_seed(self) -> int:
         """The model's seed, within the 31 bits that Keras allows."""
-        return selection.derive_seed(self._seed, purposes.Run.MODEL) % 1_000_000
+        return (
+            selection.derive_seed(self._seed, seed_domains.RunDomain.MODEL) % 1_000_000
+        )
 
 
 def worker_errors() -> tuple[type[Exception], ...]:
@@ -312,7 +314,7 @@ def input_errors() -> tuple[type[Exception], ...]:
 
 def _check_places(directory: pathlib.Path) -> None:
     """Raises ValueError if something else is in the place of a file or folder."""
-    for place in covered.FILES:
+    for place in privacy_coverage.FILES:
         name, _, inside = place.partition("/")
         for path in directory.glob(name):
             if not inside:
@@ -325,7 +327,7 @@ def _check_places(directory: pathlib.Path) -> None:
 
 def _check_fresh(directory: pathlib.Path) -> None:
     """Raises ValueError if there are files that a new run would replace."""
-    for place in (*covered.FILES, OWN_EVENTS):
+    for place in (*privacy_coverage.FILES, OWN_EVENTS):
         # Others' events stay, and a log is added to.
         is_kept = place.endswith("/*") or place in (".lock", "worker.log")
         if not is_kept:

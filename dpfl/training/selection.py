@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dpfl import checks, purposes
+from dpfl import checks, seed_domains
 from dpfl.mechanisms import (
     BallsInBins,
     BMinSeparation,
@@ -24,7 +24,7 @@ from dpfl.mechanisms import (
     OncePerEpoch,
     Participation,
     PoissonSampling,
-    RandomSlot,
+    RandomAllocation,
     WithoutReplacement,
 )
 
@@ -51,19 +51,21 @@ def select_cohort(
     return np.sort(select(participation, seed, round_index)).astype(np.int64)
 
 
-def _generator(seed: int, purpose: purposes.Run, index: int) -> np.random.Generator:
-    key = derive_seed(seed, purpose, index)
+def _generator(
+    seed: int, domain: seed_domains.RunDomain, index: int
+) -> np.random.Generator:
+    key = derive_seed(seed, domain, index)
     return np.random.Generator(np.random.Philox(key=key))
 
 
 def _poisson(participation: Any, seed: int, round_index: int) -> np.ndarray:
-    generator = _generator(seed, purposes.Run.POISSON_COHORT, round_index)
+    generator = _generator(seed, seed_domains.RunDomain.POISSON_COHORT, round_index)
     draws = generator.random(participation.population)
     return np.flatnonzero(draws < participation.sampling_probability)
 
 
 def _fixed_size(participation: Any, seed: int, round_index: int) -> np.ndarray:
-    generator = _generator(seed, purposes.Run.FIXED_COHORT, round_index)
+    generator = _generator(seed, seed_domains.RunDomain.FIXED_COHORT, round_index)
     return generator.permutation(participation.population)[: participation.cohort_size]
 
 
@@ -71,7 +73,7 @@ def _once_per_epoch(participation: Any, seed: int, round_index: int) -> np.ndarr
     epoch, place = divmod(round_index, participation.rounds_per_epoch)
     if participation.separation > 1:
         return _of_window(participation, seed, epoch, place)
-    generator = _generator(seed, purposes.Run.EPOCH_ORDER, epoch)
+    generator = _generator(seed, seed_domains.RunDomain.EPOCH_ORDER, epoch)
     order = generator.permutation(participation.population)
     start = place * participation.cohort_size
     return order[start : start + participation.cohort_size]
@@ -85,27 +87,29 @@ def _of_window(participation: Any, seed: int, epoch: int, place: int) -> np.ndar
     length, population = participation.rounds_per_epoch, participation.population
     first = place // participation.window * participation.window
     last = min(first + participation.window, length)
-    dealt = _generator(seed, purposes.Run.GROUP, 0).permutation(population)
+    dealt = _generator(seed, seed_domains.RunDomain.GROUP, 0).permutation(population)
     members = dealt[first * population // length : last * population // length]
     begun = epoch * length + first
-    order = _generator(seed, purposes.Run.WINDOW_ORDER, begun).permutation(members)
+    order = _generator(seed, seed_domains.RunDomain.WINDOW_ORDER, begun).permutation(
+        members
+    )
     start = (place - first) * participation.cohort_size
     return order[start : start + participation.cohort_size]
 
 
 def _cyclic_poisson(participation: Any, seed: int, round_index: int) -> np.ndarray:
     # One group leaves nothing to draw.
-    own = _generator(seed, purposes.Run.GROUP, 0)
+    own = _generator(seed, seed_domains.RunDomain.GROUP, 0)
     groups = own.integers(participation.groups, size=participation.population)
     turn = groups == participation.group_of(round_index)
-    generator = _generator(seed, purposes.Run.POISSON_COHORT, round_index)
+    generator = _generator(seed, seed_domains.RunDomain.POISSON_COHORT, round_index)
     draws = generator.random(participation.population)
     return np.flatnonzero(turn & (draws < participation.turn_probability))
 
 
-def _random_slot(participation: Any, seed: int, round_index: int) -> np.ndarray:
+def _random_allocation(participation: Any, seed: int, round_index: int) -> np.ndarray:
     epoch, place = divmod(round_index, participation.rounds_per_epoch)
-    generator = _generator(seed, purposes.Run.SLOT, epoch)
+    generator = _generator(seed, seed_domains.RunDomain.SLOT, epoch)
     # Each client draws one of N places, n of which are in the round: probability n / N.
     places = generator.integers(participation.population, size=participation.population)
     return np.flatnonzero(places // participation.cohort_size == place)
@@ -116,7 +120,7 @@ def _b_min_separation(participation: Any, seed: int, round_index: int) -> np.nda
     blocked = participation.separation - 1
     # Each client draws one of N places; with n of them it waits for one of the first b
     # - 1 rounds, and with those that are left it is free at once.
-    places = _generator(seed, purposes.Run.SLOT, 0).integers(
+    places = _generator(seed, seed_domains.RunDomain.SLOT, 0).integers(
         population, size=population
     )
     waits = places // participation.cohort_size + 1
@@ -124,7 +128,7 @@ def _b_min_separation(participation: Any, seed: int, round_index: int) -> np.nda
 
     def coins(number: int) -> np.ndarray:
         """The number of rounds from when a client is free to its next, inclusive."""
-        generator = _generator(seed, purposes.Run.SLOT, number)
+        generator = _generator(seed, seed_domains.RunDomain.SLOT, number)
         return generator.geometric(p, size=population)
 
     turn, number = free + coins(1) - 1, 1
@@ -139,7 +143,7 @@ _RULES: dict[type, Callable[[Any, int, int], np.ndarray]] = {
     FixedSize: _fixed_size,
     WithoutReplacement: _fixed_size,
     OncePerEpoch: _once_per_epoch,
-    RandomSlot: _random_slot,
+    RandomAllocation: _random_allocation,
     CyclicPoisson: _cyclic_poisson,
     BallsInBins: _cyclic_poisson,
     BMinSeparation: _b_min_separation,
@@ -156,22 +160,22 @@ def run_key(seed: int, digest: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
 
 
-def derive_seed(seed: int, purpose: purposes.Run, index: int = 0) -> int:
-    """Derives a seed for a purpose and index, independent of all others.
+def derive_seed(seed: int, domain: seed_domains.RunDomain, index: int = 0) -> int:
+    """Derives a seed for a domain and index, independent of all others.
 
     Args:
       seed: The run's key, or a seed derived from it.
-      purpose: Domain of the derived seed.
+      domain: Domain of the derived seed.
       index: Index of the round or client.
     """
     seed = checks.integer("seed", seed, 0)
     index = checks.integer("index", index, 0)
-    text = f"dpfl:{purpose.value}:{index}:{seed}"
+    text = f"dpfl:{domain.value}:{index}:{seed}"
     digest = hashlib.sha256(text.encode()).digest()
     return int.from_bytes(digest, "big") >> (256 - SEED_BITS)
 
 
 def client_key(key: int, client: int) -> tuple[int, int]:
     """The two words of a client's secret key, each in [0, 2**63)."""
-    words = derive_seed(key, purposes.Run.CLIENT, client)
+    words = derive_seed(key, seed_domains.RunDomain.CLIENT, client)
     return words >> 63, words & ((1 << 63) - 1)

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from dpfl import checks, purposes
+from dpfl import checks, seed_domains
 from dpfl.vectors import randomness, rotation
 
 Expanded = collections.OrderedDict
@@ -64,9 +64,9 @@ class HashSketch:
         """Hashes int32[l, d]: the bucket, plus w if the sign is negative."""
         rows = []
         for row in range(self.rows):
-            own = randomness.fold_in(seed, row, purposes.HashSketch.BUCKETS)
+            own = randomness.fold_in(seed, row, seed_domains.HashSketchDomain.BUCKETS)
             bucket = randomness.below(own, self.dimension, self.width)
-            own = randomness.fold_in(seed, row, purposes.HashSketch.SIGNS)
+            own = randomness.fold_in(seed, row, seed_domains.HashSketchDomain.SIGNS)
             sign = randomness.rademacher(own, self.dimension)
             bucket = tf.cast(bucket, tf.int32)
             rows.append(tf.where(sign < 0, bucket + self.width, bucket))
@@ -140,7 +140,8 @@ class ShiftSketch:
         """Signs float32[input_length], and the shifts and signs of l B blocks."""
         number = self.rows * self.blocks
         signs, shifts, block_signs = (
-            randomness.fold_in(seed, purpose) for purpose in purposes.ShiftSketch
+            randomness.fold_in(seed, domain)
+            for domain in seed_domains.ShiftSketchDomain
         )
         return collections.OrderedDict(
             signs=randomness.rademacher(signs, self.input_length),

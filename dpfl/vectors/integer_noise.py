@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
-from dpfl import checks, purposes
+from dpfl import checks, seed_domains
 from dpfl.vectors import integer_tables as tables
 from dpfl.vectors import randomness
 from dpfl.vectors.integer_tables import FIRST_BITS, FURTHER, LARGEST_DRAW, ONE_TABLE
@@ -32,7 +32,7 @@ def look_further(alias: tables.Alias, seed: tf.Tensor, count: tf.Tensor) -> tf.T
       seed: int64[2].
       count: int32 scalar.
     """
-    own = randomness.fold_in(seed, purposes.Alias.COLUMNS)
+    own = randomness.fold_in(seed, seed_domains.AliasDomain.COLUMNS)
     word = randomness.random_bits(own, [count], tf.uint32)
     column = tf.bitwise.bitwise_and(word, (1 << alias.bits) - 1)
     column = tf.bitcast(column, tf.int32)
@@ -41,7 +41,7 @@ def look_further(alias: tables.Alias, seed: tf.Tensor, count: tf.Tensor) -> tf.T
     is_own = high < threshold
     # One draw in 2**17 or so is not decided by these bits.
     ties = tf.where(tf.equal(high, threshold))
-    own = randomness.fold_in(seed, purposes.Alias.LOW_BITS)
+    own = randomness.fold_in(seed, seed_domains.AliasDomain.LOW_BITS)
     low = randomness.random_bits(own, tf.stack([2, tf.shape(ties)[0]]), tf.int64)
     tied = tf.gather(column, ties[:, 0])
     limit = tf.gather(tf.constant(alias.low_thresholds), tied, axis=1)
@@ -76,7 +76,7 @@ class DiscreteGaussian:
 
     def sample(self, seed: tf.Tensor, length: int) -> tf.Tensor:
         """Draws int32[length] independently, as a function of the seed."""
-        own = randomness.fold_in(seed, purposes.Draw.TABLES)
+        own = randomness.fold_in(seed, seed_domains.DrawDomain.TABLES)
         halves = _sixteen_bits(own, length, len(self.parts))
         firsts = [tf.constant(part.first) for part in self.parts]
         drawn = tf.gather(firsts[0], halves[0])
@@ -87,7 +87,7 @@ class DiscreteGaussian:
         resolved = tf.zeros(tf.shape(places)[:1], tf.int32)
         for i, (part, table, half) in enumerate(zip(self.parts, firsts, halves)):
             value = tf.gather(table, tf.gather(half, places[:, 0]))
-            own = randomness.fold_in(seed, purposes.Draw.SECOND_LEVEL + i)
+            own = randomness.fold_in(seed, seed_domains.DrawDomain.SECOND_LEVEL + i)
             resolved += _resolved(value, FURTHER, part.alias, own)
         return tf.tensor_scatter_nd_update(drawn, places, resolved)
 
@@ -147,7 +147,7 @@ class TableNoise:
       table: Both levels; a pair (x, y) is stored as x + 2**16 y, reduced to 32 bits.
     """
 
-    def __init__(self, law: tables.Law):
+    def __init__(self, law: tables.SymmetricLaw):
         """Builds the table of a distribution, mostly in less than a second."""
         values = np.arange(-law.radius, law.radius + 1)
         probabilities = law.probabilities
@@ -166,13 +166,13 @@ class TableNoise:
     def sample(self, seed: tf.Tensor, length: int) -> tf.Tensor:
         """Draws int32[length] independently, as a function of the seed."""
         count = (length + 1) // 2 if self.is_paired else length
-        own = randomness.fold_in(seed, purposes.Draw.TABLES)
+        own = randomness.fold_in(seed, seed_domains.DrawDomain.TABLES)
         words = randomness.random_bits(own, [(count + 1) // 2], tf.uint32)
         entries = tf.reshape(tf.bitcast(words, tf.uint16), [-1])[:count]
         drawn = tf.gather(
             tf.constant(self.table.first), tf.cast(entries, tf.int32), name="first"
         )
-        own = randomness.fold_in(seed, purposes.Draw.SECOND_LEVEL)
+        own = randomness.fold_in(seed, seed_domains.DrawDomain.SECOND_LEVEL)
         drawn = _resolved(drawn, _FURTHER_SHARES, self.table.alias, own)
         if not self.is_paired:
             return drawn

@@ -23,7 +23,7 @@ _LOG_TAIL = 90
 _LOG_BEGINNING = _LOG_TAIL + 140
 
 
-class Law(NamedTuple):
+class SymmetricLaw(NamedTuple):
     """A distribution on the integers that is symmetric about zero.
 
     Attributes:
@@ -40,7 +40,7 @@ class Law(NamedTuple):
         return len(self.probabilities) // 2
 
 
-def discrete_gaussian(variance: Fraction) -> Law:
+def discrete_gaussian(variance: Fraction) -> SymmetricLaw:
     """The discrete Gaussian N_Z(0, s^2), of weight exp(-k^2 / (2 s^2)) at k.
 
     The ratio of neighbours is multiplied by exp(-1/variance) from each to the next; the
@@ -58,7 +58,7 @@ def discrete_gaussian(variance: Fraction) -> Law:
         return _normalized(terms, ratio)
 
 
-def skellam(variance: Fraction) -> Law:
+def skellam(variance: Fraction) -> SymmetricLaw:
     """The Skellam distribution: exp(-mu) I_|k|(mu) at k, a difference of two Poissons.
 
     The ratios I_k / I_(k-1) = 1 / (2 k / mu + I_(k+1) / I_k) are computed downwards:
@@ -77,7 +77,7 @@ def skellam(variance: Fraction) -> Law:
         return _normalized(terms, ratios[-1])
 
 
-def _normalized(terms: list[decimal.Decimal], ratio: decimal.Decimal) -> Law:
+def _normalized(terms: list[decimal.Decimal], ratio: decimal.Decimal) -> SymmetricLaw:
     """The distribution of weights at 0, ..., R; `ratio` is that of R + 1 to R.
 
     Beyond R the weights fall faster than by that ratio.
@@ -85,7 +85,7 @@ def _normalized(terms: list[decimal.Decimal], ratio: decimal.Decimal) -> Law:
     total = 2 * sum(terms) - 1
     half = [term / total for term in terms]
     beyond = 2 * half[-1] * ratio / (1 - ratio)
-    return Law(half[:0:-1] + half, beyond)
+    return SymmetricLaw(half[:0:-1] + half, beyond)
 
 
 # Bits that choose an entry of the first level, and those of the alias method.

@@ -254,7 +254,7 @@ class Canaries(Trials):
             return joined > 0
         return np.ones(self._clients, bool)
 
-    def _scores(self, seen: rounds.Seen) -> np.ndarray:
+    def _scores(self, seen: rounds.AdversaryView) -> np.ndarray:
         """A score for each canary of each round."""
         case = self._case
         if self._bits is not None:
@@ -271,7 +271,9 @@ class Canaries(Trials):
         q = case.participation.sampling_probability
         return adversary.sampled_score(found, q)
 
-    def _stream_scores(self, seen: list[rounds.Seen], axes: np.ndarray) -> np.ndarray:
+    def _stream_scores(
+        self, seen: list[rounds.AdversaryView], axes: np.ndarray
+    ) -> np.ndarray:
         """A score for each canary, of all rounds of a stream.
 
         `axes` are the coordinates of the first round's release, float32[m, d].
@@ -311,7 +313,7 @@ def images(case: Any, clients: int, canaries: int) -> np.ndarray:
     return found
 
 
-def _is_same(one: rounds.Seen, other: rounds.Seen) -> bool:
+def _is_same(one: rounds.AdversaryView, other: rounds.AdversaryView) -> bool:
     """Whether two releases are equal; floats up to rounding."""
     if one.release.dtype.kind == "f":
         size = np.max(np.abs(other.release))

@@ -224,15 +224,15 @@ def of(name: str) -> list[Case]:
     """
     if name in CASES:
         return CASES[name]()
-    if name not in mechanisms.EXAMPLES:
+    if name not in mechanisms.TEST_CONFIGS:
         raise ValueError(f"mechanisms must be registered with an example, found {name}")
-    example = mechanisms.EXAMPLES[name].with_noise_multiplier(1.0)
+    example = mechanisms.TEST_CONFIGS[name].with_noise_multiplier(1.0)
     cohort = _poisson(example.cohort_size)
     return [Case(example, 64, cohort, _ONE, 1)]
 
 
 def names() -> list[str]:
     """The names of all private mechanisms."""
-    others = set(mechanisms.EXAMPLES) - set(CASES)
+    others = set(mechanisms.TEST_CONFIGS) - set(CASES)
     private = (name for name in others if mechanisms.MECHANISMS[name].is_private)
     return [*CASES, *sorted(private)]

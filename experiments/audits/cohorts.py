@@ -34,7 +34,7 @@ _COHORT = 10
 # The update of each of the others, in clips.
 _SENT = {"others opposite": -1, "others silent": 0}
 _INDEPENDENT = (
-    *(mechanisms.PoissonSampling, mechanisms.RandomSlot),
+    *(mechanisms.PoissonSampling, mechanisms.RandomAllocation),
     mechanisms.CyclicPoisson,
 )
 
@@ -45,7 +45,9 @@ def participations() -> list[mechanisms.Participation]:
     Hidden turns are excluded: they are a secret of more than one round.
     """
     kinds = mechanisms.PARTICIPATIONS.values()
-    alone = [kind for kind in kinds if kind not in participation_lib.HIDDEN_TURNS]
+    alone = [
+        kind for kind in kinds if kind not in participation_lib.SECRET_PARTICIPATIONS
+    ]
     return [kind(_COHORT + 1, _COHORT, 1) for kind in alone]
 
 

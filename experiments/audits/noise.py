@@ -29,7 +29,7 @@ import numpy as np
 import tensorflow as tf
 from scipy import special
 
-from dpfl import mechanisms, purposes
+from dpfl import mechanisms, seed_domains
 from dpfl.accounting.integer import grid_numbers as numbers
 from dpfl.aggregators import dome, registry
 from dpfl.aggregators.codec import Fields
@@ -112,7 +112,7 @@ def trusted_source(mechanism: Any) -> Source:
     if isinstance(mechanism, (mechanisms.MatrixFactorization, mechanisms.Sgmf)):
         # In a stream of one row the result is a row of Z, with the scale of the mean.
         state = codec.initial_state()
-        shared = codec.expand(codec.broadcast(state, tf.zeros([2], tf.int64)))
+        shared = codec.decode_broadcast(codec.broadcast(state, tf.zeros([2], tf.int64)))
         steps = numbers.grid(1.0, 1).stddev
         unit = steps * mechanism.noise_divisor / mechanism.stddev
 
@@ -139,7 +139,7 @@ def shares_source(mechanism: Any) -> Source:
         codec = dome.LocalNoiseCodec(config)
     made: Any = codec or registry.make_codec(config, length)
     seed = tf.zeros([2], tf.int64)
-    shared = made.expand(made.broadcast(collections.OrderedDict(), seed))
+    shared = made.decode_broadcast(made.broadcast(collections.OrderedDict(), seed))
     zeros = tf.zeros([made.input_length])
 
     def draw(seed: tf.Tensor) -> tf.Tensor:
@@ -250,7 +250,7 @@ def noise_of(
       number_of_rounds: Number of rounds.
     """
     key = selection.run_key(seed, run_digest)
-    own = selection.derive_seed(key, purposes.Run.MECHANISM)
+    own = selection.derive_seed(key, seed_domains.RunDomain.MECHANISM)
     clients = mechanism.cohort_size if mechanism.sums_securely else 1
     words = np.array([selection.client_key(key, i) for i in range(clients)])
     return _noise_of(mechanism, own, words, number_of_rounds)

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from dpfl import mechanisms, purposes
+from dpfl import mechanisms, seed_domains
 from dpfl.aggregators import measurements, registry
 from dpfl.aggregators.codec import Decoded, Fields, OuterCodec
 from dpfl.mechanisms.integer import CLIP_COUNT_BITS
@@ -29,7 +29,7 @@ from . import adversary
 _RELEASE = "release"
 
 
-class Seen(NamedTuple):
+class AdversaryView(NamedTuple):
     """The adversary's view of one round, or of several, along the first axis.
 
     Attributes:
@@ -42,7 +42,7 @@ class Seen(NamedTuple):
     within: Optional[np.ndarray]
 
     @classmethod
-    def of(cls, released: Any) -> Seen:
+    def of(cls, released: Any) -> AdversaryView:
         """The view of a release of `_named` parts."""
         within = released.get("within")
         count = None if within is None else np.asarray(within)
@@ -107,7 +107,7 @@ class FactoryRounds:
         """Resets to the first state, but never to an earlier round."""
         self.state = collections.OrderedDict(self._initial, round=self.state["round"])
 
-    def run(self, updates: np.ndarray, keys: np.ndarray) -> Seen:
+    def run(self, updates: np.ndarray, keys: np.ndarray) -> AdversaryView:
         """Runs the next round and returns the adversary's view.
 
         The clients that take part have updates, float32[n, d], and keys, int64[n, 2].
@@ -120,7 +120,7 @@ class FactoryRounds:
             ]
         output = self._process.next(self.state, values)
         self.state = output.state
-        return Seen.of(output.measurements[_RELEASE])
+        return AdversaryView.of(output.measurements[_RELEASE])
 
 
 class ComposedRounds:
@@ -165,7 +165,7 @@ class ComposedRounds:
 
     def one(
         self, seed: tf.Tensor, number: int, updates: np.ndarray, keys: np.ndarray
-    ) -> Seen:
+    ) -> AdversaryView:
         """The adversary's view of a round of the first state.
 
         Args:
@@ -174,11 +174,13 @@ class ComposedRounds:
           updates: float32[n, d].
           keys: int64[n, 2].
         """
-        return Seen.of(self._one(seed, tf.constant(number, tf.int32), updates, keys))
+        return AdversaryView.of(
+            self._one(seed, tf.constant(number, tf.int32), updates, keys)
+        )
 
     def run(
         self, seed: tf.Tensor, first: int, joined: np.ndarray, keys: np.ndarray
-    ) -> Seen:
+    ) -> AdversaryView:
         """The adversary's view of several rounds, each of the first state.
 
         Args:
@@ -188,7 +190,9 @@ class ComposedRounds:
             clients that send zeros.
           keys: int64[rounds, n, 2].
         """
-        return Seen.of(self._run(seed, tf.constant(first, tf.int32), joined, keys))
+        return AdversaryView.of(
+            self._run(seed, tf.constant(first, tf.int32), joined, keys)
+        )
 
     def _several(self, seed: Any, first: Any, joined: Any, keys: Any) -> Any:
         one_round = self._one.get_concrete_function()
@@ -207,9 +211,11 @@ class ComposedRounds:
 
     def _shared(self, seed: Any, number: Any) -> tuple[Any, Fields]:
         """The round's seed and the expanded broadcast, both public."""
-        round_seed = randomness.fold_in(seed, number, purposes.Round.BROADCAST)
+        round_seed = randomness.fold_in(
+            seed, number, seed_domains.RoundDomain.BROADCAST
+        )
         broadcast = self.codec.broadcast(self.codec.initial_state(), round_seed)
-        return round_seed, self.codec.expand(broadcast)
+        return round_seed, self.codec.decode_broadcast(broadcast)
 
     def _aimed(self, seed: Any, number: Any) -> tf.Tensor:
         return tf.constant(self._images) @ self._directed(seed, number)
@@ -264,7 +270,10 @@ class ComposedRounds:
 
         def encode(client: Any) -> tuple[Any, Any]:
             own = randomness.fold_in(
-                keys[client], purposes.Round.CLIENT, round_seed[0], round_seed[1]
+                keys[client],
+                seed_domains.RoundDomain.CLIENT,
+                round_seed[0],
+                round_seed[1],
             )
             encoded = codec.encode(padded[client], shared, own)
             bits = codec.message_bits(encoded.message)
@@ -283,7 +292,9 @@ class ComposedRounds:
             [tf.constant(1), codec.accumulate(codec.zero(), message), first],
         )
         total = _wrapped(total, self._bits)
-        noise_seed = randomness.fold_in(seed, number, purposes.Round.SERVER_NOISE)
+        noise_seed = randomness.fold_in(
+            seed, number, seed_domains.RoundDomain.SERVER_NOISE
+        )
         return state, total, sums, shared, noise_seed
 
 

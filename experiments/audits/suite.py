@@ -143,5 +143,5 @@ def _wide(name: str) -> Any:
     values: dict[str, Any] = {"clip_norm": 1.0, "noise_multiplier": 1.0}
     values |= {"cohort_size": 4, **more.get(name, {})}
     if name not in cases.CASES:
-        return dataclasses.replace(mechanisms.EXAMPLES[name], **values)
+        return dataclasses.replace(mechanisms.TEST_CONFIGS[name], **values)
     return mechanisms.MECHANISMS[name](**values)

@@ -19,7 +19,7 @@ import tensorflow_federated as tff
 
 from dpfl import aggregators
 from dpfl.aggregators import registry
-from dpfl.covered import MARK
+from dpfl.privacy_coverage import MARK
 
 from . import findings, rounds
 
@@ -36,7 +36,7 @@ def wraps(mechanism: Any) -> Iterator[findings.Finding]:
     """
     codec = registry.make_codec(mechanism, _DIMENSION)
     seed = tf.constant([3, 4], tf.int64)
-    shared = codec.expand(codec.broadcast(codec.initial_state(), seed))
+    shared = codec.decode_broadcast(codec.broadcast(codec.initial_state(), seed))
     example = codec.encode(tf.zeros([codec.input_length]), shared, seed).message
     message_type = tff.to_type(tf.nest.map_structure(_tensor_type, example))
     sums_type = tff.to_type(collections.OrderedDict(clients=np.float64))
@@ -129,7 +129,7 @@ def _round(steps: Any, shared: Any, clients: int, first: float) -> tuple[Any, An
         message, own = steps.encode(value, shared)
         total = codec.accumulate(total, message)
         sums = own if sums is None else tf.nest.map_structure(tf.add, sums, own)
-    return codec.residues(total), sums
+    return codec.reduce_modulo(total), sums
 
 
 def _tensor_type(tensor: tf.Tensor) -> tff.TensorType:

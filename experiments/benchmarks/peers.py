@@ -26,7 +26,7 @@ BATCH, CLIENT_RATE, SERVER_RATE = 20, 0.1, 1.0
 CLASSES, TOKENS, LENGTH, WIDTH, UNITS = 62, 10_004, 20, 96, 670
 
 
-class Work(NamedTuple):
+class RoundWork(NamedTuple):
     """The clients of a round, the examples of each, and the timed rounds.
 
     `warm_up` is the number of clients of the warm-up, which traces, compiles and fills
@@ -42,7 +42,7 @@ class Work(NamedTuple):
     models: str
 
 
-class Loop(NamedTuple):
+class PeerLoop(NamedTuple):
     """A training loop.
 
     Attributes:
@@ -58,7 +58,7 @@ class Loop(NamedTuple):
     processor_seconds: Callable[[], float]
 
 
-def _examples(work: Work) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _examples(work: RoundWork) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Synthetic examples of one client after the other, as those of dpfl's task."""
     rng, count = np.random.default_rng(0), work.examples
     for _ in range(work.cohort):
@@ -70,7 +70,7 @@ def _examples(work: Work) -> Iterator[tuple[np.ndarray, np.ndarray]]:
             yield x, rng.integers(0, CLASSES, count, np.int32)
 
 
-def _of_tff(work: Work, is_ours: bool = False) -> Loop:
+def _of_tff(work: RoundWork, is_ours: bool = False) -> PeerLoop:
     """The loop of dpfl's process, or of TFF's own with its faster dataset loop."""
     import tensorflow_federated as tff
 
@@ -100,10 +100,10 @@ def _of_tff(work: Work, is_ours: bool = False) -> Loop:
         return list(process.get_model_weights(state).trainable)
 
     examples = sum(len(y) for _, y in task.dataset_from_index(0, 0))
-    return Loop(round_, weights, examples, harness.cpu_seconds)
+    return PeerLoop(round_, weights, examples, harness.cpu_seconds)
 
 
-def _of_pfl(work: Work) -> Loop:
+def _of_pfl(work: RoundWork) -> PeerLoop:
     """The loop of pfl's simulation, with dpfl's own Keras model.
 
     pfl identifies variables by their names, which are not distinct in Keras 3: it would
@@ -150,10 +150,10 @@ def _of_pfl(work: Work) -> Loop:
     def weights() -> list[Any]:
         return [variable.numpy() for variable in keras.trainable_variables]
 
-    return Loop(round_, weights, len(every[0]), time.process_time)
+    return PeerLoop(round_, weights, len(every[0]), time.process_time)
 
 
-def keras_model(work: Work) -> Any:
+def keras_model(work: RoundWork) -> Any:
     """The Keras model from dpfl's own file."""
     spec: Any = importlib.util.spec_from_file_location("models", work.models)
     models = importlib.util.module_from_spec(spec)
@@ -171,7 +171,7 @@ def without_dropout(model: Any) -> Any:
     return tf.keras.Sequential([tf.keras.layers.Input(model.input_shape[1:]), *kept])
 
 
-def _of_fedjax(work: Work) -> Loop:
+def _of_fedjax(work: RoundWork) -> PeerLoop:
     """The loop of FedJAX's federated averaging, with the same network in Haiku."""
     import fedjax
     import haiku as hk
@@ -218,10 +218,10 @@ def _of_fedjax(work: Work) -> Loop:
     def weights() -> list[Any]:
         return jax.tree_util.tree_leaves(state.params)
 
-    return Loop(round_, weights, len(every[0]), time.process_time)
+    return PeerLoop(round_, weights, len(every[0]), time.process_time)
 
 
-LOOPS: dict[str, Callable[[Work], Loop]] = {
+LOOPS: dict[str, Callable[[RoundWork], PeerLoop]] = {
     "dpfl": lambda work: _of_tff(work, is_ours=True),
     "tff": _of_tff,
     "pfl": _of_pfl,
@@ -229,7 +229,7 @@ LOOPS: dict[str, Callable[[Work], Loop]] = {
 }
 
 
-def measured(peer: str, work: Work) -> dict[str, float]:
+def measured(peer: str, work: RoundWork) -> dict[str, float]:
     """The median seconds of a round, and facts that prove the work was done.
 
     Parameters are counted in the arrays that the first round has changed.
@@ -253,7 +253,7 @@ def measured(peer: str, work: Work) -> dict[str, float]:
 def main(argv: Sequence[str]) -> None:
     """Prints the measurement of one peer."""
     given = json.loads(argv[1])
-    print(json.dumps(measured(given.pop("peer"), Work(**given))))
+    print(json.dumps(measured(given.pop("peer"), RoundWork(**given))))
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from .peers import without_dropout
 _KEEP_FRACTION = 0.01
 
 
-class Timed(NamedTuple):
+class TimedRound(NamedTuple):
     """A row of a round: a function that builds it from the task, and its clients."""
 
     build: Callable[[Any, int], Call]
@@ -171,21 +171,23 @@ def _csgm(cohort: int) -> Any:
 
 
 TIMED = {
-    "plain": Timed(steps_alone, None, "the steps in one tf.function"),
-    "tff_default": Timed(
+    "plain": TimedRound(steps_alone, None, "the steps in one tf.function"),
+    "tff_default": TimedRound(
         lambda task, n: _round(tff_process(task, iterator=False), n),
         *("plain", "TFF, Keras model, reduce loop"),
     ),
-    "tff_iterator": Timed(
+    "tff_iterator": TimedRound(
         lambda task, n: _round(tff_process(task, iterator=True), n),
         *("plain", "TFF, functional, iterator loop"),
     ),
-    "mean": Timed(
+    "mean": TimedRound(
         _ours(_mean, identity=None), "plain", "dpfl's process, UnweightedMeanFactory"
     ),
-    "none": Timed(_ours(mechanisms.NoMechanism), "plain", "dpfl's process, none", True),
-    "gaussian": Timed(_ours(_gaussian), "none", "dpfl's process, gaussian", True),
-    "csgm": Timed(
+    "none": TimedRound(
+        _ours(mechanisms.NoMechanism), "plain", "dpfl's process, none", True
+    ),
+    "gaussian": TimedRound(_ours(_gaussian), "none", "dpfl's process, gaussian", True),
+    "csgm": TimedRound(
         _ours(_csgm), "none", f"dpfl's process, l2_csgm, gamma={_KEEP_FRACTION}", True
     ),
 }

@@ -17,7 +17,7 @@ import dpfl
 
 from . import peers
 from .harness import Row
-from .peers import Work
+from .peers import RoundWork
 
 # Import and installation of each peer that may be installed for another interpreter.
 ELSEWHERE = {
@@ -38,13 +38,13 @@ PROCESSES = 5
 _CLOCKS = {"seconds": "", "processor_seconds": "cpu_"}
 
 
-def work(case: str, quick: bool) -> Work:
+def work(case: str, quick: bool) -> RoundWork:
     """The work of every peer in a case of `CASES`; little of it if quick."""
     model, cohort, examples, rounds, warm_up = CASES[case]
     if quick:
         cohort, examples, rounds, warm_up = 2, 4, 1, 2
     models = os.path.join(os.path.dirname(dpfl.__file__), "tasks", "models.py")
-    return Work(model, cohort, examples, rounds, warm_up, models)
+    return RoundWork(model, cohort, examples, rounds, warm_up, models)
 
 
 def interpreters(given: Sequence[str]) -> dict[str, str]:
@@ -82,7 +82,7 @@ def _imports(python: str, module: str) -> bool:
     return done.returncode == 0
 
 
-def run(peer: str, python: str, asked: Work) -> Row:
+def run(peer: str, python: str, asked: RoundWork) -> Row:
     """Measures a peer in a process of its own.
 
     Args:
@@ -108,7 +108,7 @@ def run(peer: str, python: str, asked: Work) -> Row:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def compare(asked: Work, pythons: Mapping[str, str], processes: int) -> list[Row]:
+def compare(asked: RoundWork, pythons: Mapping[str, str], processes: int) -> list[Row]:
     """Rows of dpfl and each peer, over processes that take turns.
 
     A ratio is the geometric mean of a peer's seconds by that of dpfl's, with an

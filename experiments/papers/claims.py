@@ -569,9 +569,9 @@ _OURS = (
         *("sketched_ddg r10_b7", "sketched_ddg r10_b16"),
     ),
     _way(
-        "random slots for Poisson sampling",
+        "random allocation for Poisson sampling",
         FREE,
-        "random slots",
+        "random allocation",
         "Poisson sampling",
         "GM",
     ),

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from dpfl import files, mechanisms, purposes
+from dpfl import files, mechanisms, seed_domains
 from dpfl.aggregators import dome, measurements
 from dpfl.aggregators.codec import Decoded
 from dpfl.vectors import adaptive_sketch, randomness
@@ -74,9 +74,9 @@ class Learner:
         codec = self._codec
         seed = tf.stack([tf.cast(number, tf.int64), 99])
         shared_seed, client_seed, noise_seed = (
-            randomness.fold_in(seed, purpose) for purpose in purposes.Learning
+            randomness.fold_in(seed, domain) for domain in seed_domains.LearningDomain
         )
-        shared = codec.expand(codec.broadcast(state, shared_seed))
+        shared = codec.decode_broadcast(codec.broadcast(state, shared_seed))
         encoded = codec.encode(gradient, shared, client_seed)
         sums = measurements.client_sums(encoded.normed, 0.0, encoded.sums)
         total = codec.accumulate(codec.zero(), encoded.message)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from dpfl import mechanisms, purposes
+from dpfl import mechanisms, seed_domains
 from dpfl.aggregators import registry
 from dpfl.vectors import randomness
 
@@ -90,15 +90,15 @@ def measured_errors(
     @tf.function(autograph=False)
     def client(seed: Any, shared: Any, total: Any) -> Any:
         vector = make_vector(seed)
-        client_seed = randomness.fold_in(seed, purposes.Round.CLIENT)
+        client_seed = randomness.fold_in(seed, seed_domains.RoundDomain.CLIENT)
         encoded = codec.encode(tf.pad(vector, padding), shared, client_seed)
         return codec.accumulate(total, encoded.message), vector
 
     @tf.function
     def squared_error(seed: Any) -> Any:
         state = codec.initial_state()
-        shared_seed = randomness.fold_in(seed, purposes.MeanEstimation.SHARED)
-        shared = codec.expand(codec.broadcast(state, shared_seed))
+        shared_seed = randomness.fold_in(seed, seed_domains.MeanEstimationDomain.SHARED)
+        shared = codec.decode_broadcast(codec.broadcast(state, shared_seed))
         total, exact = codec.zero(), tf.zeros([dimension])
         for i in tf.range(1, config.cohort_size + 1):
             total, vector = client(randomness.fold_in(seed, i), shared, total)
@@ -108,7 +108,7 @@ def measured_errors(
         sums = collections.OrderedDict(
             (name, tf.constant(value, tf.float64)) for name, value in counts.items()
         )
-        noise_seed = randomness.fold_in(seed, purposes.MeanEstimation.NOISE)
+        noise_seed = randomness.fold_in(seed, seed_domains.MeanEstimationDomain.NOISE)
         decoded = codec.decode(state, total, sums, shared, noise_seed)
         return tf.reduce_sum(tf.square(decoded.mean - exact / config.cohort_size))
 

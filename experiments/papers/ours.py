@@ -170,7 +170,7 @@ _EPOCHS = {"rounds_per_epoch": ROUNDS_PER_EPOCH}
 # Ways to select clients and draw noise.
 WAYS: Mapping[str, Mapping[str, Any]] = {
     "Poisson sampling": {"participation": "poisson"},
-    "random slots": {**_EPOCHS, "participation": "random_slot"},
+    "random allocation": {**_EPOCHS, "participation": "random_allocation"},
     "by epochs": {**_EPOCHS, "participation": "once_per_epoch"},
     "one stream": {**_EPOCHS, **_one_stream("once_per_epoch", ROUNDS_PER_EPOCH)},
     "one stream, cyclic sampling": _one_stream("cyclic_poisson", GROUPS),

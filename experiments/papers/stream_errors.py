@@ -30,7 +30,7 @@ ROUNDS = {
     "paper": (32, 64, 128, 256, 512, 1024, 2048),
 }
 # One stream over the run, with a number of bands; the other two have none.
-STREAM, EPOCHS, SLOTS = "stream", "epochs", "random_slot"
+STREAM, EPOCHS, SLOTS = "stream", "epochs", "random_allocation"
 
 
 def _noised(compression_rate: int, noise_multiplier: float = 1.0) -> Any:
@@ -64,7 +64,7 @@ def run_of(
     )
 
 
-def random_slot(
+def random_allocation(
     compression_rate: int, epsilon: float, rounds: int
 ) -> Mapping[str, float]:
     """The noise and its error if each client draws a round of every epoch.
@@ -76,7 +76,7 @@ def random_slot(
     """
     noised: Any = planning.calibrate(
         _noised(compression_rate),
-        mechanisms.RandomSlot(POPULATION, COHORT_SIZE, rounds),
+        mechanisms.RandomAllocation(POPULATION, COHORT_SIZE, rounds),
         *(DIMENSION, epsilon, DELTA, ACCOUNTING_METHOD),
     )
     noise = noised.noise_multiplier
@@ -89,7 +89,7 @@ def _work(
 ) -> Work:
     def compute(_: Path) -> Mapping[str, Any]:
         if method == SLOTS:
-            return random_slot(rate, epsilon, rounds)
+            return random_allocation(rate, epsilon, rounds)
         if method == EPOCHS:
             point = bands_curve.restarting(run_of(rate, epsilon, rounds))
         else:
@@ -132,7 +132,7 @@ def _ways(rows: Rows) -> list[Row]:
         poisson = {row["rounds"]: row for row in where(streams, bands=1)}
         most = str(max([int(row["bands"]) for row in streams], default=1))
         lines = {
-            "independent noise, random slots": where(own, method=SLOTS),
+            "independent noise, random allocation": where(own, method=SLOTS),
             "streams that restart each epoch": where(own, method=EPOCHS),
             "one stream": where(streams, bands=most),
             "one stream, cyclic sampling": least(own),

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Optional, Union
 
-from dpfl import covered, files, reading
+from dpfl import files, privacy_coverage, reading
 from dpfl.tasks import registry
 from dpfl.training import config
 
@@ -118,7 +118,7 @@ class Training(Work):
 
 def measured(folder: Path) -> dict[str, Any]:
     """The `SUMMARY_COLUMNS` of a finished run."""
-    found = covered.plain_keys(files.read_json(folder / "summary.json"))
+    found = privacy_coverage.plain_keys(files.read_json(folder / "summary.json"))
     return {name: found[name] for name in SUMMARY_COLUMNS}
 
 

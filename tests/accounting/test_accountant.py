@@ -14,7 +14,7 @@ from dp_accounting import dp_event
 from dp_accounting.rdp import rdp_privacy_accountant, rdp_privacy_accountant_test
 
 from dpfl import accounting
-from dpfl.accounting import accountant, events, random_slot
+from dpfl.accounting import accountant, events, random_allocation
 from tests.refusals import refuses
 
 GAUSSIAN = dp_accounting.GaussianDpEvent
@@ -191,10 +191,13 @@ def test_poisson_sampling_without_a_proof_is_refused(name):
 
 @each_event
 def test_zero_out_costs_as_removal_and_replace_one_is_refused(make_event):
-    event, relations = make_event(1.0), accounting.Relation
+    event, neighboring_relations = make_event(1.0), accounting.Relation
     zeros, other = (
         accounting.DpflAccountant(neighboring_relation=relation)
-        for relation in (relations.REPLACE_SPECIAL, relations.REPLACE_ONE)
+        for relation in (
+            neighboring_relations.REPLACE_SPECIAL,
+            neighboring_relations.REPLACE_ONE,
+        )
     )
     removed = accounting.DpflAccountant().compose(event)
     np.testing.assert_array_equal(zeros.compose(event).rdp, removed.rdp)
@@ -274,7 +277,7 @@ def test_registered_event_costs_its_registered_divergences(monkeypatch):
             for relation in events.NAMES:
                 assert not accounting.DpflAccountant(None, relation).supports(sampled)
     with refuses(TypeError, "round_event", "_HeavyDpEvent"):
-        random_slot.RandomSlotDpEvent(heavy, 3, 10.0)
+        random_allocation.RandomAllocationDpEvent(heavy, 3, 10.0)
 
 
 @pytest.mark.parametrize("noise", [1e6, 1e7, 1e8, 1e12])
@@ -337,7 +340,7 @@ def test_an_event_must_say_its_rdp():
 
 def test_events_with_inherited_equality_are_cached_apart():
     class Costly(accounting.RdpDpEvent):
-        relations = events.TRUSTED_RELATIONS
+        neighboring_relations = events.TRUSTED_RELATIONS
 
         def __init__(self, cost):
             object.__setattr__(self, "cost", cost)

@@ -14,7 +14,7 @@ from scipy import stats
 
 import dpfl
 from dpfl import accounting, mechanisms
-from dpfl.accounting import events, gaussian, random_slot
+from dpfl.accounting import events, gaussian, random_allocation
 from dpfl.accounting.matrix_factorization import banded_stream_event
 from dpfl.factorization import prefix_sum
 from dpfl.planning.bands_curve import StreamRun
@@ -106,16 +106,22 @@ class TestRemovalFromAFixedCohort:
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
-def test_run_event_carries_its_relations(mechanism, participation, relations):
+def test_run_event_carries_its_relations(
+    mechanism, participation, neighboring_relations
+):
     event = mechanism.dp_event(participation, 10_000)
-    assert event.relations == mechanism.relations(participation) == relations
+    assert (
+        event.neighboring_relations
+        == mechanism.neighboring_relations(participation)
+        == neighboring_relations
+    )
     # What is inside must hold for them too, or the event could not be accounted for.
-    assert accounting.relations_of(event) == relations
+    assert accounting.relations_of(event) == neighboring_relations
     for relation in (ADD, ZEROS, ONE):
         accountant = accounting.DpflAccountant(neighboring_relation=relation)
-        assert accountant.supports(event) == (relation in relations)
+        assert accountant.supports(event) == (relation in neighboring_relations)
     report = accounting.epsilon(event, 1e-3, accounting_method="rdp")
-    assert report.relation == events.NAMES[relations[0]]
+    assert report.relation == events.NAMES[neighboring_relations[0]]
 
 
 RUN = accounting.RunDpEvent(SELF(GAUSSIAN(2.0), 3), (ZEROS,))
@@ -144,13 +150,13 @@ class TestRunDpEvent:
 
     def test_is_frozen(self):
         with pytest.raises(attr.exceptions.FrozenInstanceError):
-            RUN.relations = (ADD,)
+            RUN.neighboring_relations = (ADD,)
         assert hash(RUN) == hash(accounting.RunDpEvent(RUN.event, [ZEROS]))
 
     @pytest.mark.parametrize("relations", [(), (ADD, ADD), ("add",)])
-    def test_bad_relations_are_refused(self, relations):
-        with refuses(ValueError, "relations", relations):
-            accounting.RunDpEvent(GAUSSIAN(1.0), relations)
+    def test_bad_relations_are_refused(self, neighboring_relations):
+        with refuses(ValueError, "relations", neighboring_relations):
+            accounting.RunDpEvent(GAUSSIAN(1.0), neighboring_relations)
 
 
 class TestRelationsOfATree:
@@ -183,9 +189,9 @@ class TestRelationsOfATree:
     def test_noise_that_clients_bring(self, adapts):
         one = dataclasses.replace(DDG, adaptive_clipping=adapts)
         event = one.round_dp_event(100, 1.0)
-        assert event.relations == (ZEROS,)
+        assert event.neighboring_relations == (ZEROS,)
         # Said so, it is noise of helpers: of clients that stay away there is none.
-        assert event.poisson_sampled(0.1).relations == (ADD, ZEROS)
+        assert event.poisson_sampled(0.1).neighboring_relations == (ADD, ZEROS)
         assert not accounting.relations_of(POISSON(0.1, event))
         assert accounting.relations_of(POISSON(1.0, event)) == (ZEROS,)
         for relation in accounting.Relation:
@@ -231,7 +237,7 @@ class Shares(TopK):
 
     name = "shares"
 
-    def relations(self, participation):
+    def neighboring_relations(self, participation):
         return (ZEROS,)
 
     def round_dp_event(self, dimension, sampling_probability):
@@ -239,7 +245,7 @@ class Shares(TopK):
 
 
 EVERY_MECHANISM = {
-    **mechanisms.EXAMPLES,
+    **mechanisms.TEST_CONFIGS,
     **{kind.name: kind(3, 1.0, 0.3) for kind in (TopK, Shares)},
     "helped": HELPED,
 }
@@ -261,14 +267,14 @@ def test_the_table_of_releases_has_every_mechanism():
     ids=["alone", "repeated", "nested", "beside another"],
 )
 def test_release_keeps_its_relations_under_any_composition(name, composed):
-    mechanism, relations = EVERY_MECHANISM[name], RELEASES[name]
-    assert mechanism.release_relations == relations
+    mechanism, neighboring_relations = EVERY_MECHANISM[name], RELEASES[name]
+    assert mechanism.release_relations == neighboring_relations
     event = composed(mechanism.round_dp_event(64, 1.0))
-    assert accounting.relations_of(event) == relations
+    assert accounting.relations_of(event) == neighboring_relations
     for relation in (ADD, ZEROS, ONE):
         book = accounting.DpflAccountant(neighboring_relation=relation)
-        assert book.supports(event) == (relation in relations)
-        if relation not in relations:
+        assert book.supports(event) == (relation in neighboring_relations)
+        if relation not in neighboring_relations:
             with pytest.raises(UNSUPPORTED):
                 accounting.epsilon(event, 1e-5, relation=relation)
 
@@ -276,7 +282,7 @@ def test_release_keeps_its_relations_under_any_composition(name, composed):
 @pytest.mark.parametrize("name", EVERY_MECHANISM)
 def test_a_release_on_a_sample_of_clients(name):
     """Whether the sample is composed around it, or the mechanism is asked for it."""
-    mechanism, relations = EVERY_MECHANISM[name], RELEASES[name]
+    mechanism, neighboring_relations = EVERY_MECHANISM[name], RELEASES[name]
     release = mechanism.round_dp_event(64, 1.0)
     twice = (
         POISSON(0.1, COMPOSED([release, release])),
@@ -284,13 +290,13 @@ def test_a_release_on_a_sample_of_clients(name):
     )
     found = [accounting.relations_of(event) for event in twice]
     is_gaussian = name in ("gaussian", "project_and_perturb", "top_k", "none")
-    assert found == [relations if is_gaussian else found[0], ()]
+    assert found == [neighboring_relations if is_gaussian else found[0], ()]
     for event in twice:
         other = accounting.DpflAccountant(neighboring_relation=ONE)
         assert not other.supports(event)
-    if ADD in relations and not getattr(mechanism, "rounds_per_epoch", 0):
+    if ADD in neighboring_relations and not getattr(mechanism, "rounds_per_epoch", 0):
         for event in (POISSON(0.1, release), mechanism.round_dp_event(64, 0.1)):
-            assert accounting.relations_of(event) == relations
+            assert accounting.relations_of(event) == neighboring_relations
     elif not isinstance(release, events.RdpDpEvent):
         # Those who bring the noise are not sampled.
         assert accounting.relations_of(POISSON(0.1, release)) == ()
@@ -298,9 +304,9 @@ def test_a_release_on_a_sample_of_clients(name):
 
 @pytest.mark.parametrize("name", EVERY_MECHANISM)
 def test_single_release_reports_its_first_relation(name):
-    mechanism, relations = EVERY_MECHANISM[name], RELEASES[name]
+    mechanism, neighboring_relations = EVERY_MECHANISM[name], RELEASES[name]
     found = dpfl.privacy_report(mechanism, None, 64, 1e-2, accounting_method="rdp")
-    assert found.relation == events.NAMES[relations[0]]
+    assert found.relation == events.NAMES[neighboring_relations[0]]
 
 
 @pytest.mark.parametrize("clients", [2, 10])
@@ -326,7 +332,7 @@ def test_release_is_refused_for_replace_one(mechanism):
 
 def test_event_without_any_relation_is_refused():
     class Silent(TopK):
-        def relations(self, participation):
+        def neighboring_relations(self, participation):
             return ()
 
     with refuses(ValueError, "relations", ()):
@@ -336,7 +342,7 @@ def test_event_without_any_relation_is_refused():
 
     @attr.s(frozen=True)
     class Nobodys(accounting.RdpDpEvent):
-        relations = ()
+        neighboring_relations = ()
 
         def rdp(self, orders):
             return np.zeros(len(orders))
@@ -352,7 +358,7 @@ def test_wrappers_accept_a_release_with_relations_as_a_bare_one():
     release, bare = GAUSS.round_dp_event(10, 1.0), GAUSSIAN(1.0)
     makers = (
         lambda e: gaussian.FixedSizeDpEvent(e, 0.1),
-        lambda e: random_slot.RandomSlotDpEvent(e, 3, 4.0),
+        lambda e: random_allocation.RandomAllocationDpEvent(e, 3, 4.0),
         lambda e: POISSON(0.1, e),
         lambda e: banded_stream_event(
             e, rounds=8, bands=1, separation=2, sampling_probability=0.1

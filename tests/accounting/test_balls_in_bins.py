@@ -12,9 +12,9 @@ import pytest
 from scipy import optimize, special
 
 from dpfl import accounting
-from dpfl.accounting import gaussian, hidden_turns, random_slot
+from dpfl.accounting import gaussian, random_allocation, secret_participation
 from dpfl.accounting.balls_in_bins import BallsInBinsDpEvent
-from dpfl.accounting.hidden_turns import tight_epsilon
+from dpfl.accounting.secret_participation import tight_epsilon
 from tests.refusals import refuses
 
 DIRECTIONS = {
@@ -120,7 +120,7 @@ class TestTheFigure:
         event = BallsInBinsDpEvent(2.0, stream(4))
         found = []
         for seed in (0, 0, 1):
-            hidden_turns._epsilon_of.cache_clear()
+            secret_participation._epsilon_of.cache_clear()
             found.append(tight_epsilon(event, 1e-4, seed)[0])
         assert found[0] == found[1] != found[2]
         assert found[2] == pytest.approx(found[0], rel=0.01)
@@ -128,9 +128,9 @@ class TestTheFigure:
     def test_only_a_run_by_itself_is_sampled(self):
         event = BallsInBinsDpEvent(2.0, np.eye(3))
         run = accounting.RunDpEvent(
-            dp_accounting.SelfComposedDpEvent(event, 1), event.relations
+            dp_accounting.SelfComposedDpEvent(event, 1), event.neighboring_relations
         )
-        assert hidden_turns.alone(run) is event
+        assert secret_participation.alone(run) is event
         twice = dp_accounting.SelfComposedDpEvent(event, 2)
         assert tight_epsilon(twice, 1e-5) is None
         assert accounting.epsilon(twice, 1e-5).accounting_method == "rdp"
@@ -272,7 +272,9 @@ class TestRenyi:
 
     def test_independent_noise_is_an_epoch_of_slots(self):
         event = BallsInBinsDpEvent(1.5, np.eye(8))
-        slots = random_slot.RandomSlotDpEvent(dp_accounting.GaussianDpEvent(1.5), 8, 8)
+        slots = random_allocation.RandomAllocationDpEvent(
+            dp_accounting.GaussianDpEvent(1.5), 8, 8
+        )
         assert np.array_equal(event.rdp(self.ORDERS), slots.rdp(self.ORDERS))
 
     def test_both_directions_are_below_the_bound(self):

@@ -12,7 +12,13 @@ from dp_accounting.pld import privacy_loss_distribution as theirs
 from scipy import special
 
 from dpfl import accounting
-from dpfl.accounting import balls_in_bins, events, gaussian, losses, random_slot
+from dpfl.accounting import (
+    balls_in_bins,
+    events,
+    gaussian,
+    privacy_loss,
+    random_allocation,
+)
 from tests.accounting import quadrature
 from tests.refusals import refuses
 
@@ -29,7 +35,7 @@ TREES = {
     "sampled": SELF(POISSON(0.01, GAUSSIAN(1.0)), 1000),
     "both": COMPOSED([SELF(POISSON(0.01, GAUSSIAN(1.0)), 100), GAUSSIAN(3.0)]),
     "fixed size": SELF(gaussian.FixedSizeDpEvent(GAUSSIAN(1.0), 0.01), 100),
-    "slots": SELF(random_slot.RandomSlotDpEvent(GAUSSIAN(1.0), 33, 33), 4),
+    "slots": SELF(random_allocation.RandomAllocationDpEvent(GAUSSIAN(1.0), 33, 33), 4),
     "stream": SELF(accounting.MatrixFactorizationDpEvent(2.0), 3),
     "masked": SELF(L2(4.0, 0.01, 0.006, 2**20), 60),
     "sampled masks": SELF(L2(2.3, 0.01, 0.006, 2**20, 0.5), 60),
@@ -37,7 +43,7 @@ TREES = {
     "nothing": dp_accounting.NoOpDpEvent(),
 }
 # Of which the distribution is a million numbers long.
-OUT_OF_REACH = random_slot.RandomSlotDpEvent(GAUSSIAN(0.038), 2, 2)
+OUT_OF_REACH = random_allocation.RandomAllocationDpEvent(GAUSSIAN(0.038), 2, 2)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +181,7 @@ def test_wrong_arguments_are_refused():
 
 
 def test_losses_above_the_top_are_infinite():
-    given = losses.Losses(0.5, -1, np.array([0.2, 0.3, 0.4]), 0.05)
+    given = privacy_loss.LossDistribution(0.5, -1, np.array([0.2, 0.3, 0.4]), 0.05)
     found = given.worse(0.01, top=0.2)
     np.testing.assert_array_equal(found.masses, [0.2, 0.3, 0.0])
     assert found.infinite == pytest.approx(0.05 + 0.01 + 0.4)

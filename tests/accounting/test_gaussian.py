@@ -151,10 +151,10 @@ def test_other_events_are_not_gaussian(event):
     assert gaussian.gaussian_parts(event) is None
     tree = COMPOSED([GAUSSIAN(1.0), event])
     assert gaussian.gaussian_parts(tree) is None
-    relations = accounting.relations_of(tree)
+    neighboring_relations = accounting.relations_of(tree)
     # What is correlated, or of clients who bring their noise, has no sampled bound.
     is_refused = event in (POISSON(0.5, STREAM), POISSON(0.5, INTEGERS))
-    assert bool(relations) != is_refused
+    assert bool(neighboring_relations) != is_refused
 
 
 def test_no_noise_is_infinite_and_no_release_is_zero():

@@ -59,7 +59,7 @@ def gaussian_hockey_stick(mu, epsilon):
 class TestThePostProcessedGaussian:
     @staticmethod
     def largest_ratio(stddev, width, centre, values):
-        """Law of a Gaussian rounded at random about itself, over N_Z(centre, s^2)."""
+        """SymmetricLaw of a Gaussian rounded at random about itself, over N_Z(centre, s^2)."""
         s, r, c = (mpmath.mpf(number) for number in (stddev, width, centre))
         t_squared = s**2 - r**2
         fineness = 4  # of the trapezoidal rule, whose error is below exp(-200)

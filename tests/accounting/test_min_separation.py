@@ -12,8 +12,8 @@ import pytest
 
 from dpfl import accounting
 from dpfl.accounting import balls_in_bins, gaussian
-from dpfl.accounting.hidden_turns import tight_epsilon
 from dpfl.accounting.min_separation import MinSeparationDpEvent
+from dpfl.accounting.secret_participation import tight_epsilon
 from tests.refusals import refuses
 
 DIRECTIONS = {

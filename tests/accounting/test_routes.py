@@ -146,7 +146,7 @@ def test_pages_are_there():
     ("name", "route", "pages"),
     [
         ("masked", "rdp", "sparsified_gaussian client_sampling"),
-        ("masked", "stopped-pld", "stopped_martingale gaussian"),
+        ("masked", "stopped-pld", "gaussian_domination gaussian"),
         ("rounds", "pld", "gaussian"),
         ("secret", "monte-carlo", "balls_in_bins"),
         ("laplace", "rdp", ""),
@@ -158,15 +158,15 @@ def test_pages_name_the_route_and_the_event(name, route, pages):
 
 
 def test_pages_of_slots_include_the_releases_page():
-    plan = mechanisms.RandomSlot(100, 10, 8)
+    plan = mechanisms.RandomAllocation(100, 10, 8)
     event = mechanisms.L2Csgm(10, 1.0, 2.0, 0.1).dp_event(plan, 100)
     assert [*routes.pages(trees.normalised(event))] == [
-        *("random_slot.md", "sparsified_gaussian.md")
+        *("random_allocation.md", "sparsified_gaussian.md")
     ]
 
 
 def test_outline_is_the_tree():
-    run = events.RunDpEvent(SELF(SAMPLED, 60), events.ZEROS_ONLY)
+    run = events.RunDpEvent(SELF(SAMPLED, 60), events.ZERO_OUT_ONLY)
     secret = BallsInBinsDpEvent(1.0, [[2.0, 1.0], [1.0, 2.0]])
     assert trees.outline(dp_accounting.ComposedDpEvent([run, secret])) == [
         "composed:",

@@ -36,7 +36,7 @@ def _sent(codec, updates, number, state):
     """A round until the server opens the total: what all share, total and sums."""
     updates = tf.stack(updates)
     seed = _seed(number)
-    shared = codec.expand(codec.broadcast(state, randomness.fold_in(seed, 1)))
+    shared = codec.decode_broadcast(codec.broadcast(state, randomness.fold_in(seed, 1)))
     padding = [[0, codec.input_length - codec.dimension]]
 
     def message_of(index):

@@ -11,7 +11,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dpfl import aggregators, mechanisms, purposes
+from dpfl import aggregators, mechanisms, seed_domains
 from dpfl.aggregators import csgm
 from dpfl.vectors import rotation
 from tests.aggregators import cohorts
@@ -201,7 +201,7 @@ def _seed(number):
 
 
 def _shared(codec):
-    return codec.expand(codec.broadcast(collections.OrderedDict(), _seed(0)))
+    return codec.decode_broadcast(codec.broadcast(collections.OrderedDict(), _seed(0)))
 
 
 def _pad(codec, update):
@@ -259,6 +259,6 @@ class TestExecution:
         assert np.array_equal(first, again) == has_client_id
 
 
-@pytest.mark.parametrize("kind", [purposes.Round, purposes.Client])
+@pytest.mark.parametrize("kind", [seed_domains.RoundDomain, seed_domains.ClientDomain])
 def test_fold_in_purposes_differ(kind):
-    assert len({int(purpose) for purpose in kind}) == len(kind.__members__) > 2
+    assert len({int(domain) for domain in kind}) == len(kind.__members__) > 2

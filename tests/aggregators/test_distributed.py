@@ -125,7 +125,7 @@ class TestCodec:
 
     def test_the_total_is_the_integer_sum_of_the_messages(self):
         codec = distributed.IntegerCodec(make("ddg", 1.0), D)
-        shared = codec.expand({"round_seed": tf.constant([1, 2], tf.int64)})
+        shared = codec.decode_broadcast({"round_seed": tf.constant([1, 2], tf.int64)})
         messages = [
             codec.encode(x, shared, tf.constant([i, 3], tf.int64)).message
             for i, x in enumerate(tf.unstack(updates([1.0] * N)))
@@ -161,7 +161,7 @@ class TestCodec:
         config = make("ddg", 0.0, bits, rounding_bias=bias, integer_bound="published")
         codec = distributed.IntegerCodec(config, D)
         grid = config.grid(D)
-        shared = codec.expand({"round_seed": tf.constant([1, 2], tf.int64)})
+        shared = codec.decode_broadcast({"round_seed": tf.constant([1, 2], tf.int64)})
         largest = 0
         for i, x in enumerate(
             [tf.one_hot(3, D) * 9.0, *tf.unstack(updates([9.0] * 9))]
@@ -178,7 +178,7 @@ class TestCodec:
         """Mean and variance over many clients with one update: those of the fraction."""
         config = make("ddg", 0.0, bits, cohort_size=4)
         codec, grid = distributed.IntegerCodec(config, D), config.grid(D)
-        shared = codec.expand({"round_seed": tf.constant([1, 2], tf.int64)})
+        shared = codec.decode_broadcast({"round_seed": tf.constant([1, 2], tf.int64)})
         x = np.zeros([D], np.float32)
         x[:3] = [3.0, -1.0, 0.5]
         rotated = codec._rotation.rotate(tf.constant(x), shared["rotation"]).numpy()
@@ -215,7 +215,7 @@ class TestCodec:
     ):
         config = make("ddg", 1.0, 8, cohort_size=4)
         codec, grid = distributed.IntegerCodec(config, D), config.grid(D)
-        shared = codec.expand({"round_seed": tf.constant([1, 2], tf.int64)})
+        shared = codec.decode_broadcast({"round_seed": tf.constant([1, 2], tf.int64)})
         seen = {}
 
         def within(vector, seed, max_norm, max_coordinate):
@@ -255,7 +255,9 @@ class TestCodec:
         config = make("skellam", 1.0, noise_source="helpers")
         codec = distributed.IntegerCodec(config, D)
         if not clients:
-            shared = codec.expand({"round_seed": tf.constant([1, 2], tf.int64)})
+            shared = codec.decode_broadcast(
+                {"round_seed": tf.constant([1, 2], tf.int64)}
+            )
             sums = dict.fromkeys(("clients", "l2_clipped"), tf.zeros([], tf.float64))
 
             def without_clients(number):

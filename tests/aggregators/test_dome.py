@@ -49,7 +49,7 @@ def shared_of(codec, state, number):
 
     seed = tf.stack([tf.cast(number, tf.int64), 99])
     message = codec.broadcast(state, randomness.fold_in(seed, 1))
-    return codec.expand(message), message
+    return codec.decode_broadcast(message), message
 
 
 def sketch_of(codec, state, number):
@@ -159,7 +159,7 @@ class TestRound:
             bits = float(measurements.structure_bits(message)) + 32 + 32 * D
             assert bits == config.downlink_bits(D) - (3 - rank) * 16 * D
         seed = tf.constant([1, 2], tf.int64)
-        encoded = codec.encode(tf.ones([D]), codec.expand(message), seed)
+        encoded = codec.encode(tf.ones([D]), codec.decode_broadcast(message), seed)
         assert codec.message_bits(encoded.message) == config.uplink_bits(D)
 
     @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ class Release:
     def __init__(self, config):
         self.codec = distributed.IntegerCodec(config, DIMENSION)
         self.config, self.grid = config, config.grid(DIMENSION)
-        self.shared = self.codec.expand({"round_seed": SEED})
+        self.shared = self.codec.decode_broadcast({"round_seed": SEED})
         largest = self.grid.max_coordinate
         rotated = simulators.extreme_vector(1.0, largest, DIMENSION)
         rotated *= np.resize([1.0, -1.0], DIMENSION)

@@ -134,7 +134,7 @@ class TestCountSum:
 
 def released(codec, dimension, count):
     """Noise of `count` rounds of a real codec on nothing, in standard deviations."""
-    shared = codec.expand(codec.broadcast(codec.initial_state(), SEED))
+    shared = codec.decode_broadcast(codec.broadcast(codec.initial_state(), SEED))
     names = ("clients", "l2_clipped", "linf_clipped", "kept")
     sums = collections.OrderedDict((name, tf.zeros([], tf.float64)) for name in names)
 

@@ -86,6 +86,6 @@ def test_events():
 
 @pytest.mark.parametrize("name", ["l2_csgm", "sgmf", "dome", "sketched_ddg"])
 def test_what_a_query_cannot_promise_is_refused(name):
-    mechanism = dpfl.EXAMPLES[name]
+    mechanism = dpfl.TEST_CONFIGS[name]
     with pytest.raises(ValueError, match="server alone.*dpfl.aggregator"):
         dpfl.query(mechanism, SPECS)

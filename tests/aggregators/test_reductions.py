@@ -66,7 +66,7 @@ class TestSecureSums:
         )
         codec = distributed.IntegerCodec(config, 4)
         seed = tf.constant([1, 2], tf.int64)
-        shared = codec.expand(codec.broadcast(codec.initial_state(), seed))
+        shared = codec.decode_broadcast(codec.broadcast(codec.initial_state(), seed))
         reduce = codec.reduction(None, SUMS_TYPE)
         unit = tf.constant([1.0, 0, 0, 0])
         for first in (-unit, 0 * unit):

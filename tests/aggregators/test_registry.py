@@ -219,7 +219,7 @@ def test_a_trusted_server_can_do_without_exact_measurements(weighted):
 
 def test_every_mechanism_has_an_aggregator_and_a_case():
     configs = set(mechanisms.MECHANISMS.values())
-    assert set(mechanisms.EXAMPLES) == set(mechanisms.MECHANISMS)
+    assert set(mechanisms.TEST_CONFIGS) == set(mechanisms.MECHANISMS)
     assert {type(case[0]) for case in CASES} == configs
 
 

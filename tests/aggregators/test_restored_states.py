@@ -48,11 +48,11 @@ OVER_RUN = {"noise_stream": "run", "rounds": 9, "matrix_momentum": 0.5}
 
 def cases():
     """Every private mechanism of the table, and how noise may be correlated."""
-    for name, example in mechanisms.EXAMPLES.items():
+    for name, example in mechanisms.TEST_CONFIGS.items():
         if example.is_private:
             yield name, dataclasses.replace(example, **LARGER.get(name, {}))
     adapts = dataclasses.replace(
-        mechanisms.EXAMPLES["gaussian"], adaptive_clipping=True
+        mechanisms.TEST_CONFIGS["gaussian"], adaptive_clipping=True
     )
     yield "adaptive", adapts
     numbers = {"cohort_size": 3, "clip_norm": 1.0, "noise_multiplier": 0.3}
@@ -105,7 +105,7 @@ class Rounds:
             total = steps.codec.accumulate(total, message)
             sums = more if sums is None else tf.nest.map_structure(tf.add, sums, more)
         if steps.codec.sums_securely:
-            total, opened = steps.codec.residues(total), total
+            total, opened = steps.codec.reduce_modulo(total), total
         made = steps.finish(state, shared, total, sums)
         return made, opened if steps.codec.sums_securely else made["result"]
 

@@ -173,7 +173,7 @@ class TestSparseRecovery:
 
     def test_the_clip_is_the_largest_singular_value(self):
         codec = sketch.SparseRecoveryCodec(self.CONFIG, 200)
-        shared = codec.expand({"round_seed": tf.constant([1, 99], tf.int64)})
+        shared = codec.decode_broadcast({"round_seed": tf.constant([1, 99], tf.int64)})
         largest = np.linalg.norm(shared["sketch"].numpy(), 2)
         assert float(shared["vector_clip"]) == pytest.approx(largest, rel=1e-5)
 

@@ -112,7 +112,7 @@ def test_algorithms(tff_context, name):
 
 @pytest.mark.parametrize("more", [{}, {"metrics_aggregator": dpfl.no_metrics}])
 def test_metrics_of_tff_are_opened_beside_a_secure_sum_unless_there_are_none(more):
-    secure = dpfl.EXAMPLES["distributed_discrete_gaussian"]
+    secure = dpfl.TEST_CONFIGS["distributed_discrete_gaussian"]
     aggregator = dpfl.aggregator(secure, checks_context=False)
     process = alg.build_unweighted_fed_avg(
         model_fn, SGD, model_aggregator=aggregator, **more

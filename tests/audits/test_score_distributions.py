@@ -144,10 +144,10 @@ def test_cohorts_others_silent_are_samples():
 
 
 def test_a_round_of_slots_is_claimed_as_a_sample():
-    slots = mechanisms.RandomSlot(11, 10, 1)
+    slots = mechanisms.RandomAllocation(11, 10, 1)
     claim = findings.tightest(mechanisms.Gaussian(10, 1.0, 1.0), slots, 1, DELTA)
     assert claim.accounting_method == "exact-gaussian"
-    two = mechanisms.RandomSlot(22, 10, 2)
+    two = mechanisms.RandomAllocation(22, 10, 2)
     claim = findings.tightest(mechanisms.Gaussian(10, 1.0, 1.0), two, 1, DELTA)
     assert claim.accounting_method == "pld"
 

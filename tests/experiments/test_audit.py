@@ -149,7 +149,9 @@ class TestHolesPutBack:
         assert {"wraps", "residues", "composition"} <= bad(found)
 
     def test_adding_and_removing_claimed_for_a_fixed_cohort(self, monkeypatch):
-        monkeypatch.setattr(mechanisms.FixedSize, "relations", events.TRUSTED_RELATIONS)
+        monkeypatch.setattr(
+            mechanisms.FixedSize, "neighboring_relations", events.TRUSTED_RELATIONS
+        )
         found = audited("gaussian", "cohort fixed", "cohort poisson")
         assert {one.relation for one in found} == {"add_or_remove"}
         opposite, silent, fixed = found

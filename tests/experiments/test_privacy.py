@@ -88,14 +88,14 @@ def test_small_count_noise_is_accepted_if_the_budget_allows(command):
     assert 44 < row["epsilon"] <= (48 if command[-1] == "--equal=error" else 45)
 
 
-def test_random_slot_uses_the_given_rounds_per_epoch():
+def test_random_allocation_uses_the_given_rounds_per_epoch():
     [row] = rows(
         *("epsilon", "--mechanism=gaussian", "--noise_multiplier=1"),
-        *("--participation=random_slot", "--rounds_per_epoch=8", "--rounds=20"),
+        *("--participation=random_allocation", "--rounds_per_epoch=8", "--rounds=20"),
         *("--population=1000", "--cohort_size=100"),
     )
     mechanism = mechanisms.Gaussian(100, 1.0, 1.0)
-    event = mechanism.dp_event(mechanisms.RandomSlot(1000, 100, 20, 8), 1018174)
+    event = mechanism.dp_event(mechanisms.RandomAllocation(1000, 100, 20, 8), 1018174)
     assert row["epsilon"] == accounting.epsilon(event, 1e-5).epsilon
     assert row["relation"] == "add_or_remove"
 
@@ -481,7 +481,7 @@ RUNS = {
         **{"noise_multiplier": 1.0, "min_separation": 2},
         "mechanism_options": {**STREAM, "noise_stream": "run"},
     },
-    "slots": {"participation": "random_slot", "noise_multiplier": 1.0},
+    "slots": {"participation": "random_allocation", "noise_multiplier": 1.0},
     "secret": {"participation": "balls_in_bins", "noise_multiplier": 1.0},
     "none": {"mechanism": "none"},
 }

@@ -70,7 +70,7 @@ REFUSED = {
         f"{EPSILON} --rounds=2.5": "--rounds must be an integer, found '2.5'",
         f"{EPSILON} --clip_norm=x": "--clip_norm must be a number, found 'x'",
         f"{EPSILON} --json=maybe": "--json must be true or false, found 'maybe'",
-        f"{EPSILON} --participation=x": "--participation must be one of b_min_separation, balls_in_bins, cyclic_poisson, fixed, once_per_epoch, poisson, random_slot, without_replacement, found 'x'",
+        f"{EPSILON} --participation=x": "--participation must be one of b_min_separation, balls_in_bins, cyclic_poisson, fixed, once_per_epoch, poisson, random_allocation, without_replacement, found 'x'",
         f"{EPSILON} --delta=1.0": "error: --delta must be at least 1e-300 and less than 1, found 1.0",
         f"{EPSILON} --roundss=2": "error: --roundss is no flag of this command; did you mean --rounds or --rounds_per_epoch",
         f"{EPSILON} --rounds": "error: --rounds must have a value, found none",

@@ -62,7 +62,7 @@ class TestAll:
     def test_clients_noise_is_refused_under_poisson_sampling(self, config):
         with refuses(ValueError, "noise_source", "clients"):
             config.round_dp_event(D, 0.1)
-        for participation in (POISSON, mechanisms.RandomSlot(1000, 100, 20)):
+        for participation in (POISSON, mechanisms.RandomAllocation(1000, 100, 20)):
             with refuses(ValueError, "noise_source", "clients"):
                 config.dp_event(participation, D)
         helped = replace(config, noise_source="helpers")

@@ -51,7 +51,7 @@ def test_noise_is_the_multiplier_times_the_sensitivity():
 def test_events():
     whole = EPOCHS.first(27)
     event = matrix().dp_event(whole, 100)
-    assert event.relations == (accounting.Relation.REPLACE_SPECIAL,)
+    assert event.neighboring_relations == (accounting.Relation.REPLACE_SPECIAL,)
     assert event.event == dp_accounting.SelfComposedDpEvent(
         accounting.MatrixFactorizationDpEvent(0.5), 3
     )
@@ -207,7 +207,7 @@ def test_bad_fields_are_refused(make, changes, parts):
 def test_momentum_is_not_applied_twice(make):
     make().check_server_optimizer("sgd", 0.9)
     make().check_server_optimizer("adam", None)
-    mechanisms.EXAMPLES["gaussian"].check_server_optimizer("adam", 0.9)
+    mechanisms.TEST_CONFIGS["gaussian"].check_server_optimizer("adam", 0.9)
     inside = make(matrix_momentum=0.9)
     inside.check_server_optimizer("sgd", None)
     inside.check_server_optimizer("sgd", 0.0)

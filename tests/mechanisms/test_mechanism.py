@@ -52,16 +52,16 @@ def test_with_noise_multiplier_changes_only_that(config):
 
 
 def test_the_table_has_each_under_its_name_and_frozen():
-    for name, example in mechanisms.EXAMPLES.items():
+    for name, example in mechanisms.TEST_CONFIGS.items():
         assert mechanisms.MECHANISMS[name] is type(example)
         with pytest.raises(dataclasses.FrozenInstanceError):
             example.cohort_size = 2
 
 
-@pytest.mark.parametrize("name", mechanisms.EXAMPLES)
+@pytest.mark.parametrize("name", mechanisms.TEST_CONFIGS)
 def test_repeated_rounds_of_an_epoch_cost_another_epoch(name):
     """Whatever the noise; but where masks are those of earlier rows it is refused."""
-    config = mechanisms.EXAMPLES[name]
+    config = mechanisms.TEST_CONFIGS[name]
     plan = mechanisms.OncePerEpoch(12, 3, 8)
     whole = plan.most_rounds_in(5, 7)
     if name == "sgmf":
@@ -70,7 +70,7 @@ def test_repeated_rounds_of_an_epoch_cost_another_epoch(name):
         return
     event = config.history_event(plan, 64, 8, whole=whole)
     more = config.dp_event(dataclasses.replace(plan, rounds=12), 64)
-    assert event.relations == more.relations
+    assert event.neighboring_relations == more.neighboring_relations
     found, expected = (
         accounting.epsilon(e, 1e-3, accounting_method="rdp") for e in (event, more)
     )
@@ -115,7 +115,7 @@ def test_tight_accounting_is_for_gaussians_and_dominated_noise():
     ddg = mechanisms.DistributedDiscreteGaussian(100, 1.0, 1.0, bits=16)
     fixed = mechanisms.FixedSize(population=1000, cohort_size=100, rounds=3)
     ddg.check_accounting_method("tight", fixed, 1000)
-    slots = mechanisms.RandomSlot(population=1000, cohort_size=100, rounds=10)
+    slots = mechanisms.RandomAllocation(population=1000, cohort_size=100, rounds=10)
     build.build("l2_csgm", values).check_accounting_method("tight", slots, 1000)
     other = Laplacian(**values)
     other.check_accounting_method("rdp", poisson, 1000)

@@ -97,12 +97,12 @@ class TestEvent:
         config = MAKERS[maker](matrix_bands=2)
         event = config.dp_event(cyclic(4, rounds=46), D)
         assert event.event.count == 12 and event.event.event.sampling_probability == 0.5
-        assert event.relations[0] == accounting.Relation.ADD_OR_REMOVE_ONE
+        assert event.neighboring_relations[0] == accounting.Relation.ADD_OR_REMOVE_ONE
         # Epochs of eight rounds, the last one begun: six rounds of a client, and not
         # the twelve that would fit at a distance of four.
         event = config.dp_event(once(4, rounds=46), D)
         assert event.event.count == 6
-        assert event.relations == (accounting.Relation.REPLACE_SPECIAL,)
+        assert event.neighboring_relations == (accounting.Relation.REPLACE_SPECIAL,)
 
     def test_first_and_last_rounds_release_less_of_each_column(self, maker):
         """One row of C, of which the sensitivity is its first entry."""
@@ -205,8 +205,8 @@ def test_bad_fields_are_refused(changes, parts):
     ("participation", "parts"),
     [
         (
-            mechanisms.RandomSlot(N, COHORT, ROUNDS),
-            ("participation", mechanisms.RandomSlot.name),
+            mechanisms.RandomAllocation(N, COHORT, ROUNDS),
+            ("participation", mechanisms.RandomAllocation.name),
         ),
         (cyclic(4, rounds=49), ("rounds", 48, 49)),
         (once(3), ("min_separation", 3, 4)),

@@ -11,12 +11,12 @@ import pytest
 from dpfl import accounting, mechanisms, planning
 from dpfl.accounting.balls_in_bins import BallsInBinsDpEvent
 from dpfl.accounting.min_separation import MinSeparationDpEvent
-from dpfl.accounting.random_slot import RandomSlotDpEvent
+from dpfl.accounting.random_allocation import RandomAllocationDpEvent
 from dpfl.mechanisms import participation
 from tests.refusals import refuses
 
 KINDS = (mechanisms.PoissonSampling, mechanisms.FixedSize, mechanisms.OncePerEpoch)
-PARTICIPATIONS = [kind(100, 10, 35) for kind in (*KINDS, mechanisms.RandomSlot)]
+PARTICIPATIONS = [kind(100, 10, 35) for kind in (*KINDS, mechanisms.RandomAllocation)]
 PARTICIPATIONS += [
     mechanisms.CyclicPoisson(100, 10, 35, 4),
     mechanisms.BallsInBins(100, 10, 35),
@@ -85,23 +85,23 @@ FAMILIES = [
 ]
 
 
-class TestRandomSlot:
+class TestRandomAllocation:
     def test_whole_and_partial_epochs(self):
-        chosen = mechanisms.RandomSlot(109, 10, 35)
+        chosen = mechanisms.RandomAllocation(109, 10, 35)
         assert (chosen.slots, chosen.rounds_per_epoch) == (10.9, 10)
         assert chosen.max_participations == 4
         run = GAUSSIAN.dp_event(chosen, 50)
-        assert run.relations[0] == accounting.Relation.ADD_OR_REMOVE_ONE
+        assert run.neighboring_relations[0] == accounting.Relation.ADD_OR_REMOVE_ONE
         whole, begun = run.event.events
         round_event = dp_accounting.GaussianDpEvent(1.0)
         assert whole.count == 3
-        assert whole.event == RandomSlotDpEvent(round_event, 10, 10.9)
-        assert begun == RandomSlotDpEvent(round_event, 5, 10.9)
+        assert whole.event == RandomAllocationDpEvent(round_event, 10, 10.9)
+        assert begun == RandomAllocationDpEvent(round_event, 5, 10.9)
         assert GAUSSIAN.dp_event(chosen.first(30), 50).event == whole
         assert GAUSSIAN.dp_event(chosen.first(5), 50).event == begun
 
     def test_it_costs_less_than_shuffling_and_than_poisson_sampling(self):
-        kinds = (mechanisms.RandomSlot, mechanisms.PoissonSampling)
+        kinds = (mechanisms.RandomAllocation, mechanisms.PoissonSampling)
         costs = [
             planning.epsilon(GAUSSIAN, kind(100, 10, 50), 50, 1e-5, "rdp")
             for kind in (*kinds, mechanisms.OncePerEpoch)
@@ -110,7 +110,7 @@ class TestRandomSlot:
         assert costs[0] < 0.9 * costs[1] < 0.5 * costs[2]
 
     def test_epsilon_rises_round_by_round(self):
-        chosen = mechanisms.RandomSlot(50, 10, 12)
+        chosen = mechanisms.RandomAllocation(50, 10, 12)
         rounds = [chosen.first(r) for r in range(1, 13)]
         spent = [planning.epsilon(GAUSSIAN, first, 50, 1e-5) for first in rounds]
         assert spent == sorted(spent)
@@ -119,19 +119,19 @@ class TestRandomSlot:
     def test_every_family_that_can_vary_its_cohorts_is_amplified(self, mechanism):
         slot, once = (
             planning.privacy_report(mechanism, kind(200, 10, 40), 500, 1e-5, "rdp")
-            for kind in (mechanisms.RandomSlot, mechanisms.OncePerEpoch)
+            for kind in (mechanisms.RandomAllocation, mechanisms.OncePerEpoch)
         )
         assert slot.relation == "add_or_remove"
         assert slot.epsilon < 0.8 * once.epsilon
 
     def test_without_noise_there_is_no_privacy(self):
-        chosen = mechanisms.RandomSlot(200, 10, 40)
+        chosen = mechanisms.RandomAllocation(200, 10, 40)
         silent = dataclasses.replace(GAUSSIAN, noise_multiplier=0.0)
         for mechanism in (silent, mechanisms.NoMechanism(10)):
             assert planning.epsilon(mechanism, chosen, 5, 1e-5) == math.inf
 
     def test_correlated_noise_and_noise_of_the_clients_are_refused(self):
-        chosen = mechanisms.RandomSlot(200, 10, 40)
+        chosen = mechanisms.RandomAllocation(200, 10, 40)
         stream = mechanisms.MatrixFactorization(20, 10, 1.0, 1.0)
         with refuses(ValueError, "participation", chosen.name):
             stream.dp_event(chosen, 50)
@@ -148,7 +148,7 @@ class TestSeparation:
         assert chosen.max_participations == 9
         assert chosen.first(33).max_participations == 9
         assert chosen.first(32).max_participations == 8
-        assert chosen.relations[0] == accounting.Relation.ADD_OR_REMOVE_ONE
+        assert chosen.neighboring_relations[0] == accounting.Relation.ADD_OR_REMOVE_ONE
         assert chosen.varies_cohorts
         assert [chosen.excluded_from(r) for r in (0, 3, 4, 34)] == [0, 0, 1, 31]
         whole = mechanisms.CyclicPoisson(100, 10, 35, 10)
@@ -163,7 +163,7 @@ class TestSeparation:
         )
         assert (chosen.sampling_probability, chosen.turn_probability) == (1, 100 / 109)
         assert chosen.turns.tolist() == [4] * 5 + [3] * 5
-        assert chosen.relations[0] == accounting.Relation.ADD_OR_REMOVE_ONE
+        assert chosen.neighboring_relations[0] == accounting.Relation.ADD_OR_REMOVE_ONE
         assert mechanisms.BallsInBins(109, 10, 35, 4).groups == 4
         event = GAUSSIAN.dp_event(chosen, 50).event
         assert event == BallsInBinsDpEvent(1.0, np.diag(chosen.turns), chosen.groups)
@@ -180,7 +180,7 @@ class TestSeparation:
         assert chosen.max_participations == 9
         assert chosen.turn_probability == pytest.approx(10 / 70)
         assert chosen.sampling_probability == 1 and chosen.varies_cohorts
-        assert chosen.relations[0] == accounting.Relation.ADD_OR_REMOVE_ONE
+        assert chosen.neighboring_relations[0] == accounting.Relation.ADD_OR_REMOVE_ONE
         assert [chosen.excluded_from(r) for r in (0, 3, 4, 34)] == [0, 0, 1, 31]
         assert mechanisms.BMinSeparation(100, 10, 35).turn_probability == 0.1
         assert mechanisms.BMinSeparation(100, 10, 35, 10).turn_probability == 1
@@ -189,7 +189,7 @@ class TestSeparation:
         assert event.rate == pytest.approx(0.1)
 
     @pytest.mark.parametrize("mechanism", FAMILIES, ids=lambda value: value.name)
-    @pytest.mark.parametrize("kind", participation.HIDDEN_TURNS)
+    @pytest.mark.parametrize("kind", participation.SECRET_PARTICIPATIONS)
     def test_secret_participation_is_for_plain_gaussian_sums(self, kind, mechanism):
         chosen = kind(200, 10, 40)
         if mechanism.name == GAUSSIAN.name:
@@ -202,7 +202,7 @@ class TestSeparation:
         chosen = mechanisms.OncePerEpoch(100, 10, 35, min_separation=7)
         assert (chosen.separation, chosen.window, chosen.groups) == (7, 4, 3)
         assert chosen.sampling_probability == 1 and chosen.max_participations == 4
-        assert chosen.relations == PARTICIPATIONS[2].relations
+        assert chosen.neighboring_relations == PARTICIPATIONS[2].neighboring_relations
         # All of the epoch, and the rounds before it that are too near.
         assert [chosen.excluded_from(r) for r in (9, 10, 13, 16, 19)] == [
             *(0, 4, 7, 10, 10)

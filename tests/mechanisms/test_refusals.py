@@ -74,7 +74,7 @@ CASES = [
 @pytest.mark.parametrize(("name", "field", "value", "error"), CASES)
 def test_bad_fields_are_refused_by_name(name, field, value, error):
     with refuses(error, field, value):
-        dataclasses.replace(mechanisms.EXAMPLES[name], **{field: value})
+        dataclasses.replace(mechanisms.TEST_CONFIGS[name], **{field: value})
 
 
 @pytest.mark.parametrize(

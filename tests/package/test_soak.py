@@ -57,7 +57,7 @@ def test_client_above_the_clip_norm_is_detected():
 
 
 def test_every_mechanism_is_soaked():
-    assert set(mechanisms.EXAMPLES) == set(mechanisms.MECHANISMS)
+    assert set(mechanisms.TEST_CONFIGS) == set(mechanisms.MECHANISMS)
     cases = {type(case) for case in vectors.mechanism_cases()}
     assert cases == set(mechanisms.MECHANISMS.values())
 

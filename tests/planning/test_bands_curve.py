@@ -91,7 +91,9 @@ class TestChoice:
         def point(run, bands):
             asked.append(bands)
             error = 1 + math.log(bands / where) ** 2
-            return bands_curve.Point(bands, bands, 0.5, 9, "toeplitz", 1.0, error, 1.0)
+            return bands_curve.StreamPoint(
+                bands, bands, 0.5, 9, "toeplitz", 1.0, error, 1.0
+            )
 
         monkeypatch.setattr(bands_curve, "point", point)
         found = bands_curve.choose(run).bands

@@ -18,11 +18,11 @@ from tests.refusals import refuses
 N, SIZE, ROUNDS = 1000, 50, 200
 RANDOM = np.random.default_rng(0)
 SAMPLED = dpfl.PoissonSampling(N, SIZE, ROUNDS)
-SLOTS = dpfl.RandomSlot(N, SIZE, ROUNDS)
+SLOTS = dpfl.RandomAllocation(N, SIZE, ROUNDS)
 PLANS = [
     dpfl.PoissonSampling(60, 6, 20),
     dpfl.WithoutReplacement(60, 6, 20),
-    dpfl.RandomSlot(62, 6, 20, 8),
+    dpfl.RandomAllocation(62, 6, 20, 8),
     dpfl.CyclicPoisson(60, 6, 20, 1),
     dpfl.CyclicPoisson(60, 6, 20, 3),
     dpfl.BallsInBins(60, 5, 20),

@@ -40,7 +40,11 @@ CSGM = mechanisms.L2Csgm(50, 1.0, 1.0, 0.01)
 @pytest.mark.parametrize("mechanism", [gaussian(), CSGM])
 @pytest.mark.parametrize(
     "participation",
-    [POISSON, mechanisms.OncePerEpoch(100, 50, 7), mechanisms.RandomSlot(260, 50, 12)],
+    [
+        POISSON,
+        mechanisms.OncePerEpoch(100, 50, 7),
+        mechanisms.RandomAllocation(260, 50, 12),
+    ],
 )
 def test_epsilon_so_far_matches_the_accountant(mechanism, participation):
     book = cost_of(mechanism, participation, accounting_method="rdp")
@@ -299,7 +303,7 @@ def test_resumed_cohorts_may_not_repeat_a_client_across_groups():
         (mechanisms.OncePerEpoch(100, 50, 6), [["a"], ["b"], ["c"], ["c"]], ["'c'", 4]),
         (mechanisms.CyclicPoisson(100, 50, 6, 2), [["a"], ["a"]], ["'a'", 2]),
         (mechanisms.CyclicPoisson(100, 50, 6, 2), [["a"], [], [], ["a"]], ["group 1"]),
-        (mechanisms.RandomSlot(100, 50, 6), [["a"], ["a"]], ["'a'", 2]),
+        (mechanisms.RandomAllocation(100, 50, 6), [["a"], ["a"]], ["'a'", 2]),
         (mechanisms.BMinSeparation(200, 50, 6, 3), [["a"], ["b"], ["a"]], ["'a'", 3]),
         (POISSON, [["a", "b", "a"]], ["'a'", 1]),
     ],
@@ -577,7 +581,7 @@ def test_non_list_cohorts_are_refused(cohorts, value):
     "plan, most",
     [
         (mechanisms.OncePerEpoch(500, 50, 30), 10),
-        (mechanisms.RandomSlot(500, 50, 30), 10),
+        (mechanisms.RandomAllocation(500, 50, 30), 10),
         (mechanisms.BMinSeparation(500, 50, 30, 4), 4),
     ],
 )

@@ -173,7 +173,7 @@ def written(found):
 INFO = {"round_index": 3, "manifest": "own", **saved().info}
 COUNTS = npy(saved().arrays[0])
 WRONG = {
-    "tally": (
+    "totals": (
         *(None, {}, [], lambda t: {**t, "rounds": 2}, lambda t: {**t, "clients": 5}),
         *(lambda t: {**t, "last": None}, lambda t: {**t, "last": {"round": 3}}),
         lambda t: {**t, "evaluated": {"round": 3}},

@@ -76,7 +76,7 @@ def test_secure_sums_have_no_unsecured_aggregation(
     task, tff_context, name, groups, measure
 ):
     aggregator = aggregators.build(
-        mechanisms.EXAMPLES[name], seed=5, measure=measure, checks_context=False
+        mechanisms.TEST_CONFIGS[name], seed=5, measure=measure, checks_context=False
     )
     process = build(task, aggregator, groups=groups)
     metrics = process.next.type_signature.result[1].member

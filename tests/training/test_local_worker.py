@@ -20,7 +20,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl import machine
-from dpfl.training import connection, isolation, patience
+from dpfl.training import connection, deadlines, isolation
 from dpfl.training import local_worker as worker_lib
 from tests import forks
 from tests.refusals import names, refuses
@@ -78,12 +78,12 @@ def ends(pid):
 def test_an_exception_and_a_pipe_that_ends(tmp_path):
     """The pipe has two ends of one program: the worker has neither of them."""
     script, pipe = tmp_path / "program.py", tmp_path / "pipe"
-    script.write_text(f"{PRELUDE}raise ValueError('on purpose')")
+    script.write_text(f"{PRELUDE}raise ValueError('on domain')")
     os.mkfifo(pipe)
     process = forks.start(str(script), folder=tmp_path, out=pipe, err=pipe)
     worker, *_, last = pipe.read_text().splitlines()
     process.join(forks.SECONDS)
-    assert last == "ValueError: on purpose" and process.exitcode == 1
+    assert last == "ValueError: on domain" and process.exitcode == 1
     ends(int(worker))
 
 
@@ -234,7 +234,7 @@ def stopped(monkeypatch, tff_context):
     """A worker that is stopped while nobody has a connection to it."""
     options = dict(connection._CHANNEL_OPTIONS, **{"grpc.client_idle_timeout_ms": 1000})
     monkeypatch.setattr(connection, "_CHANNEL_OPTIONS", tuple(options.items()))
-    monkeypatch.setattr(patience, "_SILENT_SECONDS", 1.0)
+    monkeypatch.setattr(deadlines, "_SILENT_SECONDS", 1.0)
     with worker_lib.start() as worker:
         assert total_of([]) == 0
         # Half an hour without a computation, were it not for the option.
@@ -272,7 +272,7 @@ def test_slow_startup_is_awaited(tmp_path, monkeypatch, tff_context, capsys):
     binary.write_text(f'#!/bin/sh\nsleep 2\nexec {worker_lib._worker_binary()} "$@"\n')
     binary.chmod(0o700)
     monkeypatch.setattr(worker_lib, "_worker_binary", lambda: binary)
-    monkeypatch.setattr(patience, "_SILENT_SECONDS", 1.0)
+    monkeypatch.setattr(deadlines, "_SILENT_SECONDS", 1.0)
     with worker_lib.start():
         assert total_of([1, 2]) == 3
     assert "waiting" in capsys.readouterr().err

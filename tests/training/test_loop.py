@@ -188,7 +188,7 @@ def test_checkpoint_holds_rows_since_the_previous_one(plan):
     [
         ("once_per_epoch", {}),
         ("once_per_epoch", {"min_separation": 3}),
-        ("random_slot", {}),
+        ("random_allocation", {}),
         ("cyclic_poisson", {"min_separation": 3}),
         ("balls_in_bins", {}),
         ("b_min_separation", {"min_separation": 3}),

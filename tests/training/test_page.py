@@ -5,7 +5,7 @@ import csv
 
 import pytest
 
-from dpfl import covered
+from dpfl import privacy_coverage
 from dpfl.training import page, report
 from tests.training.test_record import rows
 from tests.training.test_report import progress, row
@@ -149,7 +149,9 @@ def test_pictures(tmp_path):
     assert drawn(rows(6), tmp_path) == [*covered_ones, "exact_accuracy_by_bits.png"]
     assert all(p.read_bytes()[:4] == b"\x89PNG" for p in tmp_path.iterdir())
     # What is not written is not drawn.
-    assert drawn([*map(covered.without_exact, rows(4))], tmp_path) == covered_ones
+    assert (
+        drawn([*map(privacy_coverage.without_exact, rows(4))], tmp_path) == covered_ones
+    )
     infinite = [{**row, "epsilon": float("inf")} for row in rows(4)]
     assert "accuracy_by_epsilon.png" not in drawn(infinite, tmp_path)
 

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from dpfl import accounting, machine, mechanisms, planning, purposes
+from dpfl import accounting, machine, mechanisms, planning, seed_domains
 from dpfl.training import provenance, selection
 from tests import test_numbers
 from tests.refusals import refuses
@@ -83,9 +83,9 @@ def test_only_sgd_takes_the_tasks_momentum(make_plan):
     assert make_plan(server_optimizer="adam").config.server_momentum is None
 
 
-def test_random_slot_uses_the_given_rounds_per_epoch(make_plan):
-    plan = make_plan(participation="random_slot", rounds_per_epoch=3, epsilon=4.0)
-    assert plan.participation == mechanisms.RandomSlot(fakes.POPULATION, 5, 8, 3)
+def test_random_allocation_uses_the_given_rounds_per_epoch(make_plan):
+    plan = make_plan(participation="random_allocation", rounds_per_epoch=3, epsilon=4.0)
+    assert plan.participation == mechanisms.RandomAllocation(fakes.POPULATION, 5, 8, 3)
     assert plan.cost.planned.relation == "add_or_remove"
     assert 0.99 < plan.cost.planned.epsilon / 4.0 <= 1
 
@@ -194,12 +194,12 @@ def noise_of(plan, length=4000):
     from dpfl.vectors import philox, randomness
 
     key = selection.run_key(plan.config.seed, provenance.digest(plan))
-    seed = selection.derive_seed(key, purposes.Run.MECHANISM)
+    seed = selection.derive_seed(key, seed_domains.RunDomain.MECHANISM)
     first = tf.constant(philox.seed_from_int(seed), tf.int64)
-    noise_seed = randomness.fold_in(first, 0, purposes.Round.SERVER_NOISE)
+    noise_seed = randomness.fold_in(first, 0, seed_domains.RoundDomain.SERVER_NOISE)
     codec = aggregators.make_codec(plan.mechanism, length)
     state = codec.initial_state()
-    shared = codec.expand(codec.broadcast(state, first))
+    shared = codec.decode_broadcast(codec.broadcast(state, first))
     zero = tf.zeros([], tf.float64)
     sums = dict.fromkeys(("clients", "l2_clipped", "linf_clipped", "kept"), zero)
     return codec.decode(state, codec.zero(), sums, shared, noise_seed).mean.numpy()
@@ -315,7 +315,7 @@ def test_settings_accept_any_number_type():
     given = {**given, "checkpoint_every": 100, "keep_checkpoints": 3, "eval_every": 2}
     given = {**given, "round_deadline": 100.0, "concurrency": 100, "weighted": False}
     given = {**given, "min_separation": 2, "progress": False}
-    given = {**given, "participation": "random_slot"}
+    given = {**given, "participation": "random_allocation"}
     test_numbers.check_all(fakes.run_config, given)
     fields = dataclasses.fields(type(fakes.run_config()))
     numbers = {f.name for f in fields if re.search("int|float|bool", str(f.type))}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from dpfl import covered
+from dpfl import privacy_coverage
 from dpfl.training import record
 from tests.refusals import names, refuses
 
@@ -173,7 +173,7 @@ def test_numbers_keep_full_precision():
 
 def test_events_without_exact_values_have_zero_wall_time(tmp_path):
     found = begun(tmp_path)
-    found.append(rows(2), [covered.without_exact(time) for time in times(2)])
+    found.append(rows(2), [privacy_coverage.without_exact(time) for time in times(2)])
     assert (tmp_path / "times.csv").read_text() == "round\n1\n2\n"
     [path] = tmp_path.glob("tensorboard/*tfevents*")
     events = tf.compat.v1.train.summary_iterator(str(path))

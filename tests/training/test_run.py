@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 import tensorflow as tf
 
-from dpfl import covered, disk_cache, files
+from dpfl import disk_cache, files, privacy_coverage
 from dpfl.tasks import load_task, registry
 from dpfl.training import checkpoint, provenance, record, selection
 from dpfl.training import config as config_lib
@@ -42,7 +42,9 @@ def everything(folder):
 
 
 REPLACED = [
-    p for p in covered.FILES if "/" not in p and p not in (".lock", "worker.log")
+    p
+    for p in privacy_coverage.FILES
+    if "/" not in p and p not in (".lock", "worker.log")
 ]
 REPLACED += [record.OWN_EVENTS]
 
@@ -79,7 +81,7 @@ def test_dangling_symlinks_are_refused(plan, place):
     assert path.name in str(caught.value) and path.is_symlink()
 
 
-@pytest.mark.parametrize("place", covered.FILES)
+@pytest.mark.parametrize("place", privacy_coverage.FILES)
 @pytest.mark.parametrize("put", [os.mkfifo, os.mkdir, os.symlink])
 def test_special_files_are_refused_before_any_work(plan, place, put):
     """And a file, or a pipe, where a folder belongs."""
@@ -297,7 +299,7 @@ def test_published_round_is_not_repeated_with_random_layers(plan, lost, draws):
 def test_rounds_with_random_layers_are_saved_before_display(plan, monkeypatch):
     shown = []
     monkeypatch.setattr(
-        loop_lib.report, "postfix", lambda plan, tally: shown.append(tally.rounds)
+        loop_lib.report, "postfix", lambda plan, totals: shown.append(totals.rounds)
     )
     for draws, rounds in ((False, [1, 2, 3, 4, 5, 6]), (True, [1, 6])):
         shown.clear()

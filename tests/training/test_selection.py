@@ -15,7 +15,7 @@ from dpfl.mechanisms import (
     FixedSize,
     OncePerEpoch,
     PoissonSampling,
-    RandomSlot,
+    RandomAllocation,
 )
 from dpfl.training import selection
 from tests.refusals import refuses
@@ -28,7 +28,7 @@ from tests.refusals import refuses
         FixedSize(50, 10, 100),
         OncePerEpoch(50, 10, 100),
         OncePerEpoch(50, 10, 100, min_separation=3),
-        RandomSlot(50, 10, 100),
+        RandomAllocation(50, 10, 100),
         CyclicPoisson(50, 10, 100, 3),
         BallsInBins(50, 10, 100, 3),
         BMinSeparation(50, 10, 100, 3),
@@ -55,7 +55,7 @@ def test_a_cohort_is_a_function_of_seed_and_round(participation):
         (PoissonSampling(100, 4, 9), [3, 20, 32, 50, 99]),
         (OncePerEpoch(100, 4, 9), [9, 65, 68, 95]),
         (FixedSize(1000, 5, 9), [103, 228, 477, 680, 745]),
-        (RandomSlot(100, 6, 40), [11, 32, 39, 46, 50, 69, 95]),
+        (RandomAllocation(100, 6, 40), [11, 32, 39, 46, 50, 69, 95]),
         (CyclicPoisson(100, 6, 40, 5), [1, 3, 16, 32, 40, 43, 90, 92]),
         (BMinSeparation(100, 6, 40, 5), [2, 6, 8, 33, 76, 81]),
         (OncePerEpoch(100, 6, 40, 8, 5), [17, 51, 73, 83, 86, 99]),
@@ -117,7 +117,7 @@ def test_no_client_repeats_within_an_epoch():
 
 
 def test_slots_are_drawn_independently_per_client():
-    participation = RandomSlot(23, 5, 8000)
+    participation = RandomAllocation(23, 5, 8000)
     assert participation.rounds_per_epoch == 4
     chosen = cohorts(participation, 9)
     together = sitting_out = 0

@@ -48,7 +48,7 @@ BASE = (
 )
 _ONCE = ("--participation=once_per_epoch", "--num_clients=16")
 _FIXED = ("--participation=fixed",)
-# Flags of a mechanism besides its example in `mechanisms.EXAMPLES`.
+# Flags of a mechanism besides its example in `mechanisms.TEST_CONFIGS`.
 _BESIDE: dict[str, tuple[str, ...]] = {
     "gaussian": ("--adaptive_clipping",),
     **dict.fromkeys(("distributed_discrete_gaussian", "distributed_skellam"), _FIXED),
@@ -80,7 +80,7 @@ def prepare() -> None:
 
 def flags_of(mechanism: str) -> list[str]:
     """The flags of a small training with a mechanism's example."""
-    example = mechanisms.EXAMPLES[mechanism]
+    example = mechanisms.TEST_CONFIGS[mechanism]
     own = (
         f"--{field.name}={getattr(example, field.name)}"
         for field in dataclasses.fields(example)
@@ -237,7 +237,7 @@ def record(folder: pathlib.Path) -> dict[str, Any]:
         "metrics.csv": (folder / "metrics.csv").read_bytes(),
         "checkpoints": names,
         "state": [a.tobytes() for a in newest.arrays] if newest else None,
-        "rows": json.dumps([info.get("tally"), info.get("rows")]),
+        "rows": json.dumps([info.get("totals"), info.get("rows")]),
         "TensorBoard": events(folder),
     }
 

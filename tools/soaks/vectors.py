@@ -47,7 +47,7 @@ def mechanism_cases() -> list[Any]:
 
     examples = {
         name: dataclasses.replace(example, cohort_size=_COHORT)
-        for name, example in mechanisms.EXAMPLES.items()
+        for name, example in mechanisms.TEST_CONFIGS.items()
     }
     variants = (dataclasses.replace(examples[name], **own) for name, own in _VARIANTS)
     return [*examples.values(), *variants]

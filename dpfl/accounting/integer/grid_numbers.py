@@ -44,7 +44,7 @@ _STDDEV_PER_CLIENT = 8
 
 
 @dataclasses.dataclass(frozen=True)
-class Grid:
+class ReleaseGrid:
     """A release in integers; every number is in steps, and a step is sigma / stddev.
 
     Attributes:
@@ -68,7 +68,7 @@ class Grid:
         return min(self.total_bits, 62)
 
 
-def grid(noise_multiplier: float, clients: int, linf_ratio: float = 1.0) -> Grid:
+def grid(noise_multiplier: float, clients: int, linf_ratio: float = 1.0) -> ReleaseGrid:
     """The grid of a release.
 
     The step is the noise's standard deviation over 2**18, or, if that is finer, the
@@ -92,7 +92,7 @@ def grid(noise_multiplier: float, clients: int, linf_ratio: float = 1.0) -> Grid
     bits, s = 32, _finest(z, clients, share, 32)
     if s < _STDDEV_PER_CLIENT * clients:
         bits, s = 64, _finest(z, clients, share, 64)
-    return Grid(
+    return ReleaseGrid(
         float(s),
         _root_above(s**2 + COVER_VARIANCE),
         math.floor((s / z) ** 2),
@@ -128,7 +128,7 @@ def grid_of_cohort(
     cohort_size: int,
     linf_ratio: float = 1.0,
     no_noise: float = NO_NOISE,
-) -> Grid:
+) -> ReleaseGrid:
     """The `grid` of the sum of a cohort.
 
     Args:

@@ -152,11 +152,11 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
             raise events.NoiseTooLargeError(message)
 
     @property
-    def relations(self) -> events.Relations:
+    def neighboring_relations(self) -> events.Relations:
         """See base class: a sampled client has no noise of its own in the sum."""
         if self.noise_of_helpers or self.sampling_probability < 1:
             return events.TRUSTED_RELATIONS
-        return events.ZEROS_ONLY
+        return events.ZERO_OUT_ONLY
 
     @property
     def noise_multiplier(self) -> float:
@@ -454,13 +454,17 @@ class WithClipCountDpEvent(events.RdpDpEvent):
     pages: ClassVar[tuple[str, ...]] = ("distributed.md",)
 
     @property
-    def relations(self) -> events.Relations:
+    def neighboring_relations(self) -> events.Relations:
         """See base class: those of both, on the sample of clients."""
         both = [
             release.poisson_sampled(self.sampling_probability) or release
             for release in (self.update, self.count)
         ]
-        return tuple(r for r in both[0].relations if r in both[1].relations)
+        return tuple(
+            r
+            for r in both[0].neighboring_relations
+            if r in both[1].neighboring_relations
+        )
 
     def rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class."""

@@ -48,7 +48,7 @@ class TooManyLossesError(ValueError):
 
 
 @attr.s(frozen=True, auto_attribs=True, eq=False)
-class Losses:
+class LossDistribution:
     """A distribution of losses that are whole multiples of a step.
 
     Attributes:
@@ -63,7 +63,7 @@ class Losses:
     masses: np.ndarray
     infinite: float
 
-    def worse(self, chance: float, top: float = math.inf) -> Losses:
+    def worse(self, chance: float, top: float = math.inf) -> LossDistribution:
         """The distribution with more mass at infinity.
 
         Args:
@@ -75,7 +75,7 @@ class Losses:
         masses = np.where(above, 0.0, self.masses)
         return attr.evolve(self, masses=masses, infinite=infinite)
 
-    def of_one(self) -> Losses:
+    def of_one(self) -> LossDistribution:
         """The distribution with an allowance for rounding, and a total mass of 1.
 
         The excess over 1 is taken from the smallest losses. The hockey-stick is a
@@ -130,7 +130,9 @@ def normal_masses(edges: np.ndarray) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=64)
-def sampled_gaussian(q: float, z: float, step: float) -> tuple[Losses, Losses]:
+def sampled_gaussian(
+    q: float, z: float, step: float
+) -> tuple[LossDistribution, LossDistribution]:
     """The losses of removing and of adding a client, rounded up.
 
     Args:
@@ -158,17 +160,21 @@ def sampled_gaussian(q: float, z: float, step: float) -> tuple[Losses, Losses]:
     upper = np.where(grid[:-1] < _LARGEST_EXPONENT, upper, a)
     masses = np.append(given[0], upper)
     masses[:-1] += a - upper
-    remove = Losses(step, low, masses, float(given[-1]))
+    remove = LossDistribution(step, low, masses, float(given[-1]))
     if q == 1:
         return remove, remove
     # The same atoms, seen from Q: a loss l of P's mass p is -l of the mass p e^-l.
     masses = np.append((a - upper) / growth[:-1], without[-1])
     masses[1:] += upper / growth[1:]
-    add = Losses(step, -(low + grid.size - 1), masses[::-1].copy(), float(without[0]))
+    add = LossDistribution(
+        step, -(low + grid.size - 1), masses[::-1].copy(), float(without[0])
+    )
     return remove, add
 
 
-def fixed_size_gaussian(q: float, z: float, step: float) -> tuple[Losses, Losses]:
+def fixed_size_gaussian(
+    q: float, z: float, step: float
+) -> tuple[LossDistribution, LossDistribution]:
     """The losses of replacing a client in a cohort of a fixed size; both directions.
 
     For epsilon >= 0 the hockey-stick is at most that of removing a client whose vector
@@ -186,12 +192,12 @@ def fixed_size_gaussian(q: float, z: float, step: float) -> tuple[Losses, Losses
     negative = positive * np.exp(-grid)
     rest = 1 - np.sum(positive) - np.sum(negative) - remove.infinite
     masses = np.concatenate([negative[::-1], [max(rest, 0.0)], positive])
-    result = Losses(step, -positive.size, masses, remove.infinite)
+    result = LossDistribution(step, -positive.size, masses, remove.infinite)
     return result, result
 
 
 @functools.lru_cache(maxsize=64)
-def _log_moments(part: Losses, longest: int) -> np.ndarray:
+def _log_moments(part: LossDistribution, longest: int) -> np.ndarray:
     """log E exp(+-s place) at s = `_EXPONENTS` / longest, place from 0; [2, 32]."""
     s = np.stack([_EXPONENTS, -_EXPONENTS])[..., None] / longest
     # Arranged in rows, whose places have a factor each and one in common, so that the
@@ -205,7 +211,9 @@ def _log_moments(part: Losses, longest: int) -> np.ndarray:
         return np.log(np.sum(np.exp(terms - top[..., None]) * within, axis=-1)) + top
 
 
-def composed(parts: Iterable[tuple[Losses, int]], delta: float) -> Losses:
+def composed(
+    parts: Iterable[tuple[LossDistribution, int]], delta: float
+) -> LossDistribution:
     """The losses of independent parts, each so many times, on one grid.
 
     Masses are tilted by exp(s place) before the FFT and back afterwards, with about
@@ -259,7 +267,7 @@ def composed(parts: Iterable[tuple[Losses, int]], delta: float) -> Losses:
     back = moments[0, best] - tilt * (low + np.arange(masses.size))
     masses = (np.maximum(masses, 0) + rounding) * np.exp(np.minimum(back, 600.0))
     finite = sum(n * math.log1p(-part.infinite) for part, n in given)
-    return Losses(
+    return LossDistribution(
         step=given[0][0].step,
         low=sum(n * part.low for part, n in given) + low,
         masses=np.minimum(masses, 1.0),

@@ -14,7 +14,7 @@ from scipy import stats
 
 import dpfl
 from dpfl import accounting
-from dpfl.accounting import gaussian, losses
+from dpfl.accounting import gaussian, privacy_loss
 from tests.refusals import refuses
 
 
@@ -27,9 +27,9 @@ def step_of(z, count=1):
 def test_one_release_is_closely_above_the_exact_curve(q, z):
     """Removal of a client, of which the curve is known for a sample."""
     step = step_of(z)
-    remove, _ = losses.sampled_gaussian(q, z, step)
+    remove, _ = privacy_loss.sampled_gaussian(q, z, step)
     for delta in (1e-2, 1e-5, 1e-9):
-        for found in (remove, losses.composed([(remove, 1)], delta)):
+        for found in (remove, privacy_loss.composed([(remove, 1)], delta)):
             if q == 1:
                 exact = gaussian.gaussian_epsilon(delta, z)
             else:
@@ -40,7 +40,7 @@ def test_one_release_is_closely_above_the_exact_curve(q, z):
 @pytest.mark.parametrize("q", [1e-3, 0.3, 1.0])
 def test_losses_of_both_directions_add_to_one(q):
     """Each also under the other law, of which a loss l has the share exp(-l)."""
-    for found in losses.sampled_gaussian(q, 0.8, 1e-3):
+    for found in privacy_loss.sampled_gaussian(q, 0.8, 1e-3):
         grid = found.step * (found.low + np.arange(found.masses.size))
         assert np.sum(found.masses) + found.infinite == pytest.approx(1, abs=1e-12)
         other = np.sum(found.masses * np.exp(-grid))
@@ -57,9 +57,9 @@ def test_compositions_are_those_of_dp_accounting(q, z, count):
         z, value_discretization_interval=step, sampling_prob=q
     )
     theirs = theirs.self_compose(count)
-    pair = losses.sampled_gaussian(q, z, step)
+    pair = privacy_loss.sampled_gaussian(q, z, step)
     for delta in (1e-3, 1e-6):
-        ours = [losses.composed([(part, count)], delta) for part in pair]
+        ours = [privacy_loss.composed([(part, count)], delta) for part in pair]
         found = max(part.epsilon(delta) for part in ours)
         assert found == pytest.approx(theirs.get_epsilon_for_delta(delta), rel=1e-7)
 
@@ -69,9 +69,9 @@ def test_compositions_are_those_of_dp_accounting(q, z, count):
 )
 def test_composition_covers_fft_rounding(z, count, delta):
     """Many releases in which everybody joins are one Gaussian."""
-    remove, _ = losses.sampled_gaussian(1.0, z, 4 * step_of(z, count))
+    remove, _ = privacy_loss.sampled_gaussian(1.0, z, 4 * step_of(z, count))
     exact = gaussian.gaussian_epsilon(delta, z / math.sqrt(count))
-    found = losses.composed([(remove, count)], delta).epsilon(delta)
+    found = privacy_loss.composed([(remove, count)], delta).epsilon(delta)
     assert 0 <= found - exact <= 1e-4 * exact + remove.step
 
 
@@ -86,17 +86,20 @@ def test_a_million_releases_take_a_coarser_grid():
 
 def test_different_parts_compose_in_any_order():
     step = step_of(1.0)
-    parts = [(losses.sampled_gaussian(0.1, z, step)[1], n) for z, n in [(1, 9), (2, 5)]]
+    parts = [
+        (privacy_loss.sampled_gaussian(0.1, z, step)[1], n) for z, n in [(1, 9), (2, 5)]
+    ]
     both = [
-        losses.composed(order, 1e-5).epsilon(1e-5) for order in (parts, parts[::-1])
+        privacy_loss.composed(order, 1e-5).epsilon(1e-5)
+        for order in (parts, parts[::-1])
     ]
     assert both[0] == pytest.approx(both[1], rel=1e-9)
-    alone = [losses.composed([part], 1e-5).epsilon(1e-5) for part in parts]
+    alone = [privacy_loss.composed([part], 1e-5).epsilon(1e-5) for part in parts]
     assert max(alone) < both[0] < sum(alone)
 
 
 def test_deltas_at_the_ends():
-    remove, _ = losses.sampled_gaussian(0.5, 1.0, 1e-3)
+    remove, _ = privacy_loss.sampled_gaussian(0.5, 1.0, 1e-3)
     assert remove.epsilon(0.999) == 0
     assert remove.epsilon(remove.infinite / 2) == math.inf
 
@@ -119,7 +122,7 @@ def test_fixed_size_cohorts_are_within_their_losses(share, replaced):
     own = {-1.0: 1 - share, 1.0: share}
     other = {-1.0: 1 - share}
     other[replaced] = other.get(replaced, 0.0) + share
-    found, same = losses.fixed_size_gaussian(share, 1.0, 1e-4)
+    found, same = privacy_loss.fixed_size_gaussian(share, 1.0, 1e-4)
     assert found is same
     grid = found.step * (found.low + np.arange(found.masses.size))
     for epsilon in (-1.0, -0.2, 0.0, 0.2, 1.0, 2.0):
@@ -130,7 +133,7 @@ def test_fixed_size_cohorts_are_within_their_losses(share, replaced):
             assert hockey_stick(*pair, epsilon) <= claim + 1e-6
     if replaced == 0.0 and share == 0.1:
         # One clip apart would be too little, even if the client only goes.
-        too_little = losses.sampled_gaussian(share, 1.0, 1e-4)[0]
+        too_little = privacy_loss.sampled_gaussian(share, 1.0, 1e-4)[0]
         delta = hockey_stick(own, other, 1.0)
         assert too_little.epsilon(delta) < 0.9
 

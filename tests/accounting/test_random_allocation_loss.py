@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Losses of random slots against integration, Monte Carlo and their limits."""
+"""Losses of random allocation against integration, Monte Carlo and their limits."""
 
 import math
 
@@ -11,7 +11,7 @@ import pytest
 from scipy import special
 
 from dpfl import accounting
-from dpfl.accounting import losses, random_slot, slot_losses
+from dpfl.accounting import privacy_loss, random_allocation, random_allocation_loss
 from tests.accounting import quadrature
 from tests.refusals import refuses
 
@@ -19,7 +19,7 @@ COMPOSED = dp_accounting.ComposedDpEvent
 GAUSSIAN = dp_accounting.GaussianDpEvent
 POISSON = dp_accounting.PoissonSampledDpEvent
 SELF = dp_accounting.SelfComposedDpEvent
-SLOT = random_slot.RandomSlotDpEvent
+SLOT = random_allocation.RandomAllocationDpEvent
 
 
 def epochs(z, rounds, slots, count=1):
@@ -58,7 +58,7 @@ def test_two_and_three_slots_match_integration(z, rounds, slots):
     if rounds == 3:
         known = (known[:, None] + 1 + u).ravel()
         weights = np.multiply.outer(weights, weights).ravel()
-    pair = slot_losses.slot_gaussian(1 / slots, z, rounds, 4e-4 / z)
+    pair = random_allocation_loss.slot_gaussian(1 / slots, z, rounds, 4e-4 / z)
     for at in (0.0, *np.array([-2, -1, -0.3, 0.1, 0.3, 1, 2, 4, 6]) / (z * rounds)):
         truth = hockey_sticks(known / slots, weights, 1 / z, slots, at)
         for found, true in zip(pair, truth):
@@ -69,8 +69,8 @@ def test_two_and_three_slots_match_integration(z, rounds, slots):
 def test_one_slot_is_poisson_sampling(q, z):
     step = 4e-4 / z
     pairs = (
-        slot_losses.slot_gaussian(q, z, 1, step),
-        losses.sampled_gaussian(q, z, step),
+        random_allocation_loss.slot_gaussian(q, z, 1, step),
+        privacy_loss.sampled_gaussian(q, z, step),
     )
     for ours, theirs in zip(*pairs):
         for at in np.array([0, 0.1, 0.5, 1, 2]) * q / z:
@@ -105,7 +105,7 @@ def test_ten_epochs_match_simulation(z, rounds, slots):
 def test_moments_and_masses(direction):
     """Both laws have their mass and mean, and a little more of the second moment."""
     for z, rounds, slots in ((0.3, 50, 60.0), (1.0, 1000, 1000.0), (100.0, 7, 7.0)):
-        pair = slot_losses.slot_gaussian(1 / slots, z, rounds, 1e-4)
+        pair = random_allocation_loss.slot_gaussian(1 / slots, z, rounds, 1e-4)
         found = pair[direction == "add"]
         grid = found.step * (found.low + np.arange(found.masses.size))
         assert np.sum(found.masses) == pytest.approx(1, abs=3e-10)
@@ -174,7 +174,7 @@ def test_adaptive_clients_are_within_the_bound(keep):
             assert worst <= delta * (1 + 1e-6)
 
 
-class TestStandIns:
+class TestDominatingGaussians:
     def test_masked_rounds(self):
         masked = accounting.SparsifiedGaussianDpEvent(1.0, 0.1, 0.01, 10**6)
         run = SELF(SLOT(masked, 20, 20), 5)
@@ -188,7 +188,7 @@ class TestStandIns:
         """Twenty releases an epoch: what is left of delta is for each of 5 * 20."""
         asked = []
         monkeypatch.setattr(
-            "dpfl.accounting.stopped_martingale.clock_bound",
+            "dpfl.accounting.gaussian_domination.clock_bound",
             lambda *given: asked.append(given) or 1.0,
         )
         masked = accounting.SparsifiedGaussianDpEvent(1.0, 0.1, 0.5, 4)

@@ -15,7 +15,7 @@ log-moment of 1e-12 is as accurate as one of 1e12.
 
 This is the direction from 'with the client' to 'without'. For mixtures of Gaussians
 the other one is never larger; for any other release it is bounded separately. The
-proofs are in docs/privacy/random_slot.md.
+proofs are in docs/privacy/random_allocation.md.
 
 Sources: Chua et al. (2024), 'Balls-and-Bins Sampling for DP-SGD'; Feldman and Shenfeld
 (2025), 'Privacy Amplification by Random Allocation'.
@@ -99,7 +99,7 @@ def is_gaussian_mixture(event: dp_accounting.DpEvent) -> bool:
 
 
 @attr.s(frozen=True, auto_attribs=True)
-class RandomSlotDpEvent(events.RdpDpEvent):
+class RandomAllocationDpEvent(events.RdpDpEvent):
     """The first rounds of an epoch of which each client draws one in secret.
 
     Each client draws, independently of the other clients, of all data and of all
@@ -128,7 +128,7 @@ class RandomSlotDpEvent(events.RdpDpEvent):
     rounds: int = attr.ib(metadata=said(check=events.whole))
     slots: float = attr.ib(metadata=said(check=checks.positive))
 
-    pages: ClassVar[tuple[str, ...]] = ("random_slot.md",)
+    pages: ClassVar[tuple[str, ...]] = ("random_allocation.md",)
 
     def __attrs_post_init__(self) -> None:
         """Raises ValueError if there are more rounds than slots."""
@@ -139,7 +139,7 @@ class RandomSlotDpEvent(events.RdpDpEvent):
             )
 
     @property
-    def relations(self) -> events.Relations:
+    def neighboring_relations(self) -> events.Relations:
         """See base class: the client has no noise of its own in the sum."""
         return events.TRUSTED_RELATIONS
 

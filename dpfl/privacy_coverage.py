@@ -10,8 +10,9 @@ key below `exact`. A file that holds the seed is secret, since the noise can be
 subtracted with it. The settings and the number of clients N are public. Without a
 private mechanism there is no event, and nothing is covered.
 
-    covered.kind("metrics.csv", "exact_train_loss")   # "exact"
-    covered.plain_names(row)["train_loss"]            # whether it is exact or not
+    privacy_coverage.kind("metrics.csv", "exact_train_loss")   # "exact"
+    privacy_coverage.plain_names(row)["train_loss"]            # whether it is exact or
+    not
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ RELEASED_MEASUREMENTS = (
 )
 
 
-class Entry(NamedTuple):
+class Output(NamedTuple):
     """A line of the list.
 
     Attributes:
@@ -100,13 +101,13 @@ stderr | * | covered | the rest, such as why a run ends
 """
 
 
-def _entries(text: str) -> Iterator[Entry]:
+def _entries(text: str) -> Iterator[Output]:
     """The lines of the list; an indented line continues the one before."""
     columns = ", ".join(f"aggregator_{name}" for name in RELEASED_MEASUREMENTS)
     text = text.replace("MEASUREMENTS", columns).replace("\n    ", " ")
     for line in text.strip().splitlines():
         places, names, kind_of, why = line.split(" | ")
-        yield Entry(tuple(places.split(", ")), tuple(names.split(", ")), kind_of, why)
+        yield Output(tuple(places.split(", ")), tuple(names.split(", ")), kind_of, why)
 
 
 LIST = tuple(_entries(_TEXT))

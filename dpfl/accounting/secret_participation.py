@@ -49,7 +49,7 @@ def matrix_key(matrix: np.ndarray) -> tuple[tuple[int, ...], bytes]:
     return matrix.shape, matrix.tobytes()
 
 
-class HiddenTurnsDpEvent(events.RdpDpEvent):
+class SecretParticipationDpEvent(events.RdpDpEvent):
     """A run in which the rounds of each client are its secret."""
 
     pages: ClassVar[tuple[str, ...]] = ("balls_in_bins.md",)
@@ -57,7 +57,7 @@ class HiddenTurnsDpEvent(events.RdpDpEvent):
     is_remembered: ClassVar[bool] = False
 
     @property
-    def relations(self) -> events.Relations:
+    def neighboring_relations(self) -> events.Relations:
         """See base class: the client has no noise of its own in the sum."""
         return events.TRUSTED_RELATIONS
 
@@ -167,10 +167,10 @@ def _sampled(
     return draw(draws, best, 2 * seed).epsilon(delta, failure, most)
 
 
-def alone(event: dp_accounting.DpEvent) -> Optional[HiddenTurnsDpEvent]:
+def alone(event: dp_accounting.DpEvent) -> Optional[SecretParticipationDpEvent]:
     """The run with secret rounds that makes up a whole tree, or None."""
     while True:
-        if isinstance(event, HiddenTurnsDpEvent):
+        if isinstance(event, SecretParticipationDpEvent):
             return event
         if isinstance(event, events.RunDpEvent) or (
             isinstance(event, dp_accounting.SelfComposedDpEvent) and event.count == 1
@@ -194,7 +194,8 @@ def tight_epsilon(
     chosen by means of the seed.
 
     Args:
-      event: A tree of events; None is returned if it is not one `HiddenTurnsDpEvent`.
+      event: A tree of events; None is returned if it is not one
+        `SecretParticipationDpEvent`.
       delta: In (0, 1).
       seed: The seed of the draws, at least 0.
     """
@@ -202,7 +203,7 @@ def tight_epsilon(
     return None if run is None else _epsilon_of(run, delta, seed)
 
 
-def revealed_epsilon(event: HiddenTurnsDpEvent, delta: float) -> float:
+def revealed_epsilon(event: SecretParticipationDpEvent, delta: float) -> float:
     """Epsilon of a run of hidden turns at a delta as if its rounds were no secret."""
     return gaussian.gaussian_epsilon(delta, max(event.longest(), 1e-300) ** -0.5)
 
@@ -222,7 +223,9 @@ def _figure(header: disk_cache.Header, _: disk_cache.Arrays) -> tuple[float, str
 @disk_cache.kept(
     lambda result: ({"epsilon": result[0], "accounting_method": result[1]}, {}), _figure
 )
-def _epsilon_of(run: HiddenTurnsDpEvent, delta: float, seed: int) -> tuple[float, str]:
+def _epsilon_of(
+    run: SecretParticipationDpEvent, delta: float, seed: int
+) -> tuple[float, str]:
     most = revealed_epsilon(run, delta)
     if not run.draws() or not 0 < most < math.inf:
         return most, "exact-gaussian"

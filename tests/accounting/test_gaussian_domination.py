@@ -11,7 +11,7 @@ import pytest
 from scipy import special
 
 from dpfl import accounting
-from dpfl.accounting import gaussian, stopped_martingale
+from dpfl.accounting import gaussian, gaussian_domination
 from tests.accounting import quadrature
 
 MODEL = 1018174
@@ -56,7 +56,7 @@ def test_hockey_sticks_are_below_the_dominating_gaussians(keep, sizes, q):
     time = max(sizes) ** 2
     full = sum(size**2 for size in sizes) / time
     for delta in (0.1, 1e-3, 1e-8):
-        clock = stopped_martingale.clock_bound(keep, time, full, delta)
+        clock = gaussian_domination.clock_bound(keep, time, full, delta)
         assert clock <= full * time
         for epsilon in (0.0, 0.02, 0.3, 1.0):
             # The sampled Gaussian's: at epsilon' with 1 - q + q e^eps' = e^eps.
@@ -67,14 +67,14 @@ def test_hockey_sticks_are_below_the_dominating_gaussians(keep, sizes, q):
 
 def exponent(keep, place):
     """The bounds on h_s at a time, and the exponents s that they are for."""
-    found = stopped_martingale._log_exponential(keep, place)
-    return found, stopped_martingale._exponents(place)
+    found = gaussian_domination._log_exponential(keep, place)
+    return found, gaussian_domination._exponents(place)
 
 
 @pytest.mark.parametrize(("keep", "place"), [(0.3, 0), (0.05, -12), (0.8, 7)])
 def test_the_exponent_is_above_a_simulation_and_close(keep, place):
     """E_P exp(s int p^2) by 20,000 paths of the posterior."""
-    time = stopped_martingale._RATIO**place
+    time = gaussian_domination._RATIO**place
     rng = np.random.default_rng(2)
     paths, steps = 20_000, 200
     kept = rng.random(paths) < keep
@@ -97,7 +97,7 @@ def test_the_exponent_is_above_a_simulation_and_close(keep, place):
 def test_exponent_is_convex_in_time_and_rises_with_keep_fraction():
     """As the worst vector and the chord between times need it."""
     places = [-12, -10, -8]
-    times = stopped_martingale._RATIO ** np.array(places)
+    times = gaussian_domination._RATIO ** np.array(places)
     found = [exponent(0.2, place) for place in places]
     common = np.array([[h[s == 1.1**20] for h, s in found]]).ravel()
     weight = (times[1] - times[0]) / (times[2] - times[0])
@@ -108,34 +108,34 @@ def test_exponent_is_convex_in_time_and_rises_with_keep_fraction():
 
 def test_finer_steps_only_lower_the_bound(monkeypatch):
     coarse = exponent(0.1, -7)[0]
-    monkeypatch.setattr(stopped_martingale, "_STEPS", 128)
-    fine = stopped_martingale._log_exponential.__wrapped__(0.1, -7)
+    monkeypatch.setattr(gaussian_domination, "_STEPS", 128)
+    fine = gaussian_domination._log_exponential.__wrapped__(0.1, -7)
     assert np.all(fine[:28] <= coarse[:28] + 1e-9)
     assert np.all(fine[:22] >= 0.96 * coarse[:22])
 
 
 class TestClock:
     def test_keep_fraction_one_is_the_gaussian(self):
-        found = stopped_martingale.clock_bound(1 - 1e-9, 0.04, 25.0, 1e-6)
+        found = gaussian_domination.clock_bound(1 - 1e-9, 0.04, 25.0, 1e-6)
         assert 0.999 < found <= 1.0 + 1e-12
 
     @pytest.mark.parametrize("time", [1e-300, 1e-9, 1e4, math.inf])
     def test_any_time_has_a_bound(self, time):
         for keep in (1e-300, 0.01, 0.5):
-            found = stopped_martingale.clock_bound(keep, time, 10.0, 1e-9)
+            found = gaussian_domination.clock_bound(keep, time, 10.0, 1e-9)
             assert 0 <= found <= 10 * time
 
     def test_many_small_coordinates_act_as_their_mean(self):
         """K to infinity at equal z: V* goes to 1/z^2 = (gamma Delta2 / sigma)^2."""
         excess = [
-            stopped_martingale.clock_bound(0.1, 100 / full, full, 1e-6) - 1
+            gaussian_domination.clock_bound(0.1, 100 / full, full, 1e-6) - 1
             for full in (1e4, 1e5, 1e6)
         ]
         assert 0 < excess[2] < excess[1] < excess[0] < 0.2
 
     def test_a_smaller_delta_costs_more(self):
         found = [
-            stopped_martingale.clock_bound(0.1, 0.01, 1e4, d) for d in (1e-2, 1e-9)
+            gaussian_domination.clock_bound(0.1, 0.01, 1e4, d) for d in (1e-2, 1e-9)
         ]
         assert found[0] < found[1]
 
@@ -194,4 +194,4 @@ class TestEpsilon:
         laplace = dp_accounting.LaplaceDpEvent(1.0)
         mixed = dp_accounting.ComposedDpEvent([training(1.0, 0.1, 1.0, 1), laplace])
         for event in (laplace, mixed):
-            assert stopped_martingale.dominating_curves(event, 1e-5) is None
+            assert gaussian_domination.dominating_curves(event, 1e-5) is None

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Random slots against quadrature, many digits, enumeration and the other direction."""
+"""Random allocation against quadrature, many digits, enumeration and the other direction."""
 
 import itertools
 import math
@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from dpfl import accounting
-from dpfl.accounting import csgm, log_space, random_slot
+from dpfl.accounting import csgm, log_space, random_allocation
 from tests.accounting.quadrature import log_moment
 from tests.refusals import refuses
 
 gaussian = dp_accounting.GaussianDpEvent
-RandomSlot = random_slot.RandomSlotDpEvent
+RandomAllocation = random_allocation.RandomAllocationDpEvent
 
 
 def masked(noise_multiplier=0.8, keep=0.3, linf_ratio=0.7):
@@ -73,26 +73,26 @@ def slots_log_ratio(z, slots):
 
 class TestFigures:
     def test_values_that_were_computed_elsewhere(self):
-        two = RandomSlot(gaussian(1.0), rounds=2, slots=2).rdp([2, 8])
+        two = RandomAllocation(gaussian(1.0), rounds=2, slots=2).rdp([2, 8])
         np.testing.assert_allclose(two, [0.62011, 3.30792], atol=6e-6)
-        ten = RandomSlot(gaussian(1.0), 10, 10).rdp([2])[0]
+        ten = RandomAllocation(gaussian(1.0), 10, 10).rdp([2])[0]
         assert ten == pytest.approx(math.log(1 + (math.e - 1) / 10), rel=1e-9)
 
     def test_one_slot_is_no_amplification(self):
         for event in (gaussian(1.3), masked()):
             orders = [1.5, 2, 7.25, 256, 300]
             want = accounting.DpflAccountant(orders).compose(event).rdp
-            found = RandomSlot(event, 1, 1).rdp(orders)
+            found = RandomAllocation(event, 1, 1).rdp(orders)
             np.testing.assert_allclose(found, want, rtol=1e-9)
 
     @pytest.mark.parametrize("q", [0.5, 0.03, 1e-6])
     def test_one_round_released_is_poisson_sampling(self, q):
         orders = [2, 3, 17, 100]
         want = csgm.sampled_gaussian_event(0.9, q).rdp(orders)
-        found = RandomSlot(gaussian(0.9), 1, 1 / q).rdp(orders)
+        found = RandomAllocation(gaussian(0.9), 1, 1 / q).rdp(orders)
         np.testing.assert_allclose(found, want, rtol=1e-9)
         want = masked().poisson_sampled(q).rdp(orders)
-        found = RandomSlot(masked(), 1, 1 / q).rdp(orders)
+        found = RandomAllocation(masked(), 1, 1 / q).rdp(orders)
         np.testing.assert_allclose(found, want, rtol=1e-9)
 
     @pytest.mark.parametrize("slots", [3, 3.5])
@@ -107,12 +107,16 @@ class TestFigures:
             )
             counts = [drawn.count(i) for i in range(rounds)]
             total += weight * math.exp(sum(log_moments[c] for c in counts))
-        found = RandomSlot(event, rounds, slots).rdp([4])[0]
+        found = RandomAllocation(event, rounds, slots).rdp([4])[0]
         assert 3 * found == pytest.approx(math.log(total), rel=1e-9)
 
     def test_more_rounds_and_fewer_slots_cost_more(self):
-        rounds = [RandomSlot(gaussian(1.0), r, 40).rdp([2, 30]) for r in (1, 7, 40)]
-        slots = [RandomSlot(gaussian(1.0), 7, s).rdp([2, 30]) for s in (40, 8.5, 7)]
+        rounds = [
+            RandomAllocation(gaussian(1.0), r, 40).rdp([2, 30]) for r in (1, 7, 40)
+        ]
+        slots = [
+            RandomAllocation(gaussian(1.0), 7, s).rdp([2, 30]) for s in (40, 8.5, 7)
+        ]
         for costs in (rounds, slots):
             for less, more in zip(costs, costs[1:]):
                 assert np.all(less < more)
@@ -120,7 +124,7 @@ class TestFigures:
     def test_rdp_does_not_fall_in_the_order(self):
         orders = np.arange(1.05, 300, 0.05)
         for event in (gaussian(0.7), masked()):
-            found = RandomSlot(event, 9, 12).rdp(orders)
+            found = RandomAllocation(event, 9, 12).rdp(orders)
             assert np.all(np.diff(found) >= -1e-9 * found[1:])
 
 
@@ -135,7 +139,7 @@ class TestNumbers:
         top = int(rng.integers(8, 40))
         order = np.arange(top + 1.0)
         log_moments = order * (order - 1) / (2 * z**2)
-        found = random_slot.slot_log_moments(log_moments, rounds, slots)
+        found = random_allocation.slot_log_moments(log_moments, rounds, slots)
         with mpmath.workdps(60):
             factorials = [mpmath.factorial(i) for i in range(top + 1)]
             base = [mpmath.exp(m) / f for m, f in zip(log_moments, factorials)]
@@ -162,10 +166,10 @@ class TestNumbers:
 
     def test_without_noise_there_is_no_privacy(self):
         for event in (gaussian(0.0), masked(0.0), gaussian(1e-200)):
-            assert np.all(np.isinf(RandomSlot(event, 3, 4).rdp([2, 5, 300])))
+            assert np.all(np.isinf(RandomAllocation(event, 3, 4).rdp([2, 5, 300])))
 
     def test_zero_loss_release_costs_nothing(self):
-        found = RandomSlot(masked().poisson_sampled(0.0), 3, 4).rdp([2, 2.5, 300])
+        found = RandomAllocation(masked().poisson_sampled(0.0), 3, 4).rdp([2, 2.5, 300])
         np.testing.assert_array_equal(found, 0)
 
 
@@ -173,7 +177,7 @@ class TestBothDirections:
     @pytest.mark.parametrize("z", [0.5, 1.0, 2.0])
     @pytest.mark.parametrize("slots", [2, 2.7])
     def test_two_slots_by_quadrature(self, z, slots):
-        event = RandomSlot(gaussian(z), 2, slots)
+        event = RandomAllocation(gaussian(z), 2, slots)
         log_ratio = slots_log_ratio(z, slots)
         for order in (1.2, 1.7, 2, 3, 4.5, 8):
             bound = (order - 1) * event.rdp([order])[0]
@@ -202,7 +206,7 @@ class TestBothDirections:
         both_weight = np.multiply.outer(weight, weight).ravel()
         # DeltaInf = sigma = 1 and Delta2 = 1: K = 1 coordinate, or two smaller ones.
         event = accounting.SparsifiedGaussianDpEvent(1 / keep, keep, 1.0, 2)
-        bound = RandomSlot(event, 2, 2)
+        bound = RandomAllocation(event, 2, 2)
         # After slot 1 only its ratio counts: the sender's choice is a function of it.
         first = np.concatenate([one(1.0), both])
         ratios_and_weights = [(one(1.0), weight), (both, both_weight)]
@@ -222,7 +226,7 @@ class TestBothDirections:
         event = TwoOutcomes(math.exp(1.2), 1 / (1 + math.exp(1.2)))
         assert event.law[1][1] == pytest.approx(math.exp(-1.2))
         for order in (1.5, 2, 3, 6.5):
-            limit = (order - 1) * RandomSlot(event, 2, 3).rdp([order])[0]
+            limit = (order - 1) * RandomAllocation(event, 2, 3).rdp([order])[0]
             for power in (order, 1 - order):
                 total = sum(
                     p * q * ((1 + x + y) / 3) ** power
@@ -235,19 +239,21 @@ class TestBothDirections:
         """One outcome, of probability 0.95 without the client, all but goes with it."""
         event, slots = TwoOutcomes(0.001, 0.95), 4
         moments = [0, 0, *(np.arange(1, order) * event.rdp(range(2, order + 1)))]
-        forward = random_slot.slot_log_moments(np.array(moments), slots, slots)[order]
+        forward = random_allocation.slot_log_moments(np.array(moments), slots, slots)[
+            order
+        ]
         total = 0.0
         for drawn in itertools.product(event.law, repeat=slots):
             chances, ratios = zip(*drawn)
             total += math.prod(chances) * np.mean(ratios) ** (1 - order)
         backward = math.log(total)
-        limit = (order - 1) * RandomSlot(event, slots, slots).rdp([order])[0]
+        limit = (order - 1) * RandomAllocation(event, slots, slots).rdp([order])[0]
         assert forward < backward <= limit
 
 
 class TestEvent:
     def test_epochs_compose(self):
-        epoch = RandomSlot(gaussian(1.0), 33, 33.5)
+        epoch = RandomAllocation(gaussian(1.0), 33, 33.5)
         run = dp_accounting.SelfComposedDpEvent(epoch, 10)
         report = accounting.epsilon(run, 1e-5)
         assert (report.relation, report.accounting_method) == ("add_or_remove", "pld")
@@ -258,21 +264,21 @@ class TestEvent:
         event = accounting.DistributedDiscreteGaussianDpEvent(
             100, 0.1, 0.01, 1.0, 64, noise_of_helpers=True
         )
-        slots = RandomSlot(event, 20, 20)
-        assert not random_slot.is_gaussian_mixture(event)
+        slots = RandomAllocation(event, 20, 20)
+        assert not random_allocation.is_gaussian_mixture(event)
         assert np.all(slots.rdp([2, 5]) < 0.75 * event.rdp([2, 5]))
         assert accounting.relations_of(slots)[0].name == "ADD_OR_REMOVE_ONE"
 
     def test_refuses_bad_arguments(self):
         with refuses(ValueError, "slots", 3.9):
-            RandomSlot(gaussian(1.0), 4, 3.9)
+            RandomAllocation(gaussian(1.0), 4, 3.9)
         with refuses(TypeError, "round_event", "NoOpDpEvent"):
-            RandomSlot(dp_accounting.NoOpDpEvent(), 4, 5)
+            RandomAllocation(dp_accounting.NoOpDpEvent(), 4, 5)
         with refuses(ValueError, "rounds", 0):
-            RandomSlot(gaussian(1.0), 0, 5)
+            RandomAllocation(gaussian(1.0), 0, 5)
         own = accounting.DistributedDiscreteGaussianDpEvent(100, 0.1, 0.01, 1.0, 64)
         with refuses(ValueError, "round_event", type(own).__name__):
-            RandomSlot(own, 5, 5.0)
+            RandomAllocation(own, 5, 5.0)
 
 
 def test_extreme_vector_is_worst_by_convexity_at_real_orders():
@@ -337,5 +343,5 @@ def test_rdp_rises_in_the_order_for_any_slots(slots):
     event = accounting.DistributedDiscreteGaussianDpEvent(
         1000, 0.5, 1.0, 40.0, 1, noise_of_helpers=True
     )
-    found = RandomSlot(event, 5, slots).rdp([1.000001, 1.1, 2, 3])
+    found = RandomAllocation(event, 5, slots).rdp([1.000001, 1.1, 2, 3])
     assert np.all(np.diff(found) >= 0)

@@ -11,7 +11,7 @@ one of Gaussian noise of 1/h steps, in which coordinates x_j are rounded at rand
 
 Its likelihood ratio is a martingale with the clock V = int sum_j m_j^2 over the time
 h^2, m_j the posterior mean of coordinate j's shift. As for masked coordinates
-(`stopped_martingale`) a Gaussian of noise multiplier V*^(-1/2) dominates it up to
+(`gaussian_domination`) a Gaussian of noise multiplier V*^(-1/2) dominates it up to
 P(V > V*), and by a supersolution
 
   P(V > V*) <= exp(v c^2 - s V*),    log E exp(s int m_j^2) <= v x_j^2,
@@ -51,7 +51,7 @@ _WIDE_VARIANCES = 2e6, 1e30
 _MILLS = 1.2534
 
 
-class StandIn(NamedTuple):
+class DominatingGaussian(NamedTuple):
     """A Gaussian that dominates a release, and its distance.
 
     Attributes:
@@ -119,7 +119,7 @@ def _is_post_processing(noise: summed_noise.Noise) -> bool:
 
 
 def _distance(noise: summed_noise.Noise, max_shift: int) -> float:
-    """One coordinate's part of `StandIn.distance`; infinite if that is too much."""
+    """One coordinate's part of the distance; infinite if that is too much."""
     if _is_post_processing(noise):
         return 2 * grid_numbers.DRAW_DISTANCE
     # Outputs that lie further out, on either side, are merged into one.
@@ -198,13 +198,15 @@ def clock_bound(
 
 
 def is_known(event: dp_accounting.DpEvent) -> bool:
-    """Whether `stand_in` takes the event: a release of integers, or two at a time."""
+    """Whether the event is one release of integers, or of two at a time."""
     if isinstance(event, noise_events.WithClipCountDpEvent):
         return is_known(event.update) and is_known(event.count)
     return isinstance(event, noise_events.DistributedNoiseDpEvent)
 
 
-def stand_in(event: dp_accounting.DpEvent, delta: float, times: int = 1) -> StandIn:
+def dominating_gaussian(
+    event: dp_accounting.DpEvent, delta: float, times: int = 1
+) -> DominatingGaussian:
     """A Gaussian that dominates a release of integers, without its sampling.
 
     A Poisson-sampled Gaussian dominates a release with sampled clients.
@@ -217,17 +219,18 @@ def stand_in(event: dp_accounting.DpEvent, delta: float, times: int = 1) -> Stan
     """
     if isinstance(event, noise_events.WithClipCountDpEvent):
         update, count = (
-            stand_in(part, delta / 2, times) for part in (event.update, event.count)
+            dominating_gaussian(part, delta / 2, times)
+            for part in (event.update, event.count)
         )
         clock = (update.clock + count.clock) * (1 + _ROUNDING)
-        return StandIn(clock, update.distance + count.distance)
+        return DominatingGaussian(clock, update.distance + count.distance)
     assert isinstance(event, noise_events.DistributedNoiseDpEvent)
     if event.is_always_zero:
-        return StandIn(math.inf, 0.0)
+        return DominatingGaussian(math.inf, 0.0)
     noise = event.summed_noise
     shift, distance = gaussian_shift(noise), _distance(noise, event.max_shift)
     if math.inf in (shift, distance):
-        return StandIn(math.inf, 0.0)
+        return DominatingGaussian(math.inf, 0.0)
     distance *= event.dimension * (1 + _ROUNDING)
     # The posterior mean of the whole vector is no longer than the longest rounded
     # vector.
@@ -237,4 +240,4 @@ def stand_in(event: dp_accounting.DpEvent, delta: float, times: int = 1) -> Stan
         squared = times * (event.clip_norm / event.granularity) ** 2
         by_chance = clock_bound(squared, event.max_steps, time, delta) / times
         clock = min(clock, by_chance * (1 + _ROUNDING))
-    return StandIn(clock, distance)
+    return DominatingGaussian(clock, distance)

@@ -12,7 +12,7 @@ logarithm of their sum is a fixed distance above the larger one, and the mass go
 the two points around it. Only positive numbers are added, so that tails are as accurate
 as the rest. Mass far out is dropped, and counted as an infinite loss.
 
-docs/privacy/random_slot.md has the proofs.
+docs/privacy/random_allocation.md has the proofs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from dpfl.accounting import losses
+from dpfl.accounting import privacy_loss
 
 # The grid's step over the standard deviation of a log-normal variable with the sum's
 # variance. Epsilons are some 1e-3 above those of finer grids.
@@ -103,7 +103,10 @@ def _one(z: float, step: float) -> _Sum:
     low = math.floor((-_REACH * m - 0.5 * m * m) / step)
     logs = step * np.arange(low, math.ceil((_REACH * m + 0.5 * m * m) / step) + 1)
     edges = logs / m + 0.5 * m
-    without, joined = losses.normal_masses(edges), losses.normal_masses(edges - m)
+    without, joined = (
+        privacy_loss.normal_masses(edges),
+        privacy_loss.normal_masses(edges - m),
+    )
     above = joined * np.exp(-logs[:-1]) - without
     upper = np.clip(above / math.expm1(step), 0, without)
     masses = np.append(without - upper, 0.0)
@@ -220,7 +223,7 @@ def _sum_of(z: float, terms: int) -> _Sum:
 @functools.lru_cache(maxsize=64)
 def slot_gaussian(
     q: float, z: float, rounds: int, step: float
-) -> tuple[losses.Losses, losses.Losses]:
+) -> tuple[privacy_loss.LossDistribution, privacy_loss.LossDistribution]:
     """The losses of removing and of adding a client, rounded up.
 
     Args:
@@ -236,6 +239,8 @@ def slot_gaussian(
     masses *= 1 + _ROUNDING + _ROUNDING_OF_ROUND * rounds
     joined = masses * np.exp(step * (low + np.arange(masses.size)))
     lost = idle * total.lost + q * total.lost_mean
-    remove = losses.Losses(step, low, joined, lost)
+    remove = privacy_loss.LossDistribution(step, low, joined, lost)
     high = low + masses.size - 1
-    return remove, losses.Losses(step, -high, masses[::-1].copy(), total.lost)
+    return remove, privacy_loss.LossDistribution(
+        step, -high, masses[::-1].copy(), total.lost
+    )

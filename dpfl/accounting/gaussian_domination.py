@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Gaussian that dominates a release of masked coordinates, up to a small probability.
 
-`dpfl.accounting.integer.stand_in` has one for integer noise, which is composed here
-too.
+`dpfl.accounting.integer.dominating_gaussian` has one for integer noise, which is
+composed here too.
 
 Coordinates are kept at random with probability gamma, and Gaussian noise is added. Run
 the noise of coordinate j as a Brownian motion for the time t_j, its squared shift over
@@ -17,7 +17,7 @@ directions. By Chernoff's bound
   P(V > V*) <= exp(K h_s(t) - s V*),    h_s(t) = log E_P exp(s int_0^t p^2),
 
 K coordinates of the time t being the worst case, since h_s is convex in t.
-docs/privacy/stopped_martingale.md has the proofs.
+docs/privacy/gaussian_domination.md has the proofs.
 
 p is a martingale under P. `_log_exponential` bounds h_s from above: in each of n steps
 the integral is taken to be the step times the last p^2, and functions of p, all of
@@ -38,8 +38,15 @@ import dp_accounting
 import numpy as np
 from scipy import special
 
-from dpfl.accounting import csgm, events, gaussian, losses, random_slot, trees
-from dpfl.accounting.integer import stand_in
+from dpfl.accounting import (
+    csgm,
+    events,
+    gaussian,
+    privacy_loss,
+    random_allocation,
+    trees,
+)
+from dpfl.accounting.integer import dominating_gaussian
 
 # Number of steps in time; each adds at most 1/n of the growth of V by its own spread.
 _STEPS = 40
@@ -107,7 +114,7 @@ def _rows_of_cells(bounds: np.ndarray, between: np.ndarray) -> np.ndarray:
     """Normal masses below, between and above the bounds of each row; [m, m + 1]."""
     rows = np.empty((between.shape[0], between.shape[1] + 1))
     # A mass of 1e-300 counts where its weight is 1e250.
-    rows[:, 1:-1] = losses.normal_masses(bounds)[between[:, :-1]]
+    rows[:, 1:-1] = privacy_loss.normal_masses(bounds)[between[:, :-1]]
     rows[:, 0] = special.ndtr(bounds[between[:, 0]])
     rows[:, -1] = special.ndtr(-bounds[between[:, -1]])
     return rows
@@ -179,7 +186,7 @@ def clock_bound(
 def _is_replaced(event: dp_accounting.DpEvent) -> bool:
     """Whether a release is to be replaced by a dominating Gaussian."""
     masked = isinstance(event, csgm.SparsifiedDpEvent) and event.keep_fraction < 1
-    return masked or stand_in.is_known(event)
+    return masked or dominating_gaussian.is_known(event)
 
 
 def _replaced_releases(event: dp_accounting.DpEvent) -> int:
@@ -193,12 +200,12 @@ def _replaced_releases(event: dp_accounting.DpEvent) -> int:
         return event.count * _replaced_releases(event.event)
     if isinstance(event, dp_accounting.ComposedDpEvent):
         return sum(_replaced_releases(part) for part in event.events)
-    if isinstance(event, random_slot.RandomSlotDpEvent):
+    if isinstance(event, random_allocation.RandomAllocationDpEvent):
         return event.rounds * _replaced_releases(event.round_event)
     return int(_is_replaced(event))
 
 
-def _stand_in(
+def _dominating_gaussian(
     event: dp_accounting.DpEvent,
     gaussian_of: Callable[[events.RdpDpEvent, int, int], dp_accounting.GaussianDpEvent],
     times: int = 1,
@@ -210,17 +217,23 @@ def _stand_in(
     of a fixed size, to the Gaussian.
     """
     if isinstance(event, events.RunDpEvent):
-        return attr.evolve(event, event=_stand_in(event.event, gaussian_of, times))
+        return attr.evolve(
+            event, event=_dominating_gaussian(event.event, gaussian_of, times)
+        )
     if isinstance(event, dp_accounting.SelfComposedDpEvent):
-        inner = _stand_in(event.event, gaussian_of, times * event.count)
+        inner = _dominating_gaussian(event.event, gaussian_of, times * event.count)
         return attr.evolve(event, event=inner)
     if isinstance(event, dp_accounting.ComposedDpEvent):
-        parts = [_stand_in(part, gaussian_of, times) for part in event.events]
+        parts = [
+            _dominating_gaussian(part, gaussian_of, times) for part in event.events
+        ]
         return attr.evolve(event, events=parts)
-    if isinstance(event, (gaussian.FixedSizeDpEvent, random_slot.RandomSlotDpEvent)):
-        is_slot = isinstance(event, random_slot.RandomSlotDpEvent)
+    if isinstance(
+        event, (gaussian.FixedSizeDpEvent, random_allocation.RandomAllocationDpEvent)
+    ):
+        is_slot = isinstance(event, random_allocation.RandomAllocationDpEvent)
         rounds, whole = (event.rounds, 1) if is_slot else (1, 0)
-        inner = _stand_in(
+        inner = _dominating_gaussian(
             event.round_event,
             lambda release, count, _: gaussian_of(release, count, whole),
             times * rounds,
@@ -246,8 +259,8 @@ def _stopped(event: csgm.SparsifiedDpEvent, count: int, delta: float) -> float:
 
 
 def _between_clients(
-    stand: Callable[[float], stand_in.StandIn], delta: float
-) -> stand_in.StandIn:
+    stand: Callable[[float], dominating_gaussian.DominatingGaussian], delta: float
+) -> dominating_gaussian.DominatingGaussian:
     """A Gaussian that dominates the replacement of one client's vector by another's.
 
     With F(a) = Phi(Phi^-1(a) + V^(1/2)) a test has at most the power F(level) + e of
@@ -271,22 +284,23 @@ def _between_clients(
         power = special.ndtr(special.ndtri(e) + shift)
         if tails <= delta * part * 1e-3 and (e + power) * (1 + 1e-9) <= delta:
             return dominating
-    return stand_in.StandIn(math.inf, 0.0)
+    return dominating_gaussian.DominatingGaussian(math.inf, 0.0)
 
 
 def is_of_gaussians(event: dp_accounting.DpEvent) -> bool:
     """Whether a tree holds only Gaussians and releases that one can dominate."""
-    alike = _stand_in(event, lambda *_: dp_accounting.GaussianDpEvent(1.0))
+    alike = _dominating_gaussian(event, lambda *_: dp_accounting.GaussianDpEvent(1.0))
     return gaussian.gaussian_parts(alike) is not None
 
 
-def _stand_ins(
+def _dominating_gaussians(
     event: dp_accounting.DpEvent, delta: float
 ) -> Optional[tuple[dp_accounting.DpEvent, float]]:
     """The tree of Gaussians that dominates a tree, and its distance.
 
-    Clocks take the part `_SHARE` of delta, and the distance is that of `StandIn`, of
-    all releases together. None if no release of the tree is replaced.
+    Clocks take the part `_SHARE` of delta, and the distance is that of
+    `DominatingGaussian`, of all releases together. None if no release of the tree is
+    replaced.
     """
     count = _replaced_releases(event)
     if not count:
@@ -304,11 +318,13 @@ def _stand_ins(
             return dp_accounting.GaussianDpEvent(0.0)
         count_of_clock = max(whole, 1)
 
-        def stand(part: float) -> stand_in.StandIn:
+        def stand(part: float) -> dominating_gaussian.DominatingGaussian:
             if not isinstance(release, csgm.SparsifiedDpEvent):
-                return stand_in.stand_in(release, part, count_of_clock)
+                return dominating_gaussian.dominating_gaussian(
+                    release, part, count_of_clock
+                )
             clock = _stopped(release, count_of_clock, part) / count_of_clock
-            return stand_in.StandIn(clock, 0.0)
+            return dominating_gaussian.DominatingGaussian(clock, 0.0)
 
         if whole:
             dominating = stand(whole * share)
@@ -317,7 +333,7 @@ def _stand_ins(
             dominating = _between_clients(stand, share)
         return dp_accounting.GaussianDpEvent(max(dominating.clock, 1e-300) ** -0.5)
 
-    alike = _stand_in(event, gaussian_of)
+    alike = _dominating_gaussian(event, gaussian_of)
     return alike, distance
 
 
@@ -333,25 +349,25 @@ def _largest_epsilon(distance: float, delta: float) -> float:
 
 def dominating_curves(
     event: dp_accounting.DpEvent, delta: float
-) -> Optional[tuple[gaussian.Curves, float]]:
+) -> Optional[tuple[gaussian.EpsilonCurves, float]]:
     """Curves of the Gaussians that stand for releases of a tree, and their reach.
 
     The curves are at the rest of `delta` that clocks and tails leave; an epsilon of
     them above the reach is none. None if nothing that drops coordinates or adds
     integers is in the tree, or it holds any other event.
     """
-    if (stands := _stand_ins(event, delta)) is None:
+    if (stands := _dominating_gaussians(event, delta)) is None:
         return None
     parts = gaussian.gaussian_parts(stands[0])
     if parts is None:
         return None
     rest = (1 - _SHARE - _TAIL_SHARE) * delta
-    return gaussian.Curves(parts, rest), _largest_epsilon(stands[1], delta)
+    return gaussian.EpsilonCurves(parts, rest), _largest_epsilon(stands[1], delta)
 
 
 def stopped_losses(
     event: dp_accounting.DpEvent, delta: float, step: float
-) -> Optional[tuple[losses.Losses, losses.Losses]]:
+) -> Optional[tuple[privacy_loss.LossDistribution, privacy_loss.LossDistribution]]:
     """`gaussian.tight_losses` of the Gaussians that dominate the releases of a tree.
 
     The shares of delta for clocks and tails are at infinity, and so are losses that are
@@ -365,7 +381,7 @@ def stopped_losses(
     Returns:
       The losses of removing and of adding a client; None as for `dominating_curves`.
     """
-    if (stands := _stand_ins(event, delta)) is None:
+    if (stands := _dominating_gaussians(event, delta)) is None:
         return None
     directions = gaussian.tight_losses(stands[0], delta, step)
     top = _largest_epsilon(stands[1], delta)

@@ -14,8 +14,8 @@ import pytest
 from scipy import special
 
 from dpfl import accounting
-from dpfl.accounting import gaussian, stopped_martingale
-from dpfl.accounting.integer import noise_events, stand_in
+from dpfl.accounting import gaussian, gaussian_domination
+from dpfl.accounting.integer import dominating_gaussian, noise_events
 from dpfl.accounting.integer.summed_noise import DiscreteGaussianNoise, SkellamNoise
 from tests.accounting import exact_noise
 
@@ -57,7 +57,7 @@ def test_a_step_against_forty_digits(noise):
     else:
         pmf = exact_noise.discrete_gaussian(noise.count, noise.stddev, 150)
         kept = 25
-    found = stand_in.gaussian_shift(noise)
+    found = dominating_gaussian.gaussian_shift(noise)
     with mpmath.workdps(40):
         tails = list(itertools.accumulate(reversed(pmf)))[::-1]
         upper = [tails[150 + k] for k in range(kept)]
@@ -75,7 +75,7 @@ def test_a_step_against_forty_digits(noise):
 @pytest.mark.parametrize("x", [0.02, 0.5, 1.0, 1.3, 3.0, 4.7])
 def test_a_rounded_coordinate_is_dominated_by_gaussian_shifts(noise, x):
     """At every epsilon, both ways, by the mixture of N(kh, 1) and N((k+1)h, 1)."""
-    h, k = stand_in.gaussian_shift(noise), math.floor(x)
+    h, k = dominating_gaussian.gaussian_shift(noise), math.floor(x)
     f, mix = laws(noise, x)
     weights, shifts = np.array([1 - x + k, x - k]), h * np.array([k, k + 1])
     for epsilon in EPSILONS:
@@ -103,9 +103,9 @@ def test_hockey_sticks_are_below_the_dominating_gaussians(noise, x, q):
     without = functools.reduce(np.multiply.outer, [f for f, _ in pairs]).ravel()
     with_it = functools.reduce(np.multiply.outer, [mix for _, mix in pairs]).ravel()
     sampled, squared = (1 - q) * without + q * with_it, float(np.square(x).sum())
-    time = stand_in.gaussian_shift(noise) ** 2
+    time = dominating_gaussian.gaussian_shift(noise) ** 2
     for delta in (0.1, 1e-3, 1e-8):
-        clock = stand_in.clock_bound(squared, max(map(abs, x)), time, delta)
+        clock = dominating_gaussian.clock_bound(squared, max(map(abs, x)), time, delta)
         if not clock < math.inf:
             continue
         for epsilon in EPSILONS:
@@ -129,8 +129,8 @@ def test_the_clock_is_above_a_simulation_and_close(x, time):
         after = special.expit(logit)
         integral += ((k + before) ** 2 + (k + after) ** 2) / 2 * time / steps
     for short in (False, True)[: 2 - k]:
-        a, b = stand_in._supersolution(short, time)
-        for s, rate in zip(stand_in._EXPONENTS / time, a * x**2 + b * x**4):
+        a, b = dominating_gaussian._supersolution(short, time)
+        for s, rate in zip(dominating_gaussian._EXPONENTS / time, a * x**2 + b * x**4):
             if s * integral.std() > 1:
                 break
             sample = np.exp(s * (integral - x**2 * time))
@@ -148,8 +148,8 @@ def test_many_coordinates_by_monte_carlo():
     ratio = np.log(mix / f)
     counts = rng.multinomial(count, mix / mix.sum(), size=draws)
     loss = counts @ ratio
-    clock = stand_in.clock_bound(
-        count * x**2, x, stand_in.gaussian_shift(noise) ** 2, 1e-6
+    clock = dominating_gaussian.clock_bound(
+        count * x**2, x, dominating_gaussian.gaussian_shift(noise) ** 2, 1e-6
     )
     for epsilon in (0.5, 2.0, 4.0):
         sample = np.maximum(-np.expm1(epsilon - loss), 0)
@@ -215,45 +215,50 @@ class TestEpsilon:
     def test_integer_shifts_need_no_rounding_allowance(self):
         """A count: V is the square of the shift, and what is left is the noise's h."""
         count = release(granularity=1.0, z=20.0, m=1, max_coordinate=1.0)
-        h = stand_in.gaussian_shift(count.summed_noise)
-        found = stand_in.stand_in(count, 1e-9)
+        h = dominating_gaussian.gaussian_shift(count.summed_noise)
+        found = dominating_gaussian.dominating_gaussian(count, 1e-9)
         assert found.clock == pytest.approx(h * h) and 0 < found.distance < 1e-200
         published = attr.evolve(count, bound="published", granularity=0.5)
-        more = stand_in.stand_in(published, 1e-9).clock
+        more = dominating_gaussian.dominating_gaussian(published, 1e-9).clock
         assert more == pytest.approx(
             published.shift_budget
-            * stand_in.gaussian_shift(published.summed_noise) ** 2
+            * dominating_gaussian.gaussian_shift(published.summed_noise) ** 2
         )
 
     def test_unsampled_releases_share_a_clock(self):
         event = release(granularity=0.15, z=4.0)
         apart, shared = (
-            stand_in.stand_in(event, *numbers).clock
+            dominating_gaussian.dominating_gaussian(event, *numbers).clock
             for numbers in ((1e-9,), (1e-7, 100))
         )
-        least = stand_in.gaussian_shift(event.summed_noise) ** 2 / 0.15**2
+        least = dominating_gaussian.gaussian_shift(event.summed_noise) ** 2 / 0.15**2
         assert least < shared < apart and shared - least < (apart - least) / 2
 
     @pytest.mark.parametrize("kind", [DDG, SKELLAM])
     @pytest.mark.parametrize("z", [1e-300, 1e-9, 1e-3, 0.05])
     def test_vanishing_noise_is_infinite(self, kind, z):
         for event in (release(kind, z=z), release(kind, z=z, granularity=2.0, m=1)):
-            found = stand_in.stand_in(event, 1e-9)
+            found = dominating_gaussian.dominating_gaussian(event, 1e-9)
             assert found.clock > 40 and tight(event).epsilon > 20
 
     def test_noise_wider_than_tables_is_closed_form_or_infinite(self):
         """Discrete Gaussian noise has a closed form, and Skellam noise none."""
         wide = release(z=1.0, granularity=1e-9)
-        assert stand_in.stand_in(wide, 1e-9).clock == pytest.approx(1, abs=1e-8)
+        assert dominating_gaussian.dominating_gaussian(
+            wide, 1e-9
+        ).clock == pytest.approx(1, abs=1e-8)
         skellam = release(SKELLAM, z=1.0, granularity=1e-9)
-        assert stand_in.stand_in(skellam, 1e-9).clock == math.inf
-        assert stopped_martingale.is_of_gaussians(skellam)
+        assert dominating_gaussian.dominating_gaussian(skellam, 1e-9).clock == math.inf
+        assert gaussian_domination.is_of_gaussians(skellam)
 
     @pytest.mark.parametrize("stddev", [1500.0, 6000.0, 30_000.0])
     def test_wide_noise_against_its_own_sums(self, stddev):
         """The longest step, z_1 - z_0, and hockey-sticks of a shift of s steps."""
         noise = DiscreteGaussianNoise(4, stddev / 2)
-        h, k = stand_in.gaussian_shift(noise), np.arange(-12 * int(stddev), 0)
+        h, k = (
+            dominating_gaussian.gaussian_shift(noise),
+            np.arange(-12 * int(stddev), 0),
+        )
         with mpmath.workdps(40):
             mode = 1 / (mpmath.sqrt(2 * mpmath.pi) * stddev)
             longest = float(2 * mpmath.sqrt(2) * mpmath.erfinv(mode))
@@ -267,27 +272,30 @@ class TestEpsilon:
 
     def test_other_events_have_none(self):
         for other in (dp_accounting.LaplaceDpEvent(1.0), dp_accounting.NoOpDpEvent()):
-            assert not stand_in.is_known(other)
+            assert not dominating_gaussian.is_known(other)
         mixed = dp_accounting.ComposedDpEvent(
             [release(), dp_accounting.LaplaceDpEvent(1.0)]
         )
-        assert stopped_martingale.dominating_curves(mixed, 1e-5) is None
+        assert gaussian_domination.dominating_curves(mixed, 1e-5) is None
 
 
 class TestClock:
     def test_small_steps_cost_nothing(self):
-        found = stand_in.clock_bound(1e6, 0.01, 1e-6, 1e-9)
+        found = dominating_gaussian.clock_bound(1e6, 0.01, 1e-6, 1e-9)
         assert 1 < found < 1 + 1e-5
 
     def test_clock_is_monotone_in_delta_lengths_and_steps(self):
         base = (36.0, 0.05, 1 / 36)
-        found = [stand_in.clock_bound(*base, delta) for delta in (1e-3, 1e-6, 1e-12)]
+        found = [
+            dominating_gaussian.clock_bound(*base, delta)
+            for delta in (1e-3, 1e-6, 1e-12)
+        ]
         assert found == sorted(found) and 1.014 < found[0] < found[2] < 1.04
-        longer = stand_in.clock_bound(36.0, 0.3, 1 / 36, 1e-6)
+        longer = dominating_gaussian.clock_bound(36.0, 0.3, 1 / 36, 1e-6)
         assert longer > found[1]
-        assert stand_in.clock_bound(9.0, 0.05, 1 / 9, 1e-6) > found[1]
+        assert dominating_gaussian.clock_bound(9.0, 0.05, 1 / 9, 1e-6) > found[1]
 
     @pytest.mark.parametrize("time", [1e-320, 1e-12, 1.0, 1e4])
     def test_any_time(self, time):
         for top in (1e-9, 1.0, 50.0):
-            assert stand_in.clock_bound(2.0, top, time, 1e-9) >= 2 * time
+            assert dominating_gaussian.clock_bound(2.0, top, time, 1e-9) >= 2 * time

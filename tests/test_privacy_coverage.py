@@ -1,0 +1,92 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dpfl import privacy_coverage
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.mark.parametrize(
+    ("page", "kinds"),
+    [
+        (
+            "docs/training.md",
+            (privacy_coverage.COVERED, privacy_coverage.EXACT, privacy_coverage.SECRET),
+        ),
+        ("docs/sharp_edges.md", (privacy_coverage.EXACT, privacy_coverage.SECRET)),
+    ],
+)
+def test_documentation_lists_every_output(page, kinds):
+    table = privacy_coverage.table(kinds)
+    assert table in (ROOT / page).read_text(encoding="utf-8"), table
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "kind"),
+    [
+        ("metrics.csv", "exact_eval_loss", privacy_coverage.EXACT),
+        ("metrics.csv", "eval_loss", privacy_coverage.COVERED),
+        ("metrics.csv", "aggregator_noise_stddev", privacy_coverage.COVERED),
+        (
+            "tensorboard/events.out.tfevents.1.dpfl",
+            "exact_clients",
+            privacy_coverage.EXACT,
+        ),
+        ("summary.json", "exact.max_participations", privacy_coverage.EXACT),
+        ("summary.json", "settings.seed", privacy_coverage.SECRET),
+        ("summary.json", "settings.rounds", privacy_coverage.COVERED),
+        ("exact_accuracy_by_bits.png", "*", privacy_coverage.EXACT),
+        ("accuracy_by_round.png", "*", privacy_coverage.COVERED),
+        ("checkpoints/checkpoint-00000001", "*", privacy_coverage.SECRET),
+        ("stderr", "exact loss 0.5", privacy_coverage.EXACT),
+        ("stderr", "going on after round 4", privacy_coverage.COVERED),
+    ],
+)
+def test_every_output_has_a_coverage_kind(place, name, kind):
+    assert privacy_coverage.kind(place, name) == kind
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        ("metrics.csv", "clients"),
+        ("metrics.csv", "train_loss"),
+        ("metrics.csv", "aggregator_mean_update_norm"),
+        ("summary.json", "max_participations"),
+        ("clients.csv", "*"),
+    ],
+)
+def test_unlisted_output_is_refused(place, name):
+    with pytest.raises(KeyError, match=re.escape(f"{name} of {place} is not")):
+        privacy_coverage.kind(place, name)
+
+
+@pytest.mark.parametrize("name", ["clients", "exact_clients", "of_a_new_mechanism"])
+def test_unlisted_measurement_counts_as_exact(name):
+    column = privacy_coverage.measured_column(name)
+    assert column == f"exact_aggregator_{name.replace('exact_', '')}"
+    assert privacy_coverage.kind("metrics.csv", column) == privacy_coverage.EXACT
+
+
+def test_metric_is_found_under_any_prefix():
+    row = {"round": 1, "exact_clients": 3, "eval_loss": None}
+    assert (
+        privacy_coverage.value(row, "clients") == 3
+        and privacy_coverage.value(row, "x") is None
+    )
+    assert privacy_coverage.column(row, "clients") == "exact_clients"
+    assert privacy_coverage.column(row, "eval_loss") == "eval_loss"
+    assert privacy_coverage.plain_names(row) == {
+        "round": 1,
+        "clients": 3,
+        "eval_loss": None,
+    }
+    assert privacy_coverage.without_exact(row) == {"round": 1, "eval_loss": None}
+    summary = {"rounds": 2, "exact": {"final_loss": 0.5}}
+    assert privacy_coverage.plain_keys(summary) == {"rounds": 2, "final_loss": 0.5}
+    assert privacy_coverage.plain_keys({"rounds": 2}) == {"rounds": 2}
