@@ -381,7 +381,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "epsilon": (dpfl.epsilon, FIGURE),
     "privacy_report": (lambda **more: dpfl.privacy_report(**more).epsilon, FIGURE),
     "calibrate": (dpfl.calibrate, {**FIGURE, "epsilon": 1.5}),
-    "chosen": (
+    "resolve": (
         lambda **more: dpfl.resolve(**more).mechanism,
         {**FIGURE, "epsilon": 1.5},
     ),

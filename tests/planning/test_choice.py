@@ -102,7 +102,7 @@ class TestBits:
         run = mechanisms.FixedSize(1000, 100, 10)
         with refuses(ValueError, "auto") as refused:
             dpfl.calibrate(config, run, D, 8.0, 1e-5)
-        way = re.search(r"dpfl\.chosen\(.*\)\.mechanism", str(refused.value)).group()
+        way = re.search(r"dpfl\.resolve\(.*\)\.mechanism", str(refused.value)).group()
         for argument, value in (("epsilon", "8.0"), ("delta", "1e-5")):
             way = way.replace(f"{argument}=...", f"{argument}={value}")
         known = {"mechanism": config, "participation": run, "dimension": D}
