@@ -83,7 +83,7 @@ class TestRemovalFromAFixedCohort:
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "participation", "relations"),
+    ("mechanism", "participation", "neighboring_relations"),
     [
         (GAUSS, POISSON_SAMPLING, (ADD, ZEROS)),
         (GAUSS, FIXED, (ZEROS,)),
@@ -153,9 +153,9 @@ class TestRunDpEvent:
             RUN.neighboring_relations = (ADD,)
         assert hash(RUN) == hash(accounting.RunDpEvent(RUN.event, [ZEROS]))
 
-    @pytest.mark.parametrize("relations", [(), (ADD, ADD), ("add",)])
+    @pytest.mark.parametrize("neighboring_relations", [(), (ADD, ADD), ("add",)])
     def test_bad_relations_are_refused(self, neighboring_relations):
-        with refuses(ValueError, "relations", neighboring_relations):
+        with refuses(ValueError, "neighboring_relations", neighboring_relations):
             accounting.RunDpEvent(GAUSSIAN(1.0), neighboring_relations)
 
 
@@ -335,9 +335,9 @@ def test_event_without_any_relation_is_refused():
         def neighboring_relations(self, participation):
             return ()
 
-    with refuses(ValueError, "relations", ()):
+    with refuses(ValueError, "neighboring_relations", ()):
         Silent(3, 1.0, 0.3).round_dp_event(16, 1.0)
-    with refuses(ValueError, "relations", ()):
+    with refuses(ValueError, "neighboring_relations", ()):
         Silent(100, 1.0, 0.3).dp_event(FIXED, 16)
 
     @attr.s(frozen=True)
