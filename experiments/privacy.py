@@ -120,11 +120,11 @@ _PARTICIPATION = flags.DEFINE_enum(
     "poisson: each client joins each round with probability cohort_size / population; "
     "fixed: a client may be in every round; without_replacement: the same, but cohorts "
     "are drawn uniformly and kept secret; once_per_epoch: clients are shuffled; "
-    "random_allocation: each client draws a round of every epoch in secret; cyclic_poisson: "
-    "--min_separation groups take turns, and each client joins in its group's turn "
-    "with the probability that makes cohort_size expected; balls_in_bins: the same "
-    "groups, as many as there can be, and which is a client's is its secret; "
-    "b_min_separation: each client joins by coins of its own, in secret, "
+    "random_allocation: each client draws a round of every epoch in secret; "
+    "cyclic_poisson: --min_separation groups take turns, and each client joins in "
+    "its group's turn with the probability that makes cohort_size expected; "
+    "balls_in_bins: the same groups, as many as there can be, and which is a client's "
+    "is its secret; b_min_separation: each client joins by its own coins, in secret, "
     "--min_separation rounds apart at least.",
 )
 _MIN_SEPARATION = flags.DEFINE_integer(
@@ -189,7 +189,9 @@ def _participation(cohort_size: int) -> Participation:
     )
 
 
-def _cost(mechanism: Mechanism, participation: Participation) -> Cost:
+def _cost(
+    mechanism: Mechanism, participation: Participation
+) -> comparison.MechanismCost:
     found = comparison.cost(
         mechanism,
         participation,
@@ -205,7 +207,7 @@ def _remark(
     sentence: Callable[..., str],
     mechanism: Mechanism,
     participation: Participation,
-    cost: Cost,
+    cost: comparison.MechanismCost,
 ) -> None:
     """Prints on stderr the remark on an epsilon, if `sentence` returns one."""
     of_cost = (cost.dimension, cost.delta, _ACCOUNTING_METHOD.value)
@@ -335,7 +337,7 @@ def _one_mechanism(values: Mapping[str, Any]) -> tuple[Mechanism, Participation]
     return _complete(mechanism, participation), participation
 
 
-def _epsilon() -> list[Cost]:
+def _epsilon() -> list[comparison.MechanismCost]:
     """The subcommand epsilon: the cost of one mechanism."""
     cli.refuse("epsilon", "epsilon", *_COMPARE_ONLY)
     cli.require("epsilon", "noise_multiplier")
@@ -353,7 +355,7 @@ def _noiseless() -> dict[str, Any]:
     return {**mechanism_flags.given(), "noise_multiplier": 0.0}
 
 
-def _calibrate() -> list[Cost]:
+def _calibrate() -> list[comparison.MechanismCost]:
     """The subcommand calibrate: the cost at the noise for a budget."""
     cli.refuse("calibrate", "noise_multiplier", *_COMPARE_ONLY)
     cli.require("calibrate", "epsilon")
@@ -372,7 +374,7 @@ def _target_error(participation: Participation) -> float:
     return _calibrated(gaussian, participation).mean_squared_error(_DIMENSION.value)
 
 
-def _compare() -> list[Cost]:
+def _compare() -> list[comparison.MechanismCost]:
     """The subcommand compare: the costs of several mechanisms."""
     cli.refuse("compare", "noise_multiplier", "widths", "bands")
     cli.refuse("compare, which has --mechanisms", "mechanism")
@@ -419,7 +421,7 @@ def _candidates(
 
 def _cost_at_error(
     mechanism: Mechanism, participation: Participation, target: float
-) -> Cost:
+) -> comparison.MechanismCost:
     at = (_DIMENSION.value, _DELTA.value, target, _ACCOUNTING_METHOD.value)
     found = comparison.cost_at_error(mechanism, participation, *at)
     if found.accounting_method != comparison.UNREACHABLE:
@@ -427,7 +429,7 @@ def _cost_at_error(
     return found
 
 
-def _bits() -> list[Cost]:
+def _bits() -> list[comparison.MechanismCost]:
     """The subcommand bits: points of the curve of error against bits."""
     cli.refuse("bits", "noise_multiplier", "mechanism", "bits", "equal", "bands")
     cli.refuse("bits", "mean_squared_error", *build.RATE_FIELDS)

@@ -26,9 +26,9 @@ ACCOUNTING_METHODS = ("auto", "rdp", "tight")
 
 ACCOUNTING_METHODS_HELP = (
     "auto: the smaller of the two others; rdp: Renyi differential privacy; tight: the "
-    "exact curve or privacy loss distributions of Gaussian noise, in random allocation too, "
-    "and of the Gaussian that stands for it where coordinates are dropped or noise is "
-    "in integers; draws where the rounds of a client are its secret."
+    "exact curve or privacy loss distributions of Gaussian noise, in random allocation "
+    "too, and of the Gaussian that stands for it where coordinates are dropped or "
+    "noise is in integers; draws where the rounds of a client are its secret."
 )
 """Help text of the flag --accounting_method."""
 
