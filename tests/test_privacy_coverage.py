@@ -1,12 +1,12 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-import re
 from pathlib import Path
 
 import pytest
 
 from dpfl import privacy_coverage
+from tests.refusals import refuses
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -62,7 +62,7 @@ def test_every_output_has_a_coverage_kind(place, name, kind):
     ],
 )
 def test_unlisted_output_is_refused(place, name):
-    with pytest.raises(KeyError, match=re.escape(f"{name} of {place} is not")):
+    with refuses(KeyError, name, place):
         privacy_coverage.kind(place, name)
 
 

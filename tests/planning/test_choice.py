@@ -20,7 +20,7 @@ ONE_ROUND = mechanisms.FixedSize(1000, 100, 1)
 
 class TestBits:
     def test_the_fewest_within_the_tolerance(self):
-        found = planning.chosen(DDG, None, D)
+        found = planning.resolve(DDG, None, D)
         bits = found.mechanism.bits
         assert found.mechanism == replace(DDG, bits=bits)
         setting = choice.Setting(D)
@@ -32,13 +32,13 @@ class TestBits:
 
     def test_seven_bits_replace_sixteen(self):
         """n = 100, d = 2^20 at epsilon 8; more rounds take more noise."""
-        assert planning.chosen(DDG, None, D, epsilon=8.0).mechanism.bits == 7
+        assert planning.resolve(DDG, None, D, epsilon=8.0).mechanism.bits == 7
 
     def test_a_tolerance(self):
         strict = replace(DDG, bits_tolerance=1.003)
         loose = replace(DDG, bits_tolerance=1.5)
-        assert planning.chosen(strict, None, D).mechanism.bits > 7
-        assert planning.chosen(loose, None, D).mechanism.bits < 7
+        assert planning.resolve(strict, None, D).mechanism.bits > 7
+        assert planning.resolve(loose, None, D).mechanism.bits < 7
 
     def test_error_ratio_compares_two_calibrated_mechanisms(self):
         """By hand: epsilon of the integers, the Gaussian's noise for it, the errors."""
@@ -59,7 +59,7 @@ class TestBits:
         """100 rounds, d = 650: losses take less noise, so that coarse grids show."""
         run = mechanisms.FixedSize(1000, 100, 100)
         bits = {
-            accounting_method: planning.chosen(
+            accounting_method: planning.resolve(
                 DDG, run, 650, epsilon=2.0, accounting_method=accounting_method
             )
             for accounting_method in ("rdp", "auto")
@@ -83,7 +83,7 @@ class TestBits:
         assert noise[8] > 1.5 * noise[16]
         left_open = replace(config, bits="auto")
         budget = {"epsilon": 8.0, "delta": 1e-3}
-        chosen = planning.chosen(left_open, sampled, 16_000, **budget).mechanism
+        chosen = planning.resolve(left_open, sampled, 16_000, **budget).mechanism
         assert chosen.bits > 8
         found = planning.calibrate(chosen, sampled, 16_000, 8.0, 1e-3, "rdp")
         assert found.noise_multiplier < 1.01 * noise[16]
@@ -92,7 +92,7 @@ class TestBits:
 
     def test_dome(self):
         config = mechanisms.DomeDdg(20, 0.5, 2.0, 64, bits="auto")
-        found = planning.chosen(config, None, 1000)
+        found = planning.resolve(config, None, 1000)
         assert 5 <= found.mechanism.bits <= 9
         assert found.mechanism.release.bits == found.mechanism.bits
 
@@ -114,16 +114,16 @@ class TestBits:
         with refuses(ValueError, "bits", "auto"):
             DDG.grid(D)
         with refuses(ValueError, "noise_multiplier", 0):
-            planning.chosen(DDG.with_noise_multiplier(0.0), None, D)
+            planning.resolve(DDG.with_noise_multiplier(0.0), None, D)
         with refuses(ValueError, "bits_tolerance", 1.0):
             replace(DDG, bits_tolerance=1.0)
         settled = replace(DDG, bits=9)
-        assert planning.chosen(settled, None, D) == planning.Chosen(settled)
+        assert planning.resolve(settled, None, D) == planning.ResolvedMechanism(settled)
 
 
 class TestRate:
     def test_the_largest_within_the_tolerance(self):
-        found = planning.chosen(SKETCHED, None, D).mechanism
+        found = planning.resolve(SKETCHED, None, D).mechanism
 
         def ratio(rate):
             sketched = replace(SKETCHED, compression_rate=rate)
@@ -136,7 +136,7 @@ class TestRate:
     @pytest.mark.parametrize("dimension", [15_994, 50_001])
     def test_sketch_length_matches_the_rounded_rate(self, dimension):
         """The length is that of the rate with its three digits."""
-        found = planning.chosen(SKETCHED.with_noise_multiplier(2.0), None, dimension)
+        found = planning.resolve(SKETCHED.with_noise_multiplier(2.0), None, dimension)
         length = found.mechanism.shape(dimension).length
         assert names(found.sentences[0], length)
 
@@ -146,24 +146,24 @@ class TestRate:
         plan = mechanisms.FixedSize(1200, 12, 3)
         for epsilon in (0.5, 2.0, 20.0):
             few = replace(SKETCHED, cohort_size=12)
-            found = planning.chosen(few, plan, dimension, epsilon=epsilon).mechanism
+            found = planning.resolve(few, plan, dimension, epsilon=epsilon).mechanism
             found.check(plan, dimension)
 
     def test_sketch_length_grows_with_squared_cohort_over_noise(self):
         """m of the order (n / z)^2: n^2 epsilon^2 (Chen et al. 2022)."""
-        few = planning.chosen(SKETCHED, None, D).mechanism
-        more = planning.chosen(SKETCHED.with_noise_multiplier(0.5), None, D).mechanism
+        few = planning.resolve(SKETCHED, None, D).mechanism
+        more = planning.resolve(SKETCHED.with_noise_multiplier(0.5), None, D).mechanism
         lengths = few.shape(D).length, more.shape(D).length
         assert lengths[1] / lengths[0] == pytest.approx(4, rel=0.15)
         # With so many clients there is none but one.
         many = replace(SKETCHED, cohort_size=10**5)
-        assert planning.chosen(many, None, D).mechanism.compression_rate == 1
+        assert planning.resolve(many, None, D).mechanism.compression_rate == 1
 
     def test_under_central_noise_and_with_bits(self):
         central = mechanisms.ProjectAndPerturb(100, 1.0, 1.0, compression_rate="auto")
-        rate = planning.chosen(central, None, D).mechanism.compression_rate
+        rate = planning.resolve(central, None, D).mechanism.compression_rate
         both = replace(SKETCHED, bits="auto")
-        found = planning.chosen(both, None, D)
+        found = planning.resolve(both, None, D)
         assert found.mechanism.compression_rate == rate
         assert found.mechanism.bits == 8
         assert [s.split()[0] for s in found.sentences] == ["compression_rate", "bits"]

@@ -178,7 +178,7 @@ def test_seeds():
 @pytest.mark.parametrize(
     ("mechanism", "plan", "options", "error", "parts"),
     [
-        (dpfl.EXAMPLES["sgmf"], EPOCHS, {}, TypeError, ["mechanism", "Sgmf"]),
+        (dpfl.TEST_CONFIGS["sgmf"], EPOCHS, {}, TypeError, ["mechanism", "Sgmf"]),
         (
             dpfl.Gaussian(**FIELDS, adaptive_clipping=True),
             POISSON,

@@ -11,7 +11,7 @@ import threading
 import pytest
 import tqdm
 
-from dpfl.training import patience
+from dpfl.training import deadlines
 from tests.refusals import names
 
 
@@ -19,12 +19,12 @@ from tests.refusals import names
 def now(monkeypatch):
     """The time of the monotonic clock, in a list."""
     found = [0.0]
-    monkeypatch.setattr(patience.time, "monotonic", lambda: found[0])
+    monkeypatch.setattr(deadlines.time, "monotonic", lambda: found[0])
     return found
 
 
 def test_clock_jump_counts_as_one_step(now):
-    clock = patience.Clock(step=1.0)
+    clock = deadlines.Clock(step=1.0)
     for time in (0.5, 1.25, 61.25, 61.5):
         now[0] = time
         found = clock.seconds()
@@ -33,20 +33,20 @@ def test_clock_jump_counts_as_one_step(now):
 
 def test_deadline_fires_once_and_only_within_its_block():
     over, late = threading.Event(), []
-    with patience.time_limit(0.05, lambda seconds: late.append(seconds) or over.set()):
+    with deadlines.time_limit(0.05, lambda seconds: late.append(seconds) or over.set()):
         over.wait()
-    with patience.time_limit(3600.0, late.append):
+    with deadlines.time_limit(3600.0, late.append):
         pass
-    with patience.time_limit(None, late.append):
+    with deadlines.time_limit(None, late.append):
         pass
     assert late == [0.05]
 
 
 STOPPED = """
 import os, signal, subprocess, sys, time
-from dpfl.training import patience
+from dpfl.training import deadlines
 late = []
-with patience.time_limit(1.5, late.append):
+with deadlines.time_limit(1.5, late.append):
     stopped = f"until grep -q State:.T /proc/{os.getpid()}/status; do sleep 0.1; done"
     subprocess.Popen(["sh", "-c", f"{stopped}; sleep 2; kill -CONT {os.getpid()}"])
     begun = time.monotonic()
@@ -67,12 +67,12 @@ def test_suspended_time_does_not_count_towards_deadlines():
 def test_waiting_messages_are_late_and_rare(now, monkeypatch):
     """The thread's part, at times of ours."""
     said, tells = [], []
-    monkeypatch.setattr(patience, "say", said.append)
-    counting = patience.counting
+    monkeypatch.setattr(deadlines, "say", said.append)
+    counting = deadlines.counting
     monkeypatch.setattr(
-        patience, "counting", lambda tell: tells.append(tell) or counting(tell, 3600.0)
+        deadlines, "counting", lambda tell: tells.append(tell) or counting(tell, 3600.0)
     )
-    with patience.waiting_for("a friend"):
+    with deadlines.waiting_for("a friend"):
         assert not any(tells[0](float(passed)) for passed in range(500))
     seconds = [int(re.search(r"\d+", text)[0]) for text in said]
     assert seconds == [30, 120, 480]
@@ -81,5 +81,5 @@ def test_waiting_messages_are_late_and_rare(now, monkeypatch):
 
 def test_message_prints_on_its_own_line_above_progress_bar(capsys):
     with tqdm.tqdm(total=3, file=sys.stderr):
-        patience.say("a worker is lost")
+        deadlines.say("a worker is lost")
     assert "a worker is lost" in re.split(r"[\r\n]", capsys.readouterr().err)

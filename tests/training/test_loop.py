@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from dpfl import covered
+from dpfl import privacy_coverage
 from dpfl.training import checkpoint, provenance, selection
 from dpfl.training import loop as loop_lib
 from dpfl.training import record as record_lib
@@ -157,11 +157,11 @@ def test_released_only_runs_write_no_exact_values(make_plan):
     stores = [fakes.FakeStore(), fakes.FakeStore()]
     (whole, *_, every), (state, *_, record) = map(run, plans, stores)
     assert state == whole
-    assert record.rows == [covered.without_exact(row) for row in every.rows]
+    assert record.rows == [privacy_coverage.without_exact(row) for row in every.rows]
     held = [checkpoint.info for checkpoint in stores[1].saved]
     assert all(set(time) == {"round"} for info in held for time in info["times"])
     # Where it goes on, the sums of what is exact are known all the same.
-    assert held[-1]["tally"]["clients"] == 30
+    assert held[-1]["totals"]["clients"] == 30
 
 
 def test_checkpoint_holds_rows_since_the_previous_one(plan):
@@ -209,7 +209,7 @@ def test_resuming_changes_nothing(make_plan, participation, more):
         state, progress, process, *_ = run(plan, again, said=said, record=files_then)
         assert said.pop() == "going on after round 4"
         assert len(process.rounds) == 2 and files_then.rows == files.rows
-        assert state == whole and progress.tally == expected.tally
+        assert state == whole and progress.totals == expected.totals
         assert progress.participations.tolist() == expected.participations.tolist()
 
     state, progress, process, *_ = run(plan, again, record=files_then)
@@ -221,7 +221,7 @@ def test_rounds_with_other_noise_are_refused_on_resume(plan):
     """Five rounds with half the noise once went on, and counted as if they had it."""
     for change in (
         lambda info: info["rows"][1].update(noise_multiplier=0.5),
-        lambda info: info["tally"]["last"].update(noise_multiplier=0.5),
+        lambda info: info["totals"]["last"].update(noise_multiplier=0.5),
     ):
         store = fakes.FakeStore()
         with refuses(RuntimeError, "the worker is gone"):
@@ -285,10 +285,10 @@ def test_exhausted_budget_stops_the_run(make_plan):
     plan = make_plan(epsilon=budget, **settings)
     store, said = fakes.FakeStore(), []
     _, progress, *_ = run(plan, store, said=said)
-    assert progress.round_index == 3 and progress.tally.last["epsilon"] <= budget
+    assert progress.round_index == 3 and progress.totals.last["epsilon"] <= budget
     # The last one is saved and evaluated wherever it is.
     assert [c.round_index for c in store.saved] == [1, 3]
-    assert progress.tally.last["eval_accuracy"] == 0.5
+    assert progress.totals.last["eval_accuracy"] == 0.5
     assert len(said) == 1 and names(said[0], 3, 6)
 
 
@@ -306,7 +306,7 @@ def test_repeated_client_in_epoch_is_refused_after_resume(plan, monkeypatch):
     # Epochs have four rounds: after six, two are left in the second.
     del store.saved[-1]
     longer = store.saved[-1]._replace(round_index=5)
-    longer.info["tally"]["rounds"] = 5
+    longer.info["totals"]["rounds"] = 5
     store.saved.append(longer)
     fifth = selection.select_cohort(plan.participation, SEED, 4)
     monkeypatch.setattr(loop_lib.selection, "select_cohort", lambda *unused: fifth)

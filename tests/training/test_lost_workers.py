@@ -134,7 +134,7 @@ def test_round_without_workers_raises():
 def test_slow_worker_is_awaited_if_it_is_the_only_one(monkeypatch, capsys):
     """Up to the deadline, if there is one; with another it is left for later."""
     monkeypatch.setattr(remote_workers, "_TICK_SECONDS", 0.001)
-    monkeypatch.setattr(remote_workers.patience, "_STEP_SECONDS", 0.001)
+    monkeypatch.setattr(remote_workers.deadlines, "_STEP_SECONDS", 0.001)
     slow, said, tries = FakeWorker("a:1", answers=False), [], []
     answer = slow.connect
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from dpfl import purposes
+from dpfl import seed_domains
 from dpfl.mechanisms import (
     BallsInBins,
     BMinSeparation,
@@ -141,26 +141,29 @@ def test_slots_are_drawn_independently_per_client():
 
 def test_seeds_differ_by_domain_and_index():
     found = {
-        selection.derive_seed(s, purpose, i)
+        selection.derive_seed(s, domain, i)
         for s in range(5)
-        for purpose in purposes.Run
+        for domain in seed_domains.RunDomain
         for i in range(5)
     }
-    assert len(found) == 5 * len(purposes.Run) * 5
+    assert len(found) == 5 * len(seed_domains.RunDomain) * 5
     assert all(0 <= seed < 2**126 for seed in found)
     # Not a matter of how the parts are glued together.
-    model = purposes.Run.MODEL
+    model = seed_domains.RunDomain.MODEL
     assert selection.derive_seed(11, model, 1) != selection.derive_seed(1, model, 11)
 
 
 def test_run_seeds_are_stable_across_versions():
     """The first 126 bits of SHA-256, computed with another program."""
-    assert {p.value for p in purposes.Run} == {
+    assert {p.value for p in seed_domains.RunDomain} == {
         *("aggregator", "model", "poisson", "fixed", "epoch", "slot", "client"),
         *("group", "window"),
     }
     digest = "53f968347dc6a45bd6f9b2945e6bda16"
-    assert selection.derive_seed(7, purposes.Run.MECHANISM) == int(digest, 16) >> 2
+    assert (
+        selection.derive_seed(7, seed_domains.RunDomain.MECHANISM)
+        == int(digest, 16) >> 2
+    )
 
 
 def test_a_runs_key_is_a_hash_of_seed_and_settings():
@@ -180,7 +183,7 @@ def test_client_keys_are_distinct():
 @pytest.mark.parametrize("seed", [-1, True, 1.5, None, "3"])
 def test_a_bad_seed_is_named(seed):
     with refuses((TypeError, ValueError), "seed", repr(seed)):
-        selection.derive_seed(seed, purposes.Run.MODEL)
+        selection.derive_seed(seed, seed_domains.RunDomain.MODEL)
     with refuses((TypeError, ValueError), "seed", repr(seed)):
         selection.run_key(seed, "")
 
