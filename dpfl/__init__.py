@@ -63,7 +63,7 @@ Accounting and planning: epsilon of a run, and numbers that meet a budget.
 Aggregators: mechanisms in TFF and in other programs.
 
 - `aggregator`: the tff.aggregators factory of a mechanism [TF].
-- `fed_aggregator`: the same for a program that holds the state [TF].
+- `host_noise_aggregator`: the same for a program that holds the state [TF].
 - `no_metrics`: a metrics aggregator for tff.learning that opens nothing [TF].
 - `query`: the DPQuery of TensorFlow Privacy for a mechanism [TF].
 - `make_codec`: a mechanism on flat vectors, without TFF [TF].
@@ -114,7 +114,7 @@ if TYPE_CHECKING:
     )
     from dpfl.aggregators import Codec, CodecFactory, make_codec, no_metrics
     from dpfl.aggregators import build as aggregator
-    from dpfl.aggregators import build_fed as fed_aggregator
+    from dpfl.aggregators import build_with_host_noise as host_noise_aggregator
     from dpfl.aggregators.query import query
     from dpfl.fields import option, required
     from dpfl.mechanisms import *  # noqa: F403
@@ -151,7 +151,7 @@ __all__ += ["ResolvedMechanism", "Ledger", "loss_distribution", "DpflAccountant"
 __all__ += ["CalibrationError", "BudgetNotBindingError", "UnreachableBudgetError"]
 __all__ += ["NoiseTooLargeError", "NoiseTooSmallError"]
 # Aggregators.
-__all__ += ["aggregator", "fed_aggregator", "no_metrics", "query", "make_codec"]
+__all__ += ["aggregator", "host_noise_aggregator", "no_metrics", "query", "make_codec"]
 __all__ += ["noise"]
 # Training runs and tasks.
 __all__ += ["RunConfig", "make_plan", "Run", "start_worker", "load_task"]
@@ -166,7 +166,7 @@ _PACKAGES = ("mechanisms", "planning", "accounting", "tasks", "aggregators")
 # there.
 _ELSEWHERE = {
     "aggregator": ("aggregators", "build"),
-    "fed_aggregator": ("aggregators", "build_fed"),
+    "host_noise_aggregator": ("aggregators", "build_with_host_noise"),
     "query": ("aggregators.query", "query"),
     "option": ("fields", "option"),
     "required": ("fields", "required"),

@@ -451,7 +451,7 @@ def test_functions(name):
 
 
 NEED_TENSORFLOW = {
-    *("CodecFactory", "aggregator", "fed_aggregator", "make_codec", "query"),
+    *("CodecFactory", "aggregator", "host_noise_aggregator", "make_codec", "query"),
     *("Measure", "Run", "RunConfig", "TaskConfig", "TaskEntry", "load_task"),
     *("make_plan", "start_worker"),
 }

@@ -6,8 +6,9 @@
     mechanism = dpfl.Gaussian(cohort_size=100, clip_norm=1.0, noise_multiplier=1.0)
     process = aggregators.build(mechanism).create(value_type)
 
-`build` makes the factory of a `dpfl.mechanisms` configuration, and `build_fed` that for
-a training program that holds the state; `dpfl.mechanisms.registry` has the table.
+`build` makes the factory of a `dpfl.mechanisms` configuration, and
+`build_with_host_noise` that for a training program that holds the state;
+`dpfl.mechanisms.registry` has the table.
 Importing this package makes TFF's own workers end with the program; see `worker_end`.
 """
 
@@ -16,8 +17,15 @@ from dpfl.aggregators import worker_end
 from dpfl.aggregators.codec import Codec
 from dpfl.aggregators.factory import CodecFactory
 from dpfl.aggregators.measurements import no_metrics
-from dpfl.aggregators.registry import build, build_fed, make_codec
+from dpfl.aggregators.registry import build, build_with_host_noise, make_codec
 
-__all__ = ["Codec", "CodecFactory", "build", "build_fed", "make_codec", "no_metrics"]
+__all__ = [
+    "Codec",
+    "CodecFactory",
+    "build",
+    "build_with_host_noise",
+    "make_codec",
+    "no_metrics",
+]
 
 worker_end.protect()

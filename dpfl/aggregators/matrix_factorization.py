@@ -4,8 +4,8 @@
 """Matrix factorization (DP-FTRL), for a trusted server.
 
 The server's state holds the stream of noise: the seeds of the released rows of Z, the
-current row, and the stream's memory. With `noise_from_program` it holds the past of one
-row in place of that memory, computed before each round by a `NoiseFeeder`; the noise is
+current row, and the stream's memory. With `noise_on_host` it holds the past of one
+row in place of that memory, computed before each round by `HostNoise`; the noise is
 the same. The row of Z of a round is drawn in that round, so that no state contains
 noise that was not released.
 """
@@ -53,11 +53,11 @@ class Release:
         dimension: int,
         *,
         block_rounds: Optional[int] = None,
-        noise_from_program: bool = False,
+        noise_on_host: bool = False,
     ):
         """Builds the stream; `block_rounds` is that of `noise_streams.build_stream`.
 
-        With `noise_from_program` a `NoiseFeeder` supplies the stream's memory.
+        With `noise_on_host`, `HostNoise` supplies the stream's memory.
         """
         found = config.factorization
         self.dimension = dimension
@@ -71,7 +71,7 @@ class Release:
         self._iterate_stddev = np.float32(
             matrix_factorization.iterate_stddev(found, self._scale, self._rounds)
         )
-        self._from_program = noise_from_program
+        self._noise_on_host = noise_on_host
         self._stream = noise_streams.build_stream(
             found, dimension, block_rounds=block_rounds, redraw=True
         )
@@ -84,8 +84,8 @@ class Release:
         )
         if self._momentum:
             state["moment"] = tf.zeros([self.dimension])
-        if self._from_program:
-            state.update(self._nothing_fed())
+        if self._noise_on_host:
+            state.update(self._no_past())
         else:
             state.update(_named(self._stream.initial_memory()))
         return state
@@ -104,7 +104,7 @@ class Release:
             state["row_seeds"], [[row]], own_seed[tf.newaxis]
         )
         next_noise = (
-            self._noise_of_program if self._from_program else self._noise_of_stream
+            self._noise_from_host if self._noise_on_host else self._noise_of_stream
         )
         unit_noise, kept = next_noise(state, row, seeds)
         increment = mean + self._scale * unit_noise
@@ -128,7 +128,7 @@ class Release:
     ) -> tuple[tf.Tensor, dict[str, Any]]:
         """Row `row` of the stream in the state, and its memory.
 
-        Used by TFF's own training loops; `dpfl-train` has a `NoiseFeeder`.
+        Used by TFF's own training loops; `dpfl-train` has `HostNoise`.
         """
         initial = self._stream.initial_memory()
         kept = tf.nest.pack_sequence_as(initial, [state[i] for i in _named(initial)])
@@ -137,10 +137,10 @@ class Release:
         unit_noise, after = self._stream.step(draw, row, memory)
         return unit_noise, dict(_named(after))
 
-    def _noise_of_program(
+    def _noise_from_host(
         self, state: Fields, row: tf.Tensor, seeds: tf.Tensor
     ) -> tuple[tf.Tensor, dict[str, Any]]:
-        """Row `row`, from the past that a `NoiseFeeder` put into the state."""
+        """Row `row`, from the past that `HostNoise` put into the state."""
         is_right = tf.equal(state["past_row"], row) & tf.reduce_all(
             tf.equal(state["past_seed"], state["row_seeds"][row - 1])
         )
@@ -149,7 +149,7 @@ class Release:
             [
                 "the past in the aggregator's state must be that of row",
                 row,
-                "of this epoch, found another: NoiseFeeder.feed was not called",
+                "of this epoch, found another: HostNoise.put_into was not called",
             ],
         )
         with tf.control_dependencies([check] if check is not None else []):
@@ -157,10 +157,10 @@ class Release:
         unit_noise, _ = self._stream.taken(
             row, past, self._stream.drawn(seeds[row]), self._stream.initial_memory()
         )
-        return unit_noise, self._nothing_fed()
+        return unit_noise, self._no_past()
 
-    def _nothing_fed(self) -> dict[str, Any]:
-        """The initial part of a state that a `NoiseFeeder` fills."""
+    def _no_past(self) -> dict[str, Any]:
+        """The initial part of a state that `HostNoise` fills."""
         return {
             "past": tf.zeros([self.dimension]),
             "past_row": tf.constant(-1, tf.int32),
@@ -168,7 +168,7 @@ class Release:
         }
 
 
-class NoiseFeeder:
+class HostNoise:
     """Computes the past of each row in the training program, for the state.
 
     The stream's memory, a block of rounds for a dense matrix, then stays in this
@@ -178,7 +178,7 @@ class NoiseFeeder:
     """
 
     def __init__(self, config: Config, dimension: int):
-        """Initializes the feeder from the configuration of the factory."""
+        """Initializes the noise from the configuration of the factory."""
         self._stream = noise_streams.build_stream(
             config.factorization, dimension, arrays=FusedTensors()
         )
@@ -189,25 +189,25 @@ class NoiseFeeder:
         self._past: Any = None
         self._memory: Any = None
 
-    def feed(self, state: Fields) -> Fields:
+    def put_into(self, state: Fields) -> Fields:
         """Puts the past of the next round's row into a process's state.
 
         Raises:
-          ValueError: If the process was not made with `noise_from_program`.
+          ValueError: If the process was not made with `noise_on_host`.
         """
         if "past_row" not in state:
             raise ValueError(
-                "state must be that of an aggregator with noise_from_program, found "
+                "state must be that of an aggregator with noise_on_host, found "
                 f"the fields {list(state)}"
             )
         row, seeds = int(state["row"]), np.asarray(state["row_seeds"])
         if self._place != _place(seeds, row):
             self._compute(seeds, row)
-        fed = collections.OrderedDict(state)
-        fed["past"] = self._past.numpy()
-        fed["past_row"] = np.int32(row)
-        fed["past_seed"] = seeds[row - 1]
-        return fed
+        filled = collections.OrderedDict(state)
+        filled["past"] = self._past.numpy()
+        filled["past_row"] = np.int32(row)
+        filled["past_seed"] = seeds[row - 1]
+        return filled
 
     def _compute(self, seeds: np.ndarray, row: int) -> None:
         if row and self._place == _place(seeds, row - 1):

@@ -65,9 +65,9 @@ def build(
         None for the codec itself. The noise is the same.
       **options: Options of the codec's class. Matrix factorization and SGMF have two:
         `block_rounds`, the rounds of noise that are computed at a time for a dense
-        matrix (as many vectors of length d are in the state), and `noise_from_program`,
+        matrix (as many vectors of length d are in the state), and `noise_on_host`,
         whether the training program puts each round's noise into the state, by
-        `NoiseFeeder.feed`, for large d and many rounds.
+        `HostNoise.put_into`, for large d and many rounds.
 
     Raises:
       TypeError: If `mechanism` is not a configuration from the table, or its codec does
@@ -105,7 +105,7 @@ def build(
     )
 
 
-def build_fed(
+def build_with_host_noise(
     mechanism: mechanisms.Mechanism, dimension: int, **options: Any
 ) -> tuple[Any, Callable[[Any], Any]]:
     """Builds the factory for a training program that holds the state between rounds.
@@ -126,11 +126,11 @@ def build_fed(
       TypeError: If `mechanism` is not a configuration from the table.
     """
     dimension = checks.dimension("dimension", dimension)
-    feeder = _entry(mechanism).feeder
-    if feeder is None:
+    host_noise = _entry(mechanism).host_noise
+    if host_noise is None:
         return build(mechanism, **options), lambda state: state
-    feed = feeder(mechanism, dimension).feed
-    return build(mechanism, noise_from_program=True, **options), feed
+    put_noise = host_noise(mechanism, dimension).put_into
+    return build(mechanism, noise_on_host=True, **options), put_noise
 
 
 def _check_options(

@@ -26,15 +26,15 @@ class MechanismEntry(NamedTuple):
     Attributes:
       codec: Maps a configuration, the dimension d, and options of its own, to a
         `dpfl.aggregators.codec.Codec`.
-      feeder: Maps a configuration and d to an object with `feed(state)`, to be called
-        on the aggregator's state before each round if the factory was built with
-        `noise_from_program`; None for a mechanism that has no such noise.
+      host_noise: Maps a configuration and d to an object with `put_into(state)`, to be
+        called on the aggregator's state before each round if the factory was built with
+        `noise_on_host`; None for a mechanism that has no such noise.
       weighted: Maps `measure` (see `CodecFactory`) to a factory that takes weights;
         None if there is none.
     """
 
     codec: Any
-    feeder: Any = None
+    host_noise: Any = None
     weighted: Any = None
 
 
@@ -49,7 +49,7 @@ def register(
     codec: Any,
     *,
     example: Optional[Mechanism] = None,
-    feeder: Any = None,
+    host_noise: Any = None,
     weighted: Any = None,
 ) -> None:
     """Registers a mechanism, so that commands have flags for it.
@@ -59,7 +59,7 @@ def register(
       codec: See `MechanismEntry`.
       example: A small configuration, for three clients, with which the soak and the
         tests run the mechanism; None leaves it out of them.
-      feeder: See `MechanismEntry`.
+      host_noise: See `MechanismEntry`.
       weighted: See `MechanismEntry`.
 
     Raises:
@@ -86,7 +86,7 @@ def register(
         raise TypeError(checks.message("example", f"one of {config!r}", example))
     plugins.check(plugins.MECHANISMS, name, config)
     MECHANISMS[name] = config
-    _ENTRIES[config] = MechanismEntry(codec, feeder, weighted)
+    _ENTRIES[config] = MechanismEntry(codec, host_noise, weighted)
     if example is not None:
         TEST_CONFIGS[name] = example
 
@@ -135,10 +135,12 @@ _register_own(
 )
 _register_own(dome.Dome(**_NOISED, sketch_size=8), "dome:DomeCodec")
 _register_own(dome.DomeDdg(**_INTEGER, sketch_size=8), "dome:DomeCodec")
-_FEEDER = "matrix_factorization:NoiseFeeder"
+_HOST_NOISE = "matrix_factorization:HostNoise"
 _register_own(
     MatrixFactorization(**_EPOCH),
     "matrix_factorization:MatrixFactorizationCodec",
-    feeder=_FEEDER,
+    host_noise=_HOST_NOISE,
 )
-_register_own(sgmf.Sgmf(**_EPOCH, keep_fraction=0.5), "sgmf:SgmfCodec", feeder=_FEEDER)
+_register_own(
+    sgmf.Sgmf(**_EPOCH, keep_fraction=0.5), "sgmf:SgmfCodec", host_noise=_HOST_NOISE
+)

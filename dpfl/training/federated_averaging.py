@@ -77,29 +77,30 @@ class FedAvgProcess:
     initial_weights: Any = None
 
 
-class FedProcess:
+class TrainingProcess:
     """A process as the training loop uses it.
 
-    It feeds the aggregator's state before each round, and converts states to lists of
-    arrays and back.
+    It puts noise into the aggregator's state before each round, and converts states to
+    lists of arrays and back.
     """
 
     def __init__(
         self,
         process: FedAvgProcess,
-        feed: Callable[[Any], Any],
+        put_noise: Callable[[Any], Any],
         client_key: Optional[Callable[[int], Sequence[int]]] = None,
     ):
         """Initializes the process.
 
         Args:
           process: The process to wrap.
-          feed: Function on the aggregator's state, called before each round.
+          put_noise: Function that puts noise into the aggregator's state before each
+            round, see `aggregators.build_with_host_noise`.
           client_key: Function from a client's index to the two words of its key, for a
             process of `identity="client_key"`; None for others.
         """
         self._process = process
-        self._feed = feed
+        self._put_noise = put_noise
         self._client_key = client_key
         self._specs = specs_of_state(process.initialize.type_signature.result.member)
 
@@ -112,20 +113,20 @@ class FedProcess:
 
     def next(self, state: ProcessState, clients: list[int]) -> RoundOutput:
         """Runs a round; with groups the result's large leaves are `SharedLeaf`s."""
-        fed, keys = self._fed(state), self._keys(clients)
+        ready, keys = self._with_noise(state), self._keys(clients)
         process, rounds = self._process, self._process.rounds
         if rounds is not None and process.groups is not None:
             groups = rounds.cohort.split(clients, keys, process.groups)
-            values, _before, after = rounds.values.given(fed)
+            values, _before, after = rounds.values.given(ready)
             output = process.next(values, groups)
             return output._replace(state=rounds.values.together(output.state, after))
         if keys is None:
-            return process.next(fed, clients)
+            return process.next(ready, clients)
         handed = [np.array([c, *key], np.int64) for c, key in zip(clients, keys)]
-        return process.next(fed, handed)
+        return process.next(ready, handed)
 
-    def _fed(self, state: ProcessState) -> ProcessState:
-        return attrs.evolve(state, aggregator=self._feed(state.aggregator))
+    def _with_noise(self, state: ProcessState) -> ProcessState:
+        return attrs.evolve(state, aggregator=self._put_noise(state.aggregator))
 
     def _keys(self, clients: list[int]) -> Optional[list[Sequence[int]]]:
         if self._client_key is None:

@@ -26,7 +26,7 @@ from dpfl.training.checkpoint import Progress
 from dpfl.training.record import MetricsFiles, Row, RunTotals, check_noise, round_row
 
 if TYPE_CHECKING:
-    from dpfl.training.federated_averaging import FedProcess
+    from dpfl.training.federated_averaging import TrainingProcess
     from dpfl.training.local_worker import Worker
     from dpfl.training.remote_workers import Workers
 
@@ -50,7 +50,7 @@ class Loop:
         plan: plan_lib.Plan,
         key: int,
         *,
-        process: FedProcess,
+        process: TrainingProcess,
         worker: Union[Worker, Workers],
         store: checkpoint_lib.CheckpointStore,
         record: MetricsFiles,

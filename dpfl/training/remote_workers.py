@@ -30,7 +30,7 @@ from dpfl.tasks.task import IndexedClients, Task
 from dpfl.training import connection, deadlines
 from dpfl.training.config import Address
 from dpfl.training.connection import Connection, WorkerDiedError
-from dpfl.training.federated_averaging import FedAvgProcess, FedProcess
+from dpfl.training.federated_averaging import FedAvgProcess, TrainingProcess
 from dpfl.training.local_worker import Worker
 from dpfl.training.process_state import ProcessState, RoundOutput
 
@@ -372,13 +372,13 @@ def _places(workers: Sequence[RemoteWorker]) -> str:
 _PROBED = 16
 
 
-class RemoteProcess(FedProcess):
+class RemoteProcess(TrainingProcess):
     """A process whose clients are computed by workers on other machines."""
 
     def __init__(
         self,
         process: FedAvgProcess,
-        feed: Callable[[Any], Any],
+        put_noise: Callable[[Any], Any],
         client_key: Optional[Callable[[int], Sequence[int]]],
         workers: Workers,
         local: Worker,
@@ -387,12 +387,12 @@ class RemoteProcess(FedProcess):
 
         Args:
           process: The process of federated averaging, with groups.
-          feed: As for `FedProcess`.
-          client_key: As for `FedProcess`.
+          put_noise: As for `TrainingProcess`.
+          client_key: As for `TrainingProcess`.
           workers: The workers of the clients' part.
           local: This machine's worker, for the server's part.
         """
-        super().__init__(process, feed, client_key)
+        super().__init__(process, put_noise, client_key)
         if process.rounds is None or process.groups is None:
             raise ValueError(
                 "workers must be left out for an aggregator without groups, found "
@@ -404,15 +404,15 @@ class RemoteProcess(FedProcess):
 
     def next(self, state: ProcessState, clients: list[int]) -> RoundOutput:
         """Runs a round; raises WorkerDiedError if no worker is left."""
-        fed = self._fed(state)
+        ready = self._with_noise(state)
         size, count = self._groups, self._groups * len(self._workers)
         groups = self._rounds.cohort.split(clients, self._keys(clients), count)
         parts = [groups[i : i + size] for i in range(0, len(groups), size)]
         arguments = tf.nest.map_structure(
-            np.asarray, (fed.weights, fed.round_index, fed.aggregator)
+            np.asarray, (ready.weights, ready.round_index, ready.aggregator)
         )
         partials = tuple(self._workers.run(self._part, arguments, parts))
-        values, _before, after = self._rounds.values.given(fed)
+        values, _before, after = self._rounds.values.given(ready)
         with self._local.deadline(self._workers.seconds):
             output = self._finish(values, partials)
         return output._replace(state=self._rounds.values.together(output.state, after))

@@ -227,7 +227,7 @@ class Run:
         from dpfl.training import federated_averaging, remote_workers, server_optimizers
 
         plan, config = self.plan, self.plan.config
-        aggregator, feed = aggregators.build_fed(
+        aggregator, put_noise = aggregators.build_with_host_noise(
             plan.mechanism,
             plan.dimension,
             seed=selection.derive_seed(self._key, seed_domains.RunDomain.MECHANISM),
@@ -266,8 +266,10 @@ class Run:
             )
         client_key = functools.partial(selection.client_key, self._key)
         if remote is None:
-            return federated_averaging.FedProcess(process, feed, client_key)
-        return remote_workers.RemoteProcess(process, feed, client_key, remote, worker)
+            return federated_averaging.TrainingProcess(process, put_noise, client_key)
+        return remote_workers.RemoteProcess(
+            process, put_noise, client_key, remote, worker
+        )
 
     def _finish(self, state: Any, progress: Progress) -> dict[str, Any]:
         from dpfl.training import federated_averaging, record

@@ -85,7 +85,7 @@ def _of_tff(work: RoundWork, is_ours: bool = False) -> PeerLoop:
     worker = local_worker.start(groups=is_ours)
     tff.framework.set_default_context(worker.context())
     if is_ours:
-        process = rounds.fed_process(task, mechanisms.NoMechanism(work.cohort))
+        process = rounds.training_process(task, mechanisms.NoMechanism(work.cohort))
     else:
         process = rounds.tff_process(task, iterator=True)
     state = process.initialize()

@@ -139,12 +139,12 @@ def fed_averaging(task: Any, aggregator: Any, groups: int, **options: Any) -> An
     )
 
 
-def fed_process(task: Any, made: Any, **options: Any) -> Any:
+def training_process(task: Any, made: Any, **options: Any) -> Any:
     """dpfl's process, as `dpfl-train` runs it, of a mechanism or a factory of TFF."""
     is_ours = isinstance(made, mechanisms.Mechanism)
     aggregator = aggregators.build(made, seed=1) if is_ours else made
     fedavg = fed_averaging(task, aggregator, machine.processors(), **options)
-    return federated_averaging.FedProcess(fedavg, lambda state: state)
+    return federated_averaging.TrainingProcess(fedavg, lambda state: state)
 
 
 def _round(process: Any, cohort: int) -> Call:
@@ -154,7 +154,7 @@ def _round(process: Any, cohort: int) -> Call:
 
 
 def _ours(make: Callable[[int], Any], **options: Any) -> Callable[[Any, int], Call]:
-    return lambda task, n: _round(fed_process(task, make(n), **options), n)
+    return lambda task, n: _round(training_process(task, make(n), **options), n)
 
 
 def _mean(cohort: int) -> Any:
@@ -230,7 +230,9 @@ def digits_rounds(settings: Settings) -> dict[str, Call]:
         mechanisms.Gaussian(n, 0.1, 1.0),
         mechanisms.L2Csgm(n, 0.1, 1.0, 0.1),
     ):
-        calls[f"digits: {mechanism.name}"] = _round(fed_process(task, mechanism), n)
+        calls[f"digits: {mechanism.name}"] = _round(
+            training_process(task, mechanism), n
+        )
     return calls
 
 
@@ -241,18 +243,18 @@ def cohorts(settings: Settings) -> list[Row]:
     early and late in a run whose cohorts vary in size.
     """
     small, large = settings.cohorts[0], settings.cohorts[-1]
-    fed = fed_process(_task(settings.models[-1], large, 20), _csgm(small))
-    state, pid = fed.initialize(), settings.worker.pid
+    process = training_process(_task(settings.models[-1], large, 20), _csgm(small))
+    state, pid = process.initialize(), settings.worker.pid
     peaks: list[Row] = []
     for cohort in (small, large):
         for _ in range(2):
-            fed.next(state, list(range(cohort)))
+            process.next(state, list(range(cohort)))
         peak = machine.peak_bytes(pid) or 0
         peaks.append(row(f"worker: peak at n={cohort}", "bytes", peak, *peaks))
     later: list[Row] = []
     last = settings.late_round
     for number in range(1, last + 1):
-        state = fed.next(state, list(range(small + number % small))).state
+        state = process.next(state, list(range(small + number % small))).state
         if number in (max(1, last // 6), last):
             name = f"worker: after {number} rounds of other sizes"
             size = psutil.Process(pid).memory_info().rss
@@ -269,8 +271,8 @@ def sizes(settings: Settings) -> list[Row]:
     found: list[Row] = []
     largest = max(settings.cohorts)
     for model in settings.models:
-        fed = fed_process(_task(model, largest, 20), _csgm(largest))
-        calls = {f"{model}, n={n}": _round(fed, n) for n in settings.cohorts}
+        process = training_process(_task(model, largest, 20), _csgm(largest))
+        calls = {f"{model}, n={n}": _round(process, n) for n in settings.cohorts}
         middle = settings.cohorts[1]
         times = largest // middle
         several = f"{model}, {times} rounds of n={middle}"
@@ -311,9 +313,9 @@ def workers(settings: Settings) -> list[Row]:
         for some in (places[:1], places):
             pool = remote_workers.workers_at(some, task, print)
             stack.callback(pool.close)
-            fed = remote_workers.RemoteProcess(
+            remote = remote_workers.RemoteProcess(
                 process, lambda state: state, None, pool, settings.worker
             )
-            calls[f"workers: {len(some)}"] = _round(fed, n)
+            calls[f"workers: {len(some)}"] = _round(remote, n)
         found = compare(calls, settings.repeats, warm_ups=settings.most_warm_ups)
     return found

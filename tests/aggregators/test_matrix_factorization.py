@@ -14,8 +14,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import factorization as fact
 from dpfl import noise_streams
-from dpfl.aggregators import build, build_fed, make_codec
-from dpfl.aggregators.matrix_factorization import NoiseFeeder
+from dpfl.aggregators import build, build_with_host_noise, make_codec
+from dpfl.aggregators.matrix_factorization import HostNoise
 from dpfl.mechanisms.matrix_factorization import MatrixFactorization
 from dpfl.mechanisms.sgmf import Sgmf
 from tests.aggregators import cohorts
@@ -210,82 +210,82 @@ def saved(state):
     return tf.nest.map_structure(lambda part: np.array(part), state)
 
 
-def released(process, state, numbers, feed=lambda state: state):
+def released(process, state, numbers, put_noise=lambda state: state):
     """The results of some rounds, and the states before them and after the last."""
     results, states = [], [state]
     for number in numbers:
-        output = process.next(feed(states[-1]), vectors(20, number))
+        output = process.next(put_noise(states[-1]), vectors(20, number))
         states.append(output.state)
         results.append(output.result)
     return np.stack(results), states
 
 
-def test_the_feeders_noise_is_the_aggregators_own(tff_context):
+def test_noise_on_the_host_is_the_aggregators_own(tff_context):
     """And a training program's state holds no block of it."""
     config = matrix(**WORKLOADS["momentum"])
-    factory, feed = build_fed(config, 20, seed=5)
-    alone, fed = (
+    factory, put_noise = build_with_host_noise(config, 20, seed=5)
+    alone, process = (
         each.create(value_type(20)) for each in (build(config, seed=5), factory)
     )
-    own_state, fed_state = alone.initialize(), fed.initialize()
+    own_state, state = alone.initialize(), process.initialize()
     for number in range(7):
         if number == 3:
             # As after a restart of the program in the middle of a block.
-            feed = NoiseFeeder(config, 20).feed
-            fed_state = saved(fed_state)
+            put_noise = HostNoise(config, 20).put_into
+            state = saved(state)
         own = alone.next(own_state, vectors(20, number))
-        feed(fed_state)
-        other = fed.next(feed(fed_state), vectors(20, number))
+        put_noise(state)
+        other = process.next(put_noise(state), vectors(20, number))
         assert_allclose(own.result, other.result, atol=1e-6)
-        own_state, fed_state = own.state, other.state
+        own_state, state = own.state, other.state
     # The moment, the past of a row, and numbers.
-    assert sum(np.size(part) for part in tf.nest.flatten(fed_state)) < 3 * 20
+    assert sum(np.size(part) for part in tf.nest.flatten(state)) < 3 * 20
 
 
 def test_a_stream_over_the_run_goes_on_after_a_kill(tff_context):
-    """Nine rounds as the training program feeds them: bit for bit, and one stream."""
+    """Nine rounds with noise on the host: bit for bit, and one stream."""
     config = sgmf(
         **{"rounds_per_epoch": None, "noise_stream": "run", "rounds": 9},
         **{"matrix_method": "banded", "matrix_bands": 4, "matrix_momentum": 0.5},
     )
 
     def begin():
-        factory, feed = build_fed(config, 20, seed=5)
-        return factory.create(value_type(20)), feed
+        factory, put_noise = build_with_host_noise(config, 20, seed=5)
+        return factory.create(value_type(20)), put_noise
 
-    process, feed = begin()
-    expected, states = released(process, process.initialize(), range(9), feed)
-    process, feed = begin()
-    rest, after = released(process, saved(states[5]), range(5, 9), feed)
+    process, put_noise = begin()
+    expected, states = released(process, process.initialize(), range(9), put_noise)
+    process, put_noise = begin()
+    rest, after = released(process, saved(states[5]), range(5, 9), put_noise)
     assert_array_equal(rest, expected[5:])
     assert_array_equal(after[-1]["row_seeds"], states[-1]["row_seeds"])
 
 
-def test_noise_that_was_not_fed_is_an_error(tff_context):
+def test_noise_that_is_not_in_the_state_is_an_error(tff_context):
     config = matrix()
-    fed = build(config, seed=5, noise_from_program=True).create(value_type(20))
-    feeder = NoiseFeeder(config, 20)
-    state = fed.initialize()
-    with pytest.raises(Exception, match="NoiseFeeder.feed was not called"):
-        fed.next(state, vectors(20, 0))
+    process = build(config, seed=5, noise_on_host=True).create(value_type(20))
+    noise = HostNoise(config, 20)
+    state = process.initialize()
+    with pytest.raises(Exception, match="HostNoise.put_into was not called"):
+        process.next(state, vectors(20, 0))
     for number in range(6):
-        before = feeder.feed(state)
-        state = fed.next(before, vectors(20, number)).state
-        with pytest.raises(Exception, match="NoiseFeeder.feed was not called"):
-            fed.next(state, vectors(20, 0))
+        before = noise.put_into(state)
+        state = process.next(before, vectors(20, number)).state
+        with pytest.raises(Exception, match="HostNoise.put_into was not called"):
+            process.next(state, vectors(20, 0))
     stale = collections.OrderedDict(
         state, **{name: before[name] for name in ("past", "past_row", "past_seed")}
     )
-    with pytest.raises(Exception, match="NoiseFeeder.feed was not called"):
-        fed.next(stale, vectors(20, 0))
+    with pytest.raises(Exception, match="HostNoise.put_into was not called"):
+        process.next(stale, vectors(20, 0))
     # The same row of another epoch, or of a run that went on from a copy.
-    other = feeder.feed(fed.next(feeder.feed(state), vectors(20, 9)).state)
+    other = noise.put_into(process.next(noise.put_into(state), vectors(20, 9)).state)
     other["row_seeds"] = other["row_seeds"] + 1
-    with pytest.raises(Exception, match="NoiseFeeder.feed was not called"):
-        fed.next(other, vectors(20, 0))
+    with pytest.raises(Exception, match="HostNoise.put_into was not called"):
+        process.next(other, vectors(20, 0))
     own = build(config, seed=5).create(value_type(20))
-    with pytest.raises(ValueError, match="noise_from_program, found the fields"):
-        feeder.feed(own.initialize())
+    with pytest.raises(ValueError, match="noise_on_host, found the fields"):
+        noise.put_into(own.initialize())
 
 
 def test_two_workers_totals_merge():

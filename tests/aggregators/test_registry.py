@@ -187,13 +187,13 @@ def test_a_dimension_is_any_whole_number():
     gaussian, stream = make("gaussian"), make("matrix_factorization", **EPOCH)
     for length in (np.uint8(D), np.int16(D), np.float64(D)):
         assert type(registry.make_codec(gaussian, length).dimension) is int
-        assert registry.build_fed(stream, length)
+        assert registry.build_with_host_noise(stream, length)
     for wrong in (0, -1, 7.5, True, None, "7"):
-        for call in (registry.make_codec, registry.build_fed):
+        for call in (registry.make_codec, registry.build_with_host_noise):
             with refuses((TypeError, ValueError), "dimension"):
                 call(gaussian, wrong)
     for wrong in ("gaussian", mechanisms.Gaussian, 3):
-        for call in (registry.make_codec, registry.build_fed):
+        for call in (registry.make_codec, registry.build_with_host_noise):
             with refuses(TypeError, "mechanism"):
                 call(wrong, D)
 
@@ -243,15 +243,15 @@ def test_weights_are_refused_where_a_client_is_bounded():
         aggregators.build(make("gaussian"), weighted=True)
 
 
-def test_a_mechanism_without_a_feeder_leaves_the_state_alone():
-    _, feed = aggregators.build_fed(mechanisms.NoMechanism(10), 5)
+def test_a_mechanism_without_host_noise_leaves_the_state_alone():
+    _, put_noise = aggregators.build_with_host_noise(mechanisms.NoMechanism(10), 5)
     state = object()
-    assert feed(state) is state
+    assert put_noise(state) is state
 
 
-def test_a_fed_state_has_the_past_of_one_row():
+def test_a_state_with_host_noise_has_the_past_of_one_row():
     config = CASES[-2][0]
-    factory, _ = aggregators.build_fed(config, D, seed=1)
+    factory, _ = aggregators.build_with_host_noise(config, D, seed=1)
     process = factory.create(VALUE_TYPE)
     assert process.initialize.type_signature.result.is_equivalent_to(
         fields("seed round row row_seeds moment past past_row past_seed")

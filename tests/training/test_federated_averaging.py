@@ -152,10 +152,10 @@ def test_client_key_determines_the_mask(task, tff_context):
     fedavg = build(task, csgm(), identity="client_key")
 
     def released(keys):
-        fed = federated_averaging.FedProcess(
+        training = federated_averaging.TrainingProcess(
             fedavg, lambda state: state, lambda client: keys[client]
         )
-        return fed.next(fed.initialize(), [0, 1]).state.weights.trainable
+        return training.next(training.initialize(), [0, 1]).state.weights.trainable
 
     keys = [(1, 2), (3, 4)]
     once = released(keys)
@@ -167,7 +167,7 @@ def test_client_key_determines_the_mask(task, tff_context):
 
 
 def test_a_round_can_be_replayed_from_its_state(sparse, tff_context):
-    fedavg = federated_averaging.FedProcess(sparse, lambda state: state)
+    fedavg = federated_averaging.TrainingProcess(sparse, lambda state: state)
     state = fedavg.next(fedavg.initialize(), [0, 1]).state
     leaves = fedavg.leaves(state)
     once = fedavg.next(state, [2, 3]).state
@@ -178,12 +178,14 @@ def test_a_round_can_be_replayed_from_its_state(sparse, tff_context):
         fedavg.from_leaves(leaves[:-1])
 
 
-def test_the_aggregators_state_is_fed_before_each_round(sparse, tff_context):
-    """A feed that winds the mechanism's round back repeats its noise."""
+def test_noise_is_put_into_the_state_before_each_round(sparse, tff_context):
+    """A function that winds the mechanism's round back repeats its noise."""
     first = sparse.initialize()
-    fed = federated_averaging.FedProcess(sparse, lambda state: first.aggregator)
-    once = fed.next(fed.initialize(), [1])
-    again = fed.next(once.state, [1])
+    training = federated_averaging.TrainingProcess(
+        sparse, lambda state: first.aggregator
+    )
+    once = training.next(training.initialize(), [1])
+    again = training.next(once.state, [1])
     assert same_bits(once.state.aggregator, again.state.aggregator)
     free = sparse.next(once.state, [1])
     assert not same_bits(once.state.aggregator, free.state.aggregator)
@@ -270,10 +272,12 @@ def test_hostile_clients_leave_finite_sums(task, tff_context, groups):
     mechanism = mechanisms.Gaussian(4, 1.0, 0.0)
     factory = aggregators.build(mechanism, seed=5)
     process = build(hostile_task(task), factory, identity=None, groups=groups)
-    fed = federated_averaging.FedProcess(process, lambda state: state)
+    training = federated_averaging.TrainingProcess(process, lambda state: state)
     for number, value in enumerate(HOSTILE):
-        output = fed.next(fed.initialize(), list(range(4 * number, 4 * number + 4)))
-        assert all(np.isfinite(part).all() for part in fed.weights(output.state))
+        output = training.next(
+            training.initialize(), list(range(4 * number, 4 * number + 4))
+        )
+        assert all(np.isfinite(part).all() for part in training.weights(output.state))
         loss, accuracy = (float(output.train[name]) for name in ("loss", "accuracy"))
         honest = np.mean([np.log1p(np.exp(x)) for x in (1, 2)])
         expected = honest if not np.isfinite(value) else local.LARGEST_METRIC / 2

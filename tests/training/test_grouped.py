@@ -59,7 +59,7 @@ def built_for(task, name, is_grouped, identity):
 def process(task, name, groups, identity="client_key", build_for=built_for):
     built = build_for(task, name, groups is not None, identity)
     keys = KEYS.__getitem__ if identity == "client_key" else None
-    return federated_averaging.FedProcess(
+    return federated_averaging.TrainingProcess(
         dataclasses.replace(built, groups=groups), lambda state: state, keys
     )
 
@@ -70,9 +70,9 @@ def one_at_a_time(task, name):
     return two_rounds(process(task, name, None))
 
 
-def two_rounds(fed):
-    first = fed.next(fed.initialize(), CLIENTS)
-    return first, fed.next(first.state, [2, 3, 0, 4, 1])
+def two_rounds(training):
+    first = training.next(training.initialize(), CLIENTS)
+    return first, training.next(first.state, [2, 3, 0, 4, 1])
 
 
 def bits(outputs):
@@ -128,26 +128,26 @@ def test_large_tensors_are_passed_through_shared_memory(
     monkeypatch.setattr(shared_leaf, "_PART_BYTES", 2**17)
     expected = one_at_a_time(task, "dome_ddg")
     # What other tests have built sends all leaves.
-    fed = process(task, "dome_ddg", 2, build_for=built_for.__wrapped__)
-    first = fed.initialize()
+    training = process(task, "dome_ddg", 2, build_for=built_for.__wrapped__)
+    first = training.initialize()
     both = {shared_leaf.SharedLeaf, np.ndarray}
     assert both <= set(map(type, tf.nest.flatten(first)))
-    handed = fed._process.initialize()
-    weights = tff.learning.models.ModelWeights(*fed._process.initial_weights)
+    handed = training._process.initialize()
+    weights = tff.learning.models.ModelWeights(*training._process.initial_weights)
     assert [np.any(w) for w in handed.weights.trainable] != [
         np.any(w) for w in weights.trainable
     ]
     handed = attrs.evolve(handed, weights=weights)
     assert shared_leaf.SharedLeaf not in map(type, tf.nest.flatten(handed))
-    for leaf, same in zip(fed.leaves(first), fed.leaves(handed)):
+    for leaf, same in zip(training.leaves(first), training.leaves(handed)):
         np.testing.assert_array_equal(leaf, same)
-    found = two_rounds(fed)
+    found = two_rounds(training)
     assert bits(found) == bits(expected)
     assert both <= set(map(type, tf.nest.flatten(found[0].state)))
-    again = fed.next(found[0].state, [2, 3, 0, 4, 1])
+    again = training.next(found[0].state, [2, 3, 0, 4, 1])
     assert bits(again) == bits(expected[1])
-    restored = fed.from_leaves(fed.leaves(found[0].state))
-    assert bits(fed.next(restored, [2, 3, 0, 4, 1])) == bits(expected[1])
+    restored = training.from_leaves(training.leaves(found[0].state))
+    assert bits(training.next(restored, [2, 3, 0, 4, 1])) == bits(expected[1])
 
 
 def messages_in(message):
@@ -249,16 +249,18 @@ def tensors_in(type_proto):
 
 
 def test_empty_cohort_releases_noise_alone(task, tff_context):
-    feds = [process(task, "l2_csgm", groups) for groups in (None, 2)]
-    alone, grouped_ones = (fed.next(fed.initialize(), []) for fed in feds)
+    trainings = [process(task, "l2_csgm", groups) for groups in (None, 2)]
+    alone, grouped_ones = (
+        training.next(training.initialize(), []) for training in trainings
+    )
     assert grouped_ones.aggregator["exact_clients"] == 0
     assert bits(alone) == bits(grouped_ones)
 
 
 def test_without_an_identity_each_client_draws_by_itself(task, tff_context):
-    fed = process(task, "l2_csgm", 2, None)
-    state = fed.initialize()
-    once, again = (fed.next(state, CLIENTS) for _ in range(2))
+    training = process(task, "l2_csgm", 2, None)
+    state = training.initialize()
+    once, again = (training.next(state, CLIENTS) for _ in range(2))
     assert once.aggregator["exact_uplink_bits"] != again.aggregator["exact_uplink_bits"]
 
 

@@ -73,7 +73,9 @@ def said_later(rounds, expected):
 def test_killed_worker_changes_no_bits_and_may_rejoin(rounds):
     expected = rounds.round()
     # The same cohort in as many groups of one worker.
-    alone = federated_averaging.FedProcess(rounds.process._process, lambda state: state)
+    alone = federated_averaging.TrainingProcess(
+        rounds.process._process, lambda state: state
+    )
     output = alone.next(rounds.state, list(range(8)))
     assert expected == [np.asarray(x).tobytes() for x in tf.nest.flatten(output)]
     rounds.said.clear()
