@@ -80,15 +80,16 @@ summary.json | settings.seed, flags.seed | secret | there only if it was given
 summary.json | final_* | covered | the model, on test examples of no client
 summary.json | task, task_options, mechanism, mechanism_options, measure, settings,
     settings.*, flags, flags.*, rounds, stopped_early, epsilon, delta,
-    accounting_method, relation, trust, remarks, noise_multiplier, noise_stream, groups,
-    min_separation, planned_participations, dimension, population, versions, git,
-    *link_bits_per_*, compression_rate | covered | settings, what follows from
-    them, and their cost
+    accounting_method, relation, trust, remarks, lower_is_better, noise_multiplier,
+    noise_stream, groups, min_separation, planned_participations, dimension, population,
+    versions, git, *link_bits_per_*, compression_rate | covered | settings, what follows
+    from them, and their cost
 model.keras | * | covered | what the mechanism releases
 report.html | Exact values | exact | what is exact in the files above
 report.html | * | covered | the rest, without a seed
 exact_*.png | * | exact | against bits, or of clients' test examples
-accuracy_by_*.png | * | covered | the model, on test examples of no client
+*_by_round.png, *_by_epsilon.png | * | covered | the model, on test examples of
+    no client
 checkpoints/* | * | secret | the seed, and exact rows, times and participations
 manifest.json | * | secret | the seed, and the digest of the data
 worker.log | * | exact | what TFF's worker says of its computations

@@ -39,7 +39,9 @@ _OUTPUT = flags.DEFINE_string("output", None, "Write to this file, not to stdout
 _PLOT = flags.DEFINE_string("plot", None, "Draw the curves; a PNG file.")
 _HTML = flags.DEFINE_string("html", None, "Write table and curves as one page.")
 _METRIC = flags.DEFINE_string(
-    "metric", "accuracy", "What curves show, of the measures on the test set."
+    "metric",
+    None,
+    "Metric on the test set that curves show; default: the one that judges the runs.",
 )
 _BASELINE = flags.DEFINE_string(
     "baseline",
@@ -75,7 +77,11 @@ def curves(runs: Sequence[RunFolder], metric: str) -> Curves:
 
 
 def page(
-    rows: tables.Rows, settings: Sequence[str], notes: Sequence[str], drawn: Curves
+    rows: tables.Rows,
+    settings: Sequence[str],
+    notes: Sequence[str],
+    drawn: Curves,
+    measure: str,
 ) -> str:
     """The comparison as an HTML page.
 
@@ -84,8 +90,9 @@ def page(
       settings: Columns of the rows that are settings.
       notes: Sentences below the table.
       drawn: Points of the charts, by axis and run.
+      measure: Label of the metric that is drawn.
     """
-    measure, heads = f"test {_METRIC.value}", _columns(rows)
+    heads = _columns(rows)
     keys = [name for name in dict.fromkeys(["run", *settings]) if name in heads]
     chosen = {name: heads.pop(name) for name in keys}
     named = {"run": "run"} if "run" in chosen else chosen
@@ -135,23 +142,25 @@ def main(argv: Sequence[str]) -> None:
     runs = run_folders.read(argv[1:])
     if not _ANY_TASK.value:
         run_folders.check_one_task(runs)
+    metric = _METRIC.value or run_folders.headline(runs)
     if flags.FLAGS["metric"].present or _PLOT.value or _HTML.value:
-        run_folders.check_metric(runs, _METRIC.value)
+        run_folders.check_metric(runs, metric)
+    label = tables.head(f"final_{metric}")
     notes = run_folders.remarks(runs)
     settings = run_folders.different_settings(runs)
     rows = [run_folders.row(run, settings) for run in runs]
     if _BASELINE.value is not None:
-        rows = run_folders.arms(runs, settings, _BASELINE.value, _METRIC.value)
-    drawn = curves(runs, _METRIC.value) if _PLOT.value or _HTML.value else {}
+        rows = run_folders.arms(runs, settings, _BASELINE.value, metric)
+    drawn = curves(runs, metric) if _PLOT.value or _HTML.value else {}
     cli.work_begins()
     form = "json" if _JSON.value else "csv" if _CSV.value else "text"
     tables.show(rows, _columns(rows), _OUTPUT.value, form, digits=4)
     for note in notes:
         print(note, file=sys.stderr)
     if _HTML.value:
-        files.write_atomically(_HTML.value, page(rows, settings, notes, drawn))
+        files.write_atomically(_HTML.value, page(rows, settings, notes, drawn, label))
     if _PLOT.value:
-        drawings.draw_runs(drawn, AXES, f"test {_METRIC.value}", _PLOT.value)
+        drawings.draw_runs(drawn, AXES, label, _PLOT.value)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ _MEASURE = "eval_"
 # mappings, and the least and the most of numbers.
 _TEXTS = ("task", "mechanism", "accounting_method", "relation")
 _MAPPINGS = ("settings", "flags", "final_metrics")
+_WORDS = {str: "a text", dict: "a mapping", list: "a list"}
 _LARGEST = 1e300
 _NUMBERS = {
     "rounds": (0, _LARGEST),
@@ -128,10 +129,10 @@ def _checked(found: Any) -> dict[str, Any]:
     if re.search("[\ud800-\udfff]", json.dumps(found, ensure_ascii=False)):
         raise ValueError("summary.json must be of whole characters, found half of one")
     summary = privacy_coverage.plain_keys(found)
-    for name in (*_TEXTS, *_MAPPINGS):
-        kind, words = (str, "a text") if name in _TEXTS else (dict, "a mapping")
+    kinds = {**dict.fromkeys(_TEXTS, str), **dict.fromkeys(_MAPPINGS, dict)}
+    for name, kind in {**kinds, "lower_is_better": list}.items():
         if not isinstance(summary.get(name), kind):
-            raise ValueError(f"summary.json must have {name}, {words}")
+            raise ValueError(f"summary.json must have {name}, {_WORDS[kind]}")
     for name, (least, most) in _NUMBERS.items():
         summary[name] = _number(name, summary.get(name), least, most)
     if not summary["rounds"].is_integer():
@@ -168,6 +169,12 @@ def _number(
         f"summary.json must have {name}, a number from {least} to {most}, found "
         f"{str(value)[:40]!r}"
     )
+
+
+def headline(runs: Sequence[RunFolder]) -> str:
+    """The metric that judges the runs: the first of the first run that has one."""
+    names = [name for run in runs for name in run.summary["final_metrics"]]
+    return names[0][len(_MEASURE) :] if names else ""
 
 
 def check_metric(runs: Sequence[RunFolder], metric: str) -> None:
@@ -325,7 +332,7 @@ def row(run: RunFolder, settings: Sequence[str]) -> dict[str, Any]:
     for column, final in summary["final_metrics"].items():
         name = column[len(_MEASURE) :]
         seen = [value for _, value in run.points("round", column)]
-        best = min if name == "loss" else max
+        best = min if name in summary["lower_is_better"] else max
         found[f"final_{name}"] = final
         found[f"best_{name}"] = best(seen) if seen else None
     # The number of rounds done may differ from the planned one.

@@ -25,16 +25,22 @@ HEADS = {
     "budget": "ε",
     "uplink_bits_per_parameter": "bits up a parameter",
     "downlink_bits_per_parameter": "bits down a parameter",
-    "final_accuracy": "test accuracy",
-    "eval_accuracy": "test accuracy",
-    "final_loss": "test loss",
-    "eval_loss": "test loss",
+    "eval_every": "eval every",
     "clip_norm": "clip",
     "server_lr": "rate",
     "error_ratio": "error over Gaussian noise's",
 }
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
+
+
+def head(column: str) -> str:
+    """The name of a column on pages and drawings; of a metric, that on the test set."""
+    words = column.replace("_", " ")
+    for prefix in ("eval ", "final "):
+        if words.startswith(prefix):
+            words = f"test {words[len(prefix) :]}"
+    return HEADS.get(column, words)
 
 
 def where(rows: Rows, **labels: Any) -> list[Row]:

@@ -115,7 +115,7 @@ def label(word: str) -> str:
 
 def head(name: str, **part: str) -> str:
     """The head of a column of numbers."""
-    words = tables.HEADS.get(name, name.replace("_", " "))
+    words = tables.head(name)
     of = [f"{tables.HEADS.get(key, key)}={label(word)}" for key, word in part.items()]
     return ", ".join([words, *of])
 

@@ -15,8 +15,8 @@ from dpfl import (
 )
 from dpfl.tasks import registry
 from dpfl.tasks.configs import TaskConfig
+from dpfl.tasks.metrics import Measure
 from dpfl.tasks.registry import (
-    Measure,
     TaskEntry,
     load_config,
     load_task,

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The Keras models, with seeded initial weights, and their losses and metrics.
+"""The Keras models, with seeded initial weights, and their losses.
 
 Every model is a plain stack of Keras's own layers that ends in logits, so that a
 saved model loads without dpfl.
@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Optional
 
 import tensorflow as tf
+
+from dpfl.tasks import metrics
 
 _IMAGE_SHAPE = (28, 28, 1)
 
@@ -169,14 +171,6 @@ def image_loss() -> tf.keras.losses.Loss:
     return tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
-def image_metrics() -> list[tf.keras.metrics.Metric]:
-    """'loss' and 'accuracy' over examples."""
-    return [
-        tf.keras.metrics.SparseCategoricalCrossentropy(name="loss", from_logits=True),
-        tf.keras.metrics.SparseCategoricalAccuracy(name="accuracy"),
-    ]
-
-
 def image_pieces(model: str, num_classes: int, **sizes: int) -> dict[str, Any]:
     """The arguments of `Task` for the model, loss and metrics of images.
 
@@ -192,7 +186,7 @@ def image_pieces(model: str, num_classes: int, **sizes: int) -> dict[str, Any]:
         ),
         model_builder=lambda seed: IMAGE_MODELS[model](num_classes, seed, **sizes),
         loss=image_loss,
-        metrics=image_metrics,
+        metrics=metrics.image_metrics,
     )
 
 

@@ -15,39 +15,11 @@ from typing import Any, Optional
 
 from dpfl import checks, plugins
 from dpfl.fields import Checked, required
-from dpfl.tasks import configs
+from dpfl.tasks import configs, metrics
+from dpfl.tasks.metrics import Measure
 
 if typing.TYPE_CHECKING:
     from dpfl.tasks.task import Task
-
-
-@dataclasses.dataclass(frozen=True)
-class Measure(Checked):
-    """The measure by which the runs of a task are judged, on its evaluation set.
-
-    Attributes:
-      metric: Name of one of the task's metrics.
-      label: Words for an axis or a table.
-      lower_is_better: Whether a smaller value is the better one.
-    """
-
-    metric: str
-    label: str
-    lower_is_better: bool = False
-
-    @property
-    def column(self) -> str:
-        """The measure's column in a run's metrics.csv."""
-        return f"eval_{self.metric}"
-
-    @property
-    def final_column(self) -> str:
-        """The measure's key in a run's summary.json and column in tables of runs."""
-        return f"final_{self.metric}"
-
-
-ACCURACY = Measure("accuracy", "test accuracy")
-LOSS = Measure("loss", "test loss", lower_is_better=True)
 
 
 def _config_class(name: str, value: Any) -> type[configs.TaskConfig]:
@@ -72,8 +44,14 @@ class TaskEntry(Checked):
     config_class: type[configs.TaskConfig] = required(None, check=_config_class)
     module: str = required(None)
     dimension: int = required(None, check=checks.dimension)
-    measure: Measure = ACCURACY
+    measure: Measure = metrics.ACCURACY
     flag_file: Optional[str] = None
+
+    def lower_is_better(self, metric: str) -> bool:
+        """Whether smaller values of a metric are better; known of two metrics alone."""
+        if metric == self.measure.metric:
+            return self.measure.lower_is_better
+        return metric == metrics.LOSS.metric
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,9 +112,7 @@ for _name, _module, _class, _dimension in (
     ("stackoverflow", "stackoverflow", configs.StackOverflowConfig, 4_050_748),
     ("synthetic", "synthetic", configs.SyntheticConfig, 1_018_174),
 ):
-    # Measured by loss: a few words of docs are so frequent that accuracy jumps between
-    # them while the loss falls.
-    _measure = LOSS if _name == "docs" else ACCURACY
+    _measure = metrics.HEADLINES.get(_name, metrics.ACCURACY)
     _file = None if _name == "synthetic" else f"{_name}.flags"
     _of_dpfl = f"dpfl.tasks.{_module}"
     register(_name, TaskEntry(_class, _of_dpfl, _dimension, _measure, _file))
@@ -192,8 +168,19 @@ def make_config(name: str, **options: Any) -> configs.TaskConfig:
 
 
 def load_config(name: str, config: configs.TaskConfig) -> Task:
-    """Loads a task from a config of `make_config`."""
-    return importlib.import_module(task_entry(name).module).load(config)
+    """Loads a task from a config of `make_config`.
+
+    Raises:
+      ValueError: If the task's metrics lack 'loss' or the measure, if two have one
+        name, or a name is not one for a file and a column.
+    """
+    entry = task_entry(name)
+    task = importlib.import_module(entry.module).load(config)
+    names = [plugins.check_name(metric.name) for metric in task.metrics()]
+    if len({*names}) < len(names) or not {"loss", entry.measure.metric} <= {*names}:
+        wanted = f"distinct and include 'loss' and {entry.measure.metric!r}"
+        raise ValueError(checks.message(f"metrics of {name}", wanted, names))
+    return task
 
 
 def load_task(name: str, **options: Any) -> Task:

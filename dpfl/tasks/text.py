@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tokens of the next-word tasks: numbering, padding and scoring."""
+"""Tokens of the next-word tasks: numbering and padding."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from dpfl.tasks import models
+from dpfl.tasks import metrics, models
 
 
 class Tokens:
@@ -33,20 +33,6 @@ class Tokens:
         self.total = vocab_size + 4
 
 
-def next_word_metrics(tokens: Tokens) -> list[tf.keras.metrics.Metric]:
-    """The metrics of the literature's next-word tasks.
-
-    These are 'loss' per token, padding left out, and 'accuracy' over the words of the
-    vocabulary: labels that are padding, unknown or the end of the sentence do not
-    count.
-    """
-    unscored = [tokens.padding, tokens.unknown, tokens.end]
-    return [
-        models.MaskedLoss([tokens.padding], name="loss"),
-        models.MaskedAccuracy(unscored, name="accuracy"),
-    ]
-
-
 def next_word_pieces(config: Any) -> dict[str, Any]:
     """The arguments of `Task` for the model, loss and metrics of a next-word task.
 
@@ -61,6 +47,6 @@ def next_word_pieces(config: Any) -> dict[str, Any]:
             tokens.total, length, width, config.lstm_size, seed
         ),
         loss=lambda: models.MaskedCrossentropy([tokens.padding]),
-        metrics=lambda: next_word_metrics(tokens),
+        metrics=lambda: metrics.next_word_metrics(tokens),
         element_spec=(spec, spec),
     )

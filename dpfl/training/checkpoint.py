@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Optional
 import numpy as np
 
 from dpfl import files, privacy_coverage, reading
-from dpfl.training.record import NEEDED, Marks, Row, RunTotals, is_mark, is_row
+from dpfl.training.record import EVAL, NEEDED, Marks, Row, RunTotals, is_mark, is_row
 
 MAGIC = b"dpfl checkpoint 1\n"
 _HEADER_BYTES = len(MAGIC) + 65
@@ -462,9 +462,7 @@ def _flaws(found: Checkpoint, population: int, last_round: int) -> Iterator[str]
     last, evaluated = totals["last"], totals["evaluated"]
     if not is_row(last, NEEDED):
         yield "its last row"
-    measures = [
-        name for name in last if privacy_coverage.plain(name).startswith("eval_")
-    ]
+    measures = [name for name in last if privacy_coverage.plain(name).startswith(EVAL)]
     if evaluated is not None and not is_row(evaluated, measures):
         yield "its last row that was evaluated"
     if [totals["rounds"], last["round"], totals["clients"]] != [

@@ -18,17 +18,23 @@ from dpfl import files, privacy_coverage
 from dpfl.accounting import events
 from dpfl.pages import elements, svg
 from dpfl.privacy_coverage import EXACT_FOR_SIMULATION
+from dpfl.tasks import registry
 from dpfl.training import plan as plan_lib
 from dpfl.training import record, report
 from dpfl.training.checkpoint import Progress
 from dpfl.training.record import Row
 
-# File name, column, label and whether the axis is logarithmic.
+# End of the file's name, column, label and whether the axis is logarithmic.
 _PICTURES = (
-    ("accuracy_by_round", "round", "round", False),
-    ("accuracy_by_epsilon", "epsilon", "epsilon so far", False),
-    ("accuracy_by_bits", "total_uplink_bits", "bits sent by all clients so far", True),
+    ("round", "round", "round", False),
+    ("epsilon", "epsilon", "epsilon so far", False),
+    ("bits", "total_uplink_bits", "bits sent by all clients so far", True),
 )
+# Words, label and whether the axis is logarithmic, of the page's charts of the measure.
+_AXES = {
+    "epsilon": ("epsilon", "epsilon so far", False),
+    "total_uplink_bits": ("bits", "bits up of all clients so far", True),
+}
 # Left, bottom, width and height of the axes; matplotlib takes longer to lay them out
 # than to draw.
 _PLACE = (0.13, 0.15, 0.84, 0.76)
@@ -42,14 +48,18 @@ def prepare() -> None:
 
 
 def draw(
-    rows: Sequence[dict[str, Any]], directory: pathlib.Path, title: str
+    rows: Sequence[dict[str, Any]],
+    directory: pathlib.Path,
+    title: str,
+    measure: registry.Measure,
 ) -> list[pathlib.Path]:
-    """Draws test accuracy as PNG files; names of exact ones begin with exact_.
+    """Draws the measure of a run as PNG files; names of exact ones begin with exact_.
 
     Args:
       rows: Rows of metrics.csv.
       directory: Folder of the pictures.
       title: Title of the pictures.
+      measure: The measure that judges the run.
 
     Returns:
       Paths of the pictures.
@@ -58,12 +68,12 @@ def draw(
     from matplotlib.figure import Figure
 
     points = [
-        row for row in rows if privacy_coverage.value(row, "eval_accuracy") is not None
+        row for row in rows if privacy_coverage.value(row, measure.column) is not None
     ]
     paths = []
     for name, column, label, is_logarithmic in _PICTURES:
         seen = [
-            (x, privacy_coverage.value(row, "eval_accuracy"))
+            (x, privacy_coverage.value(row, measure.column))
             for row in points
             if (x := privacy_coverage.value(row, column)) is not None
             and math.isfinite(x)
@@ -76,13 +86,14 @@ def draw(
         axes.plot(*zip(*seen), marker="." if len(seen) < 50 else None)
         if is_logarithmic and min(seen)[0] > 0:
             axes.set_xscale("log")
-        axes.set(xlabel=label, ylabel="test accuracy", title=title)
+        axes.set(xlabel=label, ylabel=measure.label, title=title)
         axes.grid(alpha=0.3)
         drawn = [
-            privacy_coverage.column(rows[0], each) for each in (column, "eval_accuracy")
+            privacy_coverage.column(rows[0], each) for each in (column, measure.column)
         ]
         is_exact = any(str(each).startswith(privacy_coverage.MARK) for each in drawn)
-        path = directory / f"{privacy_coverage.MARK if is_exact else ''}{name}.png"
+        mark = privacy_coverage.MARK if is_exact else ""
+        path = directory / f"{mark}{measure.metric}_by_{name}.png"
         files.save_figure(figure, path, dpi=120)
         paths.append(path)
     return paths
@@ -151,6 +162,8 @@ def html(
     if done < planned_rounds:
         state += "; the run goes on, or was stopped"
     released = [privacy_coverage.without_exact(row) for row in rows]
+    # The measure that judges the run is the first.
+    columns = list(privacy_coverage.plain_keys(summary).get("final_metrics", {}))
     # Shown here if they are the formula's.
     bits = _communication(summary)
     return elements.page(
@@ -160,7 +173,7 @@ def html(
             elements.paragraph(state, is_soft=True),
             *(elements.paragraph(why) for why in [summary["stopped_early"]] if why),
             elements.cards(_cards(summary)),
-            elements.charts(_charts(released)),
+            elements.charts(_charts(released, columns)),
             elements.heading("Privacy"),
             elements.facts(_privacy(summary)),
             *(elements.paragraph(remark) for remark in summary["remarks"]),
@@ -177,7 +190,7 @@ def html(
             ),
             elements.heading("Source"),
             elements.facts(_source(summary)),
-            *_exact_section(summary, rows, times),
+            *_exact_section(summary, rows, times, columns),
         ],
     )
 
@@ -190,9 +203,19 @@ _SIMULATED = "Some are of a simulation: a secure sum would hide them from the se
 
 
 def _exact_section(
-    summary: Mapping[str, Any], rows: Sequence[Row], times: Sequence[Row]
+    summary: Mapping[str, Any],
+    rows: Sequence[Row],
+    times: Sequence[Row],
+    columns: Sequence[str],
 ) -> list[str]:
-    """The end of the page, with everything that the guarantee does not cover."""
+    """The end of the page, with everything that the guarantee does not cover.
+
+    Args:
+      summary: Content of summary.json.
+      rows: Rows of metrics.csv.
+      times: Rows of times.csv.
+      columns: Columns of the metrics on the evaluation set.
+    """
     exact = summary.get(privacy_coverage.KEY)
     if not exact:
         return []
@@ -207,7 +230,14 @@ def _exact_section(
         elements.heading(EXACT_HEADING),
         elements.paragraph(" ".join(sentences)),
         elements.cards({**_cards(exact), **_seconds(plain_times)}),
-        elements.charts(_exact_charts(plain, plain_times, "final_metrics" in exact)),
+        elements.charts(
+            [
+                *_in_training(plain, columns),
+                *(_over(plain, columns, "epsilon") if "final_metrics" in exact else []),
+                *_over(plain, columns, "total_uplink_bits"),
+                *_exact_charts(plain, plain_times),
+            ]
+        ),
         elements.facts({**_communication(exact), **most}),
     ]
 
@@ -215,8 +245,7 @@ def _exact_section(
 def _cards(found: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers that are shown large, as far as they exist."""
     final = found.get("final_metrics", {})
-    names = sorted(final, key=lambda name: name != "eval_accuracy")
-    cards = {f"test {n[len('eval_') :]}": final[n] for n in names}
+    cards = {f"test {report.words(name)}": value for name, value in final.items()}
     if "epsilon" in found:
         cards[f"epsilon at delta {elements.shown(found['delta'])}"] = found["epsilon"]
     for way in ("up", "down"):
@@ -254,45 +283,51 @@ def _chart(
     return svg.chart([svg.Line(title, _points(rows, x, y))], title, *labels, **more)
 
 
-def _charts(rows: Sequence[Row]) -> list[str]:
+def _charts(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
+    """Charts of the metrics on the evaluation set, and of epsilon."""
+    metrics = [(each, report.words(each)) for each in columns]
     return [
-        _chart(rows, "round", "eval_accuracy", "accuracy", ("round", "accuracy")),
-        _chart(rows, "round", "eval_loss", "loss", ("round", "loss")),
-        _over_epsilon(rows),
+        *(_chart(rows, "round", c, name, ("round", name)) for c, name in metrics),
+        *_over(rows, columns, "epsilon"),
         _chart(rows, "round", "epsilon", "epsilon", ("round", "epsilon")),
     ]
 
 
-def _over_epsilon(rows: Sequence[Row]) -> str:
-    title, labels = "test accuracy over epsilon", ("epsilon so far", "test accuracy")
-    return _chart(rows, "epsilon", "eval_accuracy", title, labels)
-
-
-def _exact_charts(
-    rows: Sequence[Row], times: Sequence[Row], is_of_clients: bool
-) -> list[str]:
-    """Charts of the clients' training, bits, time and clips, without exact_ marks."""
+def _over(rows: Sequence[Row], columns: Sequence[str], x: str) -> list[str]:
+    """The chart of the first metric over epsilon or bits, if there is one."""
     found = []
-    for name in ("accuracy", "loss"):
-        test = svg.Line("test set", _points(rows, "round", f"eval_{name}"))
-        train = svg.Line("training", _points(rows, "round", f"train_{name}"), 1, True)
-        title = f"{name} in training"
-        found.append(svg.chart([test, train], title, "round", name))
-    if is_of_clients:
-        found.append(_over_epsilon(rows))
-    title = "test accuracy over bits"
-    labels = ("bits up of all clients so far", "test accuracy")
-    columns = ("total_uplink_bits", "eval_accuracy")
-    found.append(_chart(rows, *columns, title, labels, is_logarithmic=True))
+    for column in columns[:1]:
+        words, label, is_logarithmic = _AXES[x]
+        name = f"test {report.words(column)}"
+        title, labels = f"{name} over {words}", (label, name)
+        chart = _chart(rows, x, column, title, labels, is_logarithmic=is_logarithmic)
+        found.append(chart)
+    return found
+
+
+def _in_training(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
+    """Charts of the metrics in training, without exact_ marks."""
+    found = []
+    for column in columns:
+        name, train = report.words(column), column.replace("eval_", "train_", 1)
+        lines = [
+            svg.Line("test set", _points(rows, "round", column)),
+            svg.Line("training", _points(rows, "round", train), 1, True),
+        ]
+        found.append(svg.chart(lines, f"{name} in training", "round", name))
+    return found
+
+
+def _exact_charts(rows: Sequence[Row], times: Sequence[Row]) -> list[str]:
+    """Charts of time and clips, without exact_ marks."""
     labels = ("round", "seconds")
-    found.append(_chart(times, "round", "seconds", "time a round", labels))
+    time_chart = _chart(times, "round", "seconds", "time a round", labels)
     clipped = [name for name in (rows[0] if rows else ()) if name.endswith(_CLIPPED)]
     lines = [
         svg.Line(_clip_name(name), _points(rows, "round", name), color)
         for color, name in enumerate(clipped)
     ]
-    found.append(svg.chart(lines, "share of updates clipped", "round", "share"))
-    return found
+    return [time_chart, svg.chart(lines, "share of updates clipped", "round", "share")]
 
 
 def _clip_name(column: str) -> str:

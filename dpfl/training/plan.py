@@ -49,6 +49,11 @@ class Plan:
         return self.task.dimension
 
     @property
+    def task_entry(self) -> registry.TaskEntry:
+        """The task's row of the table, with the measure that judges the run."""
+        return registry.task_entry(self.config.task)
+
+    @property
     def last_round(self) -> int:
         """The number of rounds that will be released."""
         return self.cost.rounds_allowed

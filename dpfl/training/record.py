@@ -22,6 +22,8 @@ METRICS, TIMES, EVENTS = "metrics.csv", "times.csv", "tensorboard"
 _EVENTS_PREFIX = "events.out.tfevents"
 OWN_EVENTS = f"{EVENTS}/{_EVENTS_PREFIX}.*.dpfl"
 """The pattern of a run's events; others have files in the folder too."""
+# Prefix of the columns of metrics on the evaluation set.
+EVAL = "eval_"
 
 # Length and digest of each file by its name.
 Marks = dict[str, list[Any]]
@@ -142,6 +144,12 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, float)
 
 
+def evaluation(row: Row) -> dict[str, Any]:
+    """The metrics on the evaluation set by name, exact or not; None if not due."""
+    plain = privacy_coverage.plain_names(row)
+    return {n[len(EVAL) :]: v for n, v in plain.items() if n.startswith(EVAL)}
+
+
 class RunTotals(NamedTuple):
     """The sums of all rows so far, of a size that does not grow with the rounds.
 
@@ -156,7 +164,7 @@ class RunTotals(NamedTuple):
 
     def plus(self, row: Row) -> RunTotals:
         """The totals with one more row, which includes exact columns."""
-        was_evaluated = privacy_coverage.value(row, "eval_accuracy") is not None
+        was_evaluated = any(v is not None for v in evaluation(row).values())
         return RunTotals(
             row["round"],
             self.clients + row["exact_clients"],
@@ -196,7 +204,7 @@ def round_row(
     row: Row = {"round": before.rounds + 1, "exact_clients": clients}
     row.update(_prefixed("exact_train_", train))
     mark = privacy_coverage.MARK if plan.task.clients_hold_test_examples else ""
-    row.update(_prefixed(f"{mark}eval_", evaluated))
+    row.update(_prefixed(f"{mark}{EVAL}", evaluated))
     row["epsilon"] = epsilon
     row["noise_multiplier"] = plan.mechanism.noise_multiplier
     measured = {

@@ -128,6 +128,11 @@ def _summary(
         "accounting_method": privacy.accounting_method,
         "relation": privacy.relation,
         "trust": _trust(plan),
+        "lower_is_better": [
+            name
+            for name in record.evaluation(progress.totals.evaluated or {})
+            if plan.task_entry.lower_is_better(name)
+        ],
         "remarks": [],
         "noise_multiplier": plan.mechanism.noise_multiplier,
         "groups": plan.participation.groups,
@@ -165,11 +170,13 @@ def _measured(
     There are no exact ones if everything written is covered; bits are then the
     formula's.
     """
-    evaluated = privacy_coverage.plain_names(progress.totals.evaluated or {})
+    evaluated = record.evaluation(progress.totals.evaluated or {})
+    first = plan.task_entry.measure
+    names = sorted(evaluated, key=lambda name: name != first.metric)
     final = {
-        "final_accuracy": evaluated.get("eval_accuracy"),
-        "final_loss": evaluated.get("eval_loss"),
-        "final_metrics": {k: v for k, v in evaluated.items() if k.startswith("eval_")},
+        first.final_column: None,
+        **{f"final_{name}": evaluated[name] for name in names},
+        "final_metrics": {f"eval_{name}": evaluated[name] for name in names},
     }
     is_of_clients = plan.task.clients_hold_test_examples
     if plan.config.measure == RELEASED:
@@ -195,11 +202,10 @@ def final_lines(found: Mapping[str, Any]) -> str:
         return "exact: " if name in exact else ""
 
     lines = [] if found["rounds"] else ["no round was done"]
-    if found["rounds"] and every.get("final_accuracy") is not None:
-        lines.append(
-            f"{mark('final_accuracy')}accuracy {every['final_accuracy']:.4f}, "
-            f"loss {every['final_loss']:.4f} after {found['rounds']} rounds"
-        )
+    if found["rounds"] and every.get("final_metrics"):
+        values = every["final_metrics"].items()
+        said = ", ".join(f"{words(name)} {value:.4f}" for name, value in values)
+        lines.append(f"{mark('final_metrics')}{said} after {found['rounds']} rounds")
     lines += [
         f"epsilon {found['epsilon']:.4g} at delta {found['delta']:.4g} by "
         f"{found['accounting_method']} ({found['relation']}), from the "
@@ -218,6 +224,11 @@ def final_lines(found: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def words(column: str) -> str:
+    """A metric's name in words, from its column in metrics.csv."""
+    return column[len(record.EVAL) :].replace("_", " ")
+
+
 def title(plan: plan_lib.Plan) -> str:
     """The title of a run's pictures."""
     epsilon = plan.cost.planned.epsilon
@@ -226,7 +237,7 @@ def title(plan: plan_lib.Plan) -> str:
 
 
 def postfix(plan: plan_lib.Plan, totals: record.RunTotals) -> str:
-    """Loss, accuracy, epsilon and bits for the progress bar.
+    """Training loss, the measure, epsilon and bits for the progress bar.
 
     Exact values are marked, and left out if nothing exact may be written.
     """
@@ -235,8 +246,9 @@ def postfix(plan: plan_lib.Plan, totals: record.RunTotals) -> str:
         raise ValueError("totals must be of at least one round, found 0")
     parts = [("exact_train_loss", row, "loss {:.3f}")]
     if totals.evaluated is not None:
-        column = privacy_coverage.column(totals.evaluated, "eval_accuracy") or ""
-        parts.append((column, totals.evaluated, "accuracy {:.3f}"))
+        measure = plan.task_entry.measure
+        column = privacy_coverage.column(totals.evaluated, measure.column) or ""
+        parts.append((column, totals.evaluated, f"{measure.label} {{:.3f}}"))
     parts.append(("epsilon", row, "epsilon {:.2f}"))
     parts.append(("exact_total_uplink_bits", row, "bits up {:.3g}"))
     words = {

@@ -16,7 +16,7 @@ from dpfl import accounting, tasks
 from dpfl.planning import remarks
 
 from .. import effects
-from ..tables import HEADS, Row, Rows, distinct, mean_and_range, numbers
+from ..tables import HEADS, Row, Rows, distinct, head, mean_and_range, numbers
 from . import sweep
 
 # Color and marker of each mechanism, by its name in a grid and in the papers.
@@ -235,7 +235,7 @@ def _scale(column: str) -> int:
 
 
 def _head(column: str) -> str:
-    return _HEADS.get(column, column.replace("_", " "))
+    return _HEADS.get(column) or head(column)
 
 
 def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> set[int]:

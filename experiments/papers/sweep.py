@@ -30,7 +30,7 @@ SCALES = ("small", "medium", "paper")
 KEY = "key"
 # Columns of a row from a run's summary.
 SUMMARY_COLUMNS = (
-    *("final_accuracy", "final_loss", "epsilon", "delta", "noise_multiplier"),
+    *("epsilon", "delta", "noise_multiplier"),
     *("uplink_bits_per_client", "uplink_bits_per_parameter"),
     *("downlink_bits_per_parameter", "wall_time_seconds"),
 )
@@ -117,9 +117,10 @@ class Training(Work):
 
 
 def measured(folder: Path) -> dict[str, Any]:
-    """The `SUMMARY_COLUMNS` of a finished run."""
+    """The final metrics and the `SUMMARY_COLUMNS` of a finished run."""
     found = privacy_coverage.plain_keys(files.read_json(folder / "summary.json"))
-    return {name: found[name] for name in SUMMARY_COLUMNS}
+    names = [n for n in found if n.startswith("final_") and n != "final_metrics"]
+    return {name: found[name] for name in (*names, *SUMMARY_COLUMNS)}
 
 
 def training_work(

@@ -19,6 +19,7 @@ SUMMARY = {
     "flags": {"server_lr": 0.5, "output_dir": "a"},
     "rounds": 3,
     "final_metrics": {"eval_accuracy": 0.75, "eval_loss": 0.5},
+    "lower_is_better": ["loss"],
     "epsilon": 7.5,
     "delta": 1e-3,
     "accounting_method": "pld",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from dpfl.tasks import models, text
+from dpfl.tasks import metrics, models, text
 from dpfl.tasks.registry import load_task
 
 
@@ -117,7 +117,7 @@ def test_next_word_accuracy_counts_known_words_only():
     # Known and right, known and wrong, unknown, end, padding: one of two counts.
     y = tf.constant([[1, 2, 4, 6, 0]])
     guess = tf.one_hot([[1, 3, 4, 6, 0]], tokens.total)
-    loss, accuracy = text.next_word_metrics(tokens)
+    loss, accuracy = metrics.next_word_metrics(tokens)
     accuracy.update_state(y, guess)
     assert accuracy.name == "accuracy" and loss.name == "loss"
     assert float(accuracy.result()) == pytest.approx(0.5)

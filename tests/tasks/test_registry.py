@@ -5,13 +5,15 @@ import dataclasses
 import functools
 import math
 import pathlib
+import re
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from dpfl.tasks import configs, models, registry
+from dpfl.tasks import configs, metrics, models, registry
 from dpfl.tasks.registry import load_task
 from tests import test_numbers
 from tests.refusals import refuses
@@ -63,6 +65,19 @@ def test_each_task_s_metric_is_one_of_its_own():
     for name in ("digits", "docs", "synthetic"):
         metrics = loaded(name).metrics()
         assert found[name].metric in [metric.name for metric in metrics]
+
+
+@pytest.mark.parametrize(
+    "names", [["accuracy"], ["loss"], ["loss", "loss", "accuracy"], ["loss", "a/b"]]
+)
+def test_task_without_its_metrics_is_refused(monkeypatch, names):
+    def made():
+        return [tf.keras.metrics.Mean(name=name) for name in names]
+
+    monkeypatch.setattr(metrics, "image_metrics", made)
+    wrong = repr("a/b" if "a/b" in names else names)
+    with pytest.raises(ValueError, match=f"found {re.escape(wrong)}$"):
+        load_task("synthetic", num_clients=2, examples_per_client=2)
 
 
 def test_flag_files_are_there():
@@ -216,7 +231,7 @@ def test_entry_accepts_any_number_type():
     given = {**given, "dimension": 100}
     test_numbers.check_all(registry.TaskEntry, given)
     measure = {"metric": "x", "label": "x", "lower_is_better": True}
-    test_numbers.check_all(registry.Measure, measure)
+    test_numbers.check_all(metrics.Measure, measure)
     for wrong in ({"config_class": int}, {"module": 3}, {"measure": "x"}):
         [field] = wrong
         with refuses(TypeError, field, wrong[field]):

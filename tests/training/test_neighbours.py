@@ -22,7 +22,7 @@ import tensorflow as tf
 from dpfl import privacy_coverage
 from dpfl.aggregators import round_functions
 from dpfl.privacy_coverage import EXACT_FOR_SIMULATION, RELEASED
-from dpfl.tasks import models
+from dpfl.tasks import metrics, models
 from dpfl.tasks import task as task_lib
 from dpfl.tasks.configs import SyntheticConfig
 from dpfl.training import page, report, selection
@@ -76,7 +76,7 @@ def make_task(change, hold):
         evaluation_dataset=task_lib.evaluation_batches(*test),
         model_builder=linear_model,
         loss=models.image_loss,
-        metrics=models.image_metrics,
+        metrics=metrics.image_metrics,
         defaults=task_lib.TrainingDefaults(0.1, 1.0, 0.5, 4, 3),
         config=config,
         fingerprint=hashlib.sha256(x[held].tobytes()).hexdigest(),

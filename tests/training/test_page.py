@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import csv
+import dataclasses
 
 import pytest
 
 from dpfl import privacy_coverage
-from dpfl.training import page, report
+from dpfl.tasks import metrics, registry
+from dpfl.training import checkpoint, page, record, report
 from tests.training.test_record import rows
 from tests.training.test_report import progress, row
 
@@ -141,7 +143,7 @@ def test_summary_names_whom_clients_trust(make_plan, more, words):
 
 
 def drawn(rows, folder):
-    return [path.name for path in page.draw(rows, folder, "title")]
+    return [path.name for path in page.draw(rows, folder, "title", metrics.ACCURACY)]
 
 
 def test_pictures(tmp_path):
@@ -162,3 +164,38 @@ def test_pictures_of_clients_own_test_examples_are_exact(tmp_path):
         each["exact_eval_accuracy"] = each.pop("eval_accuracy")
     names = drawn(own, tmp_path)
     assert len(names) == 3 and all(name.startswith("exact_") for name in names)
+
+
+def test_own_metric_of_a_task_shows_everywhere(make_plan, monkeypatch, tmp_path):
+    """Rows, events, bar, summary, last lines, page and pictures follow the table."""
+    top = metrics.Measure("top_5", "test top-5 accuracy")
+    entry = dataclasses.replace(registry.TASKS["digits"], measure=top)
+    monkeypatch.setitem(registry.TASKS, "digits", entry)
+    plan = make_plan(noise_multiplier=2.0, rounds=2)
+    found, own = checkpoint.beginning(20).totals, []
+    for value in (None, 0.625):
+        evaluated = {"loss": value, "top_5": value}
+        one = record.round_row(plan, found, 5, {"top_5": 0.5}, evaluated, 1.0, {})
+        found, own = found.plus(one), [*own, one]
+    files = record.MetricsFiles(tmp_path)
+    files.rewind()
+    files.append(own, [{"round": 1}, {"round": 2}])
+    [events] = (tmp_path / "tensorboard").iterdir()
+    assert b"eval_top_5" in events.read_bytes()
+    assert "test top-5 accuracy 0.625" in report.postfix(plan, found)
+    saved = checkpoint.beginning(20)._replace(round_index=2, totals=found)
+    summary = report.summary(plan, saved)
+    assert list(summary["final_metrics"]) == ["eval_top_5", "eval_loss"]
+    assert summary["final_top_5"] == 0.625 and "final_accuracy" not in summary
+    assert summary["lower_is_better"] == ["loss"]
+    assert report.final_lines(summary).startswith("top 5 0.6250, loss 0.6250 after")
+    page.Page(plan, tmp_path).write(summary)
+    released, _, exact = text_of(tmp_path).partition(page.EXACT_HEADING)
+    for part in ("<b>0.625</b><span>test top 5</span>", "test top 5 over epsilon"):
+        assert part in released
+    assert "top 5 in training" in exact and "accuracy" not in released + exact
+    kept = page.draw(record.read_rows(tmp_path / record.METRICS), tmp_path, "", top)
+    assert {each.name for each in kept} == {
+        *("top_5_by_round.png", "top_5_by_epsilon.png", "exact_top_5_by_bits.png")
+    }
+    assert privacy_coverage.kind("top_5_by_round.png") == privacy_coverage.COVERED

@@ -211,7 +211,7 @@ def test_metrics_on_clients_test_examples_are_exact(make_plan):
     assert found["exact"]["final_metrics"] == {"eval_accuracy": 0.25, "eval_loss": 0.5}
     assert report.final_lines(found).startswith("exact: accuracy 0.2500, loss 0.5")
     said = report.postfix(plan, totals([exact_eval(row(1, 0.25))]))
-    assert "exact accuracy 0.250" in said
+    assert "exact test accuracy 0.250" in said
 
 
 def test_released_only_summary_has_no_exact_section(make_plan):
@@ -223,7 +223,7 @@ def test_released_only_summary_has_no_exact_section(make_plan):
     assert "total_uplink_bits" not in found and "wall_time_seconds" not in found
     lines = report.final_lines(found)
     assert "exact" not in lines and "bits a client and round: 3200 up" in lines
-    assert report.postfix(plan, totals(rows)) == "accuracy 0.250, epsilon 0.12"
+    assert report.postfix(plan, totals(rows)) == "test accuracy 0.250, epsilon 0.12"
     own = report.summary(fakes.of_clients(plan), progress([exact_eval(row(1, 0.25))]))
     assert not any(name.startswith("final_") for name in own) and "exact" not in own
     assert report.final_lines(own).startswith("epsilon ")
@@ -232,7 +232,9 @@ def test_released_only_summary_has_no_exact_section(make_plan):
 def test_progress_bar_postfix(make_plan):
     plan = make_plan(noise_multiplier=2.0)
     rows = [row(1, 0.25, total=1e6), row(2, None, total=2e6)]
-    expected = "exact loss 1.250, accuracy 0.250, epsilon 0.25, exact bits up 2e+06"
+    expected = (
+        "exact loss 1.250, test accuracy 0.250, epsilon 0.25, exact bits up 2e+06"
+    )
     assert report.postfix(plan, totals(rows)) == expected
     assert "accuracy" not in report.postfix(plan, totals(rows[1:]))
     with refuses(ValueError, "round"):
