@@ -49,8 +49,8 @@ Accounting and planning: epsilon of a run, and numbers that meet a budget.
 - `privacy_report`: the same with its relation, method and order.
 - `PrivacyReport`: the result of `privacy_report`.
 - `calibrate`: the mechanism with the least noise that meets a budget.
-- `chosen`: the mechanism with numbers in place of "auto".
-- `ResolvedMechanism`: the result of `chosen`.
+- `resolve`: the mechanism with numbers in place of "auto".
+- `ResolvedMechanism`: the result of `resolve`.
 - `Ledger`: epsilon after each round of a run.
 - `loss_distribution`: the privacy loss distribution of an event.
 - `DpflAccountant`: an accountant for dp_accounting's programs.
