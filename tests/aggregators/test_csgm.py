@@ -40,7 +40,7 @@ def hostile_round():
 class TestCodec:
     @pytest.mark.parametrize("turn", rotation.ROTATIONS)
     @pytest.mark.parametrize("norm", [1.0, 50.0])
-    def test_without_compression_and_noise_it_is_the_mean_of_clipped(self, turn, norm):
+    def test_uncompressed_and_noiseless_is_the_clipped_mean(self, turn, norm):
         codec = csgm.CsgmCodec(config(keep_fraction=1.0, rotation=turn), D)
         x = updates(norm)
         decoded, _ = run_codec(codec, x, 0)
@@ -93,7 +93,7 @@ class TestCodec:
         assert measured == pytest.approx(event.noise_multiplier, rel=0.01)
         cohorts.check_white(noise)
 
-    def test_accounted_bounds_are_those_in_force(self):
+    def test_enforced_bounds_are_the_accounted_ones(self):
         """Coordinates, norm and kept fraction of the messages, against the event."""
         numbers = config(linf_ratio=None, keep_fraction=0.3, clip_norm=0.5)
         codec = csgm.CsgmCodec(numbers, D)
@@ -138,13 +138,13 @@ class TestCodec:
 
     @pytest.mark.parametrize("value", HOSTILE)
     @pytest.mark.parametrize("place", [0, D - 1, slice(None)])
-    def test_one_hostile_client_moves_the_mean_no_more_than_a_clipped_one(
+    def test_hostile_client_moves_the_mean_as_a_clipped_one(
         self, hostile_round, value, place
     ):
         cohorts.check_hostile(hostile_round, D, place, value, 2.0 / (10 * 0.25))
 
     @pytest.mark.parametrize("value", HOSTILE)
-    def test_all_hostile(self, value):
+    def test_all_hostile_clients_give_a_bounded_mean(self, value):
         codec = csgm.CsgmCodec(config(cohort_size=10, keep_fraction=1.0), D)
         decoded, _ = run_codec(codec, [tf.fill([D], value)] * 10, 0)
         assert np.linalg.norm(decoded.mean) <= 2.0 * (1 + 1e-5)
@@ -163,7 +163,7 @@ class TestCodec:
         ],
         ids=["short", "empty", "long", "large", "small", "least", "norm", "many large"],
     )
-    def test_a_malformed_message_adds_nothing_and_is_counted(self, spoil):
+    def test_malformed_messages_add_nothing_and_are_counted(self, spoil):
         codec = csgm.CsgmCodec(config(), D)
         update = _pad(codec, updates()[0])
         message = codec.encode(update, _shared(codec), _seed(5)).message
@@ -177,7 +177,7 @@ class TestCodec:
         message["values"] = tf.concat([[-(2**24)], 0 * values[1:]], 0)
         assert codec.accumulate(both, message)["malformed"] == 1
 
-    def test_merge_adds_what_two_workers_have(self):
+    def test_merge_adds_totals_of_two_workers(self):
         codec = csgm.CsgmCodec(config(), D)
         halves, everything = [codec.zero(), codec.zero()], codec.zero()
         for i, x in enumerate(updates()):
@@ -240,7 +240,7 @@ class TestExecution:
         assert measured["exact_mean_update_norm"] == pytest.approx(norm, rel=1e-5)
 
     @pytest.mark.parametrize("has_client_id", [True, False])
-    def test_clients_with_equal_updates_have_masks_of_their_own(
+    def test_clients_with_equal_updates_have_different_masks(
         self, tff_context, has_client_id
     ):
         """N equal masks would leave an error of 1, as if there was one client."""
@@ -260,5 +260,5 @@ class TestExecution:
 
 
 @pytest.mark.parametrize("kind", [seed_domains.RoundDomain, seed_domains.ClientDomain])
-def test_fold_in_purposes_differ(kind):
+def test_seed_domains_differ(kind):
     assert len({int(domain) for domain in kind}) == len(kind.__members__) > 2

@@ -46,31 +46,30 @@ class TestComputation:
         ],
         ids=str,
     )
-    def test_other_value_types_are_refused_in_one_sentence(self, value_type):
+    def test_unsupported_value_types_are_refused(self, value_type):
         factory = aggregators.build(NOISY[0])
-        with refuses(TypeError, "value_type") as e:
+        with refuses(TypeError, "value_type", value_type):
             factory.create(value_type)
-        assert str(value_type) in str(e.value)
         weighted = aggregators.build(CONFIGS[0], weighted=True)
-        with refuses(TypeError, "value_type"):
+        with refuses(TypeError, "value_type", value_type):
             weighted.create(value_type, tff.TensorType(np.float32))
 
     @pytest.mark.parametrize("shapes", [[(0,)], [(0, 3), (2, 0)]], ids=str)
-    def test_an_update_without_parameters_is_refused(self, shapes):
+    def test_updates_without_parameters_are_refused(self, shapes):
         value_type = tff.to_type([(np.float32, shape) for shape in shapes])
         for config in (NOISY[0], CONFIGS[0]):
-            with refuses(ValueError, "value_type"):
+            with refuses(ValueError, "value_type", repr(value_type)):
                 aggregators.build(config).create(value_type)
 
     @pytest.mark.parametrize("seed", [-1, 2**126, 1.5, "1", True])
-    def test_other_seeds_are_refused(self, seed):
+    def test_bad_seeds_are_refused(self, seed):
         error = ValueError if type(seed) is int else TypeError
         with refuses(error, "seed", seed):
             aggregators.build(NOISY[0], seed=seed)
 
 
 class TestExecution:
-    def test_structure_shapes_and_dtypes_come_back(self, tff_context):
+    def test_structure_shapes_and_dtypes_are_preserved(self, tff_context):
         half, nothing = (np.float16, (1, 2, 2)), (np.float32, [0])
         value_type = tff.to_type(
             collections.OrderedDict(
@@ -98,7 +97,7 @@ class TestExecution:
         results = [process.next(states[i], []).result for i in (0, 0, 1)]
         assert all(np.all(results[i] != results[i - 1]) for i in range(3))
 
-    def test_one_seed_gives_processes_that_differ_noise_that_does(self):
+    def test_processes_with_one_seed_have_independent_noise(self):
         """Releases without clients are noise alone."""
         d, own = 4000, mechanisms.Gaussian(N, 1.0, 2.0)
 
@@ -128,7 +127,7 @@ class TestExecution:
         assert np.abs(correlations).max() < 4.5 / np.sqrt(d)
 
     @pytest.mark.parametrize("kind", ["client_key", "client_id"])
-    def test_what_a_client_draws_follows_from_its_key_or_id(self, tff_context, kind):
+    def test_client_draws_follow_from_its_key_or_id(self, tff_context, kind):
         """From the key and the round; the id and the round are known to all."""
         own = (np.int64, [2]) if kind == "client_key" else np.int64
         parts = {"update": (np.float32, [64]), kind: own}
@@ -206,7 +205,7 @@ def value(number):
 
 
 class TestMean:
-    def test_is_the_mean_of_the_finite(self):
+    def test_unprotected_mean_skips_non_finite_updates(self):
         codec = none.MeanCodec(TEN, 4)
         rows = [1.0, 4.0, math.nan, math.inf]
         decoded, _ = run_codec(codec, [tf.fill([4], x) for x in rows], 0)

@@ -39,7 +39,7 @@ def hostile_round(request):
 
 class TestCodec:
     @pytest.mark.parametrize("make", [fixed, adaptive])
-    def test_without_noise_it_is_the_sum_of_clipped_over_n(self, make):
+    def test_noiseless_is_the_clipped_sum_over_n(self, make):
         cohorts.check_sum_of_clipped(gaussian.GaussianCodec(make(), D), atol=4e-6)
 
     @pytest.mark.parametrize("make", [fixed, adaptive])
@@ -85,7 +85,7 @@ class TestCodec:
         event = config.round_dp_event(1, 1.0).event
         assert 1 / together == pytest.approx(event.noise_multiplier, rel=0.02)
 
-    def test_an_update_of_zeros_has_no_vote(self):
+    def test_zero_updates_do_not_vote(self):
         """Replaced by zeros a client moves the sum by 1/2, as the event says."""
         codec = gaussian.GaussianCodec(adaptive(), D)
         seed = tf.zeros([2], tf.int64)
@@ -118,13 +118,13 @@ class TestCodec:
 
     @pytest.mark.parametrize("value", HOSTILE)
     @pytest.mark.parametrize("place", [0, D - 1, slice(None)])
-    def test_one_hostile_client_moves_the_mean_no_more_than_a_clipped_one(
+    def test_hostile_client_moves_the_mean_as_a_clipped_one(
         self, hostile_round, value, place
     ):
         cohorts.check_hostile(hostile_round, D, place, value, 2.0 / 10)
 
     @pytest.mark.parametrize("value", HOSTILE)
-    def test_all_hostile(self, value):
+    def test_all_hostile_clients_give_a_bounded_mean(self, value):
         codec = gaussian.GaussianCodec(fixed(cohort_size=10), D)
         decoded, _ = run_codec(codec, [tf.fill([D], value)] * 10, 0)
         assert np.linalg.norm(decoded.mean) <= 2.0 * (1 + 1e-5)

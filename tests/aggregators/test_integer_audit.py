@@ -98,7 +98,7 @@ def audited(release, trials):
     return found.epsilon, ledger.get_epsilon(DELTA)
 
 
-def test_the_codec_stays_below_its_claim():
+def test_codec_stays_below_its_claimed_epsilon():
     release = Release(CONFIG)
     # What is rounded is anywhere between integers, not only next to them.
     assert 0.5 < np.abs(release.steps).max() < 3.5
@@ -107,7 +107,7 @@ def test_the_codec_stays_below_its_claim():
     assert 0.3 * claimed < found < claimed
 
 
-def test_missing_noise_is_found_out():
+def test_missing_noise_is_detected():
     """The same audit, of shares of a quarter of the size."""
     release = Release(CONFIG)
     small = release.grid.local_stddev_steps / 4

@@ -20,6 +20,7 @@ from dpfl.mechanisms.matrix_factorization import MatrixFactorization
 from dpfl.mechanisms.sgmf import Sgmf
 from tests.aggregators import cohorts
 from tests.aggregators.rounds import compiled_round, many_means, run_codec
+from tests.refusals import refuses
 
 ROUNDS = 5
 WORKLOADS = {
@@ -73,7 +74,7 @@ def means(results):
 
 @pytest.mark.parametrize("maker", MAKERS)
 @pytest.mark.parametrize("workload", WORKLOADS)
-def test_without_noise_the_sum_of_results_is_the_workload(maker, workload):
+def test_noiseless_results_sum_to_the_workload(maker, workload):
     config = MAKERS[maker](noise_multiplier=0.0, **WORKLOADS[workload])
     rng = np.random.default_rng(0)
     updates = [tf.constant(rng.normal(size=(2, 6)) / 10, tf.float32) for _ in range(12)]
@@ -91,7 +92,7 @@ def test_without_noise_the_sum_of_results_is_the_workload(maker, workload):
 @pytest.mark.parametrize(
     ("method", "workload"), zip(METHODS, ["momentum", "prefix"] * 3)
 )
-def test_noise_of_the_sum_of_results_is_that_of_b(method, workload):
+def test_noise_of_summed_results_has_bs_covariance(method, workload):
     config = matrix(matrix_method=method, **METHODS[method], **WORKLOADS[workload])
     dimension = 60_000
     results = noise_of(config, dimension, 10)
@@ -166,7 +167,7 @@ def test_tree_has_the_variance_of_tensorflow_privacys():
     ("maker", "method"),
     [("matrix_factorization", "band-low-rank"), ("sgmf", "blt")],
 )
-def test_a_killed_run_goes_on_with_the_same_noise(maker, method):
+def test_killed_runs_resume_with_the_same_noise(maker, method):
     """From a state of round 3; a row of noise follows from the seeds in the state."""
     config = MAKERS[maker](matrix_method=method, **METHODS[method])
     call = compiled_round(make_codec(config, 20, block_rounds=2))
@@ -220,7 +221,7 @@ def released(process, state, numbers, put_noise=lambda state: state):
     return np.stack(results), states
 
 
-def test_noise_on_the_host_is_the_aggregators_own(tff_context):
+def test_host_noise_equals_the_aggregators(tff_context):
     """And a training program's state holds no block of it."""
     config = matrix(**WORKLOADS["momentum"])
     factory, put_noise = build_with_host_noise(config, 20, seed=5)
@@ -242,7 +243,7 @@ def test_noise_on_the_host_is_the_aggregators_own(tff_context):
     assert sum(np.size(part) for part in tf.nest.flatten(state)) < 3 * 20
 
 
-def test_a_stream_over_the_run_goes_on_after_a_kill(tff_context):
+def test_run_long_streams_resume_after_a_kill(tff_context):
     """Nine rounds with noise on the host: bit for bit, and one stream."""
     config = sgmf(
         **{"rounds_per_epoch": None, "noise_stream": "run", "rounds": 9},
@@ -261,30 +262,30 @@ def test_a_stream_over_the_run_goes_on_after_a_kill(tff_context):
     assert_array_equal(after[-1]["row_seeds"], states[-1]["row_seeds"])
 
 
-def test_noise_that_is_not_in_the_state_is_an_error(tff_context):
+def test_missing_or_stale_host_noise_is_refused(tff_context):
     config = matrix()
     process = build(config, seed=5, noise_on_host=True).create(value_type(20))
     noise = HostNoise(config, 20)
     state = process.initialize()
-    with pytest.raises(Exception, match="HostNoise.put_into was not called"):
+    with refuses(Exception, "HostNoise.put_into"):
         process.next(state, vectors(20, 0))
     for number in range(6):
         before = noise.put_into(state)
         state = process.next(before, vectors(20, number)).state
-        with pytest.raises(Exception, match="HostNoise.put_into was not called"):
+        with refuses(Exception, "HostNoise.put_into"):
             process.next(state, vectors(20, 0))
     stale = collections.OrderedDict(
         state, **{name: before[name] for name in ("past", "past_row", "past_seed")}
     )
-    with pytest.raises(Exception, match="HostNoise.put_into was not called"):
+    with refuses(Exception, "HostNoise.put_into"):
         process.next(stale, vectors(20, 0))
     # The same row of another epoch, or of a run that went on from a copy.
     other = noise.put_into(process.next(noise.put_into(state), vectors(20, 9)).state)
     other["row_seeds"] = other["row_seeds"] + 1
-    with pytest.raises(Exception, match="HostNoise.put_into was not called"):
+    with refuses(Exception, "HostNoise.put_into"):
         process.next(other, vectors(20, 0))
     own = build(config, seed=5).create(value_type(20))
-    with pytest.raises(ValueError, match="noise_on_host, found the fields"):
+    with refuses(ValueError, "noise_on_host"):
         noise.put_into(own.initialize())
 
 
@@ -295,8 +296,8 @@ def test_two_workers_totals_merge():
     assert_allclose(codec.merge(one, two), [2.0, 2.0, 4.0])
 
 
-def test_a_short_file_is_refused_when_built(tmp_path):
+def test_file_with_too_few_rounds_is_refused_at_build(tmp_path):
     path = tmp_path / "short.npz"
     fact.save(fact.compute(fact.prefix_sum(4), "identity"), path)
-    with pytest.raises(ValueError, match="at least the 5 rounds of a stream, found 4"):
+    with refuses(ValueError, "matrix_file", path, 5, 4):
         build(matrix(matrix_file=str(path)))

@@ -41,7 +41,7 @@ def message(update, within=0):
 
 class TestSecureSums:
     @pytest.mark.parametrize("bits", [4, 16, 30])
-    def test_only_the_sum_modulo_2_to_the_b_is_opened(self, tff_secure_context, bits):
+    def test_only_the_modular_sum_is_revealed(self, tff_secure_context, bits):
         """(1, -1), (0, 0) and (2, 3, -5) all sum to nothing; their wraps differ."""
         reduce = secure({"update": bits, "within": 5})
         modulus = 1 << bits
@@ -59,7 +59,7 @@ class TestSecureSums:
         assert_array_equal(total["update"], [120 - 64, 0, 189 - 128])
         assert total["within"] == 21 - 16
 
-    def test_a_client_does_not_show_by_its_wrap(self, tff_secure_context):
+    def test_wraparound_does_not_reveal_a_client(self, tff_secure_context):
         """All others send e1, one -e1 or zeros: only the sum's noise may hide it."""
         config = mechanisms.DistributedDiscreteGaussian(
             4, 1.0, 1.0, bits=16, rotation="hadamard"
@@ -95,7 +95,7 @@ def test_bits_of_a_tensor(tensor, bits):
     assert measurements.structure_bits([tensor, tensor]) == 2 * bits
 
 
-def test_a_tensor_of_unknown_length_is_sent_with_its_length():
+def test_tensors_of_unknown_length_include_their_length():
     bits = tf.function(
         measurements.structure_bits, input_signature=[tf.TensorSpec([None])]
     )

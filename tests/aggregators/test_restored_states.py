@@ -150,7 +150,7 @@ def test_two_releases_of_one_state_have_independent_noise(name):
 
 
 @pytest.mark.parametrize("name", ["gaussian", "stream toeplitz", "stream honaker-full"])
-def test_a_lost_release_does_not_give_a_client_away(name):
+def test_repeating_a_lost_release_stays_private(name):
     """The attack: the missing client is the difference of two releases."""
     rounds = Rounds(CASES[name])
     state, _ = rounds(rounds.first(), updates_of(0))
@@ -164,7 +164,7 @@ def test_a_lost_release_does_not_give_a_client_away(name):
 
 
 @pytest.mark.parametrize("name", ["gaussian", "project_and_perturb", "stream blt"])
-def test_two_releases_of_one_state_of_a_query(name):
+def test_query_releases_of_one_state_have_independent_noise(name):
     """Which brings the seed of its sketch from the clients to the server."""
     made = query(CASES[name], tf.TensorSpec([D]))
     fixed = query(CASES[name], tf.TensorSpec([D]), seed=1)
@@ -212,9 +212,7 @@ def test_in_tff_a_round_is_executed_once(name, tff_secure_context):
 
 
 @pytest.mark.parametrize("name", ["l2_csgm", "sketched_ddg"])
-def test_a_round_that_is_compiled_in_two_parts_has_one_rotation(
-    name, tff_secure_context
-):
+def test_rounds_compiled_in_two_parts_share_the_rotation(name, tff_secure_context):
     """What is before and after the clients in a `MapReduceForm` prepares for itself."""
     mechanism = dataclasses.replace(CASES[name], noise_multiplier=1e-3)
     process = aggregators.build(mechanism).create(tff.to_type((np.float32, [D])))
@@ -264,7 +262,7 @@ KILLS = [(SAVE, 2, "after"), (SAVE, 2, "before"), (RELEASE, 1, "after")]
 KILLS += [(RELEASE, 2, "before"), (RECORD, 1, "after"), (RECORD, 1, "before")]
 
 
-def test_a_program_that_is_killed_anywhere_charges_for_each_release(tmp_path):
+def test_killed_programs_charge_for_each_release(tmp_path):
     """That of docs/resuming.md: no model is released twice, and none for nothing."""
     page = Path(test_docs.ROOT / "docs/resuming.md").read_text(encoding="utf-8")
     [(code, _)] = test_docs.python_blocks(page)

@@ -68,7 +68,7 @@ class TestBoth:
 
     @pytest.mark.parametrize("value", [math.nan, math.inf, 1e30, -cohorts.FLOAT_MAX])
     @pytest.mark.parametrize("place", [0, slice(None)])
-    def test_a_hostile_client_is_held_in_sketch_space(self, name, value, place):
+    def test_hostile_client_is_bounded_in_sketch_space(self, name, value, place):
         codec = codec_of(name)
         cohort = cohorts.neighbours(updates([1.0] * N), 2, place, value)
         first, second = (run_codec(codec, list(each), 0)[1] for each in cohort)
@@ -84,7 +84,7 @@ class TestBoth:
             assert event.dimension == len(moved)
         assert np.any(moved) == math.isfinite(value)
 
-    def test_one_coordinate_alone_cannot_exceed_the_sketch_s_clip(self, name):
+    def test_single_coordinates_stay_within_the_sketch_clip(self, name):
         """All-equal signs after an unlucky sketch: the clip holds whatever S does."""
         codec = codec_of(name, sketch_clip=0.5)
         x = updates([2.0] * N)
@@ -108,7 +108,7 @@ class TestSketchedDdg:
         assert_allclose(decoded.mean[:100], mean[:100], atol=1e-3)
         assert np.abs(decoded.mean[100:] - mean[100:]).max() > 0.01
 
-    def test_thresholding_delays_and_loses_nothing(self):
+    def test_thresholding_delays_but_loses_nothing(self):
         """What was applied and the error add up to what was decoded."""
         plain = codec_of("ddg", noise_multiplier=1.0)
         held = codec_of("ddg", **HOLDS)
@@ -123,7 +123,7 @@ class TestSketchedDdg:
         assert_allclose(applied + state["error"].numpy(), decoded, atol=1e-3)
         assert np.linalg.norm(state["error"]) > 0.1 * np.linalg.norm(decoded)
 
-    def test_what_is_held_back_stays_below_the_threshold(self):
+    def test_residual_stays_below_the_threshold(self):
         """Also at a high rate and in many rounds, where an error must not grow."""
         held = codec_of("ddg", compression_rate=30.0, **HOLDS)
         x = updates([1.0] * N)
@@ -177,11 +177,11 @@ class TestSparseRecovery:
         largest = np.linalg.norm(shared["sketch"].numpy(), 2)
         assert float(shared["vector_clip"]) == pytest.approx(largest, rel=1e-5)
 
-    def test_a_matrix_beyond_a_gigabyte_is_refused_before_it_is_made(self):
-        with refuses(ValueError, "sparsity"):
+    def test_matrices_beyond_a_gigabyte_are_refused_early(self):
+        with refuses(ValueError, "sparsity", "measurements", 1_200_000):
             sketch.SparseRecoveryCodec(self.CONFIG, 1_200_000)
 
-    def test_a_hostile_client_is_held(self):
+    def test_hostile_client_is_bounded(self):
         codec = sketch.SparseRecoveryCodec(self.CONFIG, 200)
         totals = []
         for value in (0.0, 1e30, math.nan):

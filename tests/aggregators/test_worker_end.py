@@ -32,7 +32,7 @@ sys.exit(3)
 """
 
 
-def test_a_program_whose_output_is_piped_ends(tmp_path):
+def test_programs_with_piped_output_end(tmp_path):
     path = tmp_path / "program.py"
     path.write_text(PROGRAM)
     # Returns when nobody holds the pipes any more.
@@ -68,7 +68,7 @@ time.sleep(10000)
 """
 
 
-def test_a_worker_outlives_its_thread_and_not_the_process():
+def test_worker_ends_with_its_process_not_its_thread():
     parent = subprocess.Popen(
         [sys.executable, "-c", KILLED], cwd=forks.ROOT, stdout=subprocess.PIPE
     )
@@ -79,7 +79,7 @@ def test_a_worker_outlives_its_thread_and_not_the_process():
     forks.until(lambda: forks.has_ended(pid))
 
 
-def test_what_cannot_be_started_raises_in_the_thread_that_asks():
+def test_start_errors_are_raised_in_the_callers_thread():
     with pytest.raises(FileNotFoundError):
         worker_end._lasting.run(lambda: subprocess.Popen(["/no/such/program"]))
     threads = threading.active_count()
@@ -87,7 +87,7 @@ def test_what_cannot_be_started_raises_in_the_thread_that_asks():
     assert threading.active_count() == threads
 
 
-def test_tff_sees_a_popen_in_an_older_worker():
+def test_older_workers_look_like_popen_to_tff():
     with subprocess.Popen(["/bin/true"]) as older:
         assert isinstance(older, worker_end._EndingWorker)
     assert not isinstance(None, worker_end._EndingWorker)

@@ -131,7 +131,7 @@ class TestClaims:
 
 class TestMeasured:
     @pytest.mark.parametrize("name", sorted(cases.CASES))
-    def test_what_is_measured_follows_from_the_release_or_is_marked(self, name):
+    def test_measurements_follow_from_the_release_or_are_marked(self, name):
         found = list(sums.measured(suite._wide(name)))
         assert [one.setting for one in found if not one.is_sound] == []
         settings = {one.setting for one in found}
@@ -140,7 +140,7 @@ class TestMeasured:
         assert ("exact_mean_update_norm" in settings) == (not is_secure)
         assert ("TFF's check" in settings) == is_secure
 
-    def test_what_a_client_moves_is_found_out(self, monkeypatch):
+    def test_client_influence_is_detected(self, monkeypatch):
         mechanism = suite._wide("distributed_discrete_gaussian")
         # As if nobody had asked for less, which is None.
         monkeypatch.setattr(round_functions, "EXACT_FOR_SIMULATION", None)

@@ -29,7 +29,7 @@ class TestGaussian:
             exact = accounting.gaussian_epsilon(delta, 0.8)
             assert law.attainable(delta) == pytest.approx(exact, abs=4e-3)
 
-    def test_attains_that_of_a_sample(self):
+    def test_attains_the_exact_epsilon_of_a_sample(self):
         law = laws.gaussian([1.0], 0.5).sampled(0.25)
         config = mechanisms.Gaussian(16, 1.0, 0.5)
         population = mechanisms.PoissonSampling(64, 16, 1)
@@ -37,7 +37,7 @@ class TestGaussian:
         assert exact.accounting_method == "exact-gaussian"
         assert law.attainable(DELTA) == pytest.approx(exact.epsilon, abs=4e-3)
 
-    def test_expected_bound_is_what_draws_show(self):
+    def test_expected_bound_matches_simulated_draws(self):
         law, rng = laws.gaussian([1.0], 1.0), np.random.default_rng(3)
         for direction, sign in (("present", 1), ("absent", -1)):
             threshold, expected = law.threshold(direction, 20_000, 1e-3, 0.99)
@@ -101,7 +101,7 @@ def draws(case, present, trials, rng):
 
 
 @pytest.mark.parametrize("name, index", DRAWN)
-def test_is_the_law_of_what_is_drawn(name, index):
+def test_distribution_matches_the_draws(name, index):
     case, rng, trials = of_name(name, index), np.random.default_rng(4), 40_000
     law = case.expected()
     for there, chances in ((True, law.present), (False, law.absent)):
@@ -132,7 +132,7 @@ def test_every_case_can_show_more_than_half(name):
         assert max(expected) > 0.52 * epsilon
 
 
-def test_cohorts_others_silent_are_samples():
+def test_cohorts_with_silent_others_are_samples():
     """Whoever joins by chance, alone in the sum, is a Gaussian's sample."""
     for chosen in cohorts.participations():
         if "others silent" in cohorts.others(chosen):
@@ -143,7 +143,7 @@ def test_cohorts_others_silent_are_samples():
             assert law.attainable(DELTA) == pytest.approx(claim.epsilon, abs=4e-3)
 
 
-def test_a_round_of_slots_is_claimed_as_a_sample():
+def test_slot_rounds_are_claimed_as_samples():
     slots = mechanisms.RandomAllocation(11, 10, 1)
     claim = findings.tightest(mechanisms.Gaussian(10, 1.0, 1.0), slots, 1, DELTA)
     assert claim.accounting_method == "exact-gaussian"
@@ -168,7 +168,7 @@ def test_three_tests_share_one_confidence():
     assert shares == pytest.approx(0.01)
 
 
-def test_a_claim_below_the_law_is_unsound_whatever_trials_show():
+def test_claims_below_the_exact_epsilon_are_unsound():
     law, nothing = laws.gaussian([1.0], 1.0), np.zeros((2, 100))
     exact = accounting.gaussian_epsilon(DELTA, 1.0)
     for epsilon, is_sound in ((0.95 * exact, False), (exact, True)):
@@ -179,7 +179,7 @@ def test_a_claim_below_the_law_is_unsound_whatever_trials_show():
         assert found.found == 0 and found.is_sound is is_sound
 
 
-def test_trials_grow_only_where_they_are_few():
+def test_only_small_trial_counts_grow():
     law = laws.gaussian([1.0], 1.0)
     claimed = accounting.gaussian_epsilon(DELTA, 1.0)
     assert findings.enough_trials(law, claimed, DELTA, 20_000) == 20_000
@@ -187,6 +187,6 @@ def test_trials_grow_only_where_they_are_few():
     assert findings.enough_trials(law, 10 * claimed, DELTA, 500) == 4000
 
 
-def test_a_case_has_more_trials_only_in_the_whole_audit():
+def test_only_the_whole_audit_runs_more_trials():
     made = canaries.Canaries(of_name("gaussian", 2), 1)
     assert made.enough(100) == 800

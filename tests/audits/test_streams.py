@@ -41,7 +41,7 @@ def scores(made, runs):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.setting)
-def test_cases_are_what_their_participation_allows(case):
+def test_cases_match_their_participation(case):
     bands = factorization.bands(case.mechanism.factorization)
     separation = case.participation.separation
     assert bands <= separation or case.mechanism.matrix_method == "optimal"
@@ -52,7 +52,7 @@ def test_cases_are_what_their_participation_allows(case):
 
 
 @pytest.mark.parametrize("case", SAMPLED, ids=lambda case: case.setting)
-def test_a_run_is_one_release_for_each_turn(case):
+def test_run_is_one_release_per_participation(case):
     made = streams.StreamCanaries(case, 3)
     found = scores(made, 12)
     rng = np.random.default_rng(1)
@@ -66,7 +66,7 @@ def test_a_run_is_one_release_for_each_turn(case):
     assert np.mean(found[0]) - np.mean(found[1]) > 1
 
 
-def test_all_turns_of_a_client_at_once():
+def test_all_participations_of_a_client_at_once():
     """Rounds that share rows of C: N(mu^2 / 2, mu^2), mu that of the claim."""
     [case] = [case for case in CASES if case.mechanism.matrix_method == "optimal"]
     present, absent = scores(streams.StreamCanaries(case, 3), 12)
@@ -83,7 +83,7 @@ def test_all_turns_of_a_client_at_once():
         assert error < 4.5 * longest / np.sqrt(len(seen))
 
 
-def test_missing_noise_is_found_out(monkeypatch):
+def test_missing_noise_is_detected(monkeypatch):
     case = SAMPLED[0]
     louder = case.mechanism.with_noise_multiplier(2.5)
     honest = streams.StreamCase(louder, case.participation).claim()
