@@ -44,7 +44,9 @@ def binaries_folder() -> Path:
     """The folder of the binaries, in the wheel or in the source tree."""
     spec = importlib.util.find_spec(BINARIES)
     if spec is None or spec.origin is None:
-        _fail("dpfl must be installed, found a source tree; pip install -e . does it")
+        _fail(
+            "dpfl is not installed: this is a source tree; pip install -e . installs it"
+        )
     return Path(spec.origin).parent
 
 
@@ -94,7 +96,7 @@ train, privacy, factorize, audit, benchmark, reproduce, worker, compare, search 
 def list_commands() -> None:
     """Prints each command with what it does."""
     lines = {name: summary(name) for name in COMMANDS}
-    lines["configs"] = "Prints the folder of the flag files, one a paper and task."
+    lines["configs"] = "Prints the folder of the flag files of papers and tasks."
     lines["requirements"] = "Prints the file that pins TensorFlow Federated for pip."
     print(f"dpfl {dpfl.__version__}\n\npython -m dpfl COMMAND [--help]\n")
     for name, text in lines.items():

@@ -139,14 +139,14 @@ def _decoded(content: bytes, key: str) -> tuple[Header, Arrays]:
     """The inverse of `_encoded`; ValueError for bytes that it would not give."""
     digest = hashlib.sha256(memoryview(content)[_HEAD_BYTES:]).hexdigest()
     if content[:_HEAD_BYTES] != _MAGIC + f"{key}\n{digest}\n".encode():
-        raise ValueError("it is no entry of this key, or damaged")
+        raise ValueError("the entry belongs to another key or is damaged")
     body = io.BytesIO(content)
     arrays = reading.arrays_in(body)
     header = reading.parsed("header", str(arrays.pop(reading.HEADER)[()]))
     numbers = (array for array in arrays.values() if array.dtype.kind in "fc")
     are_finite = all(np.isfinite(array).all() for array in numbers)
     if not (are_finite and isinstance(header, dict)):
-        raise ValueError("it has a number that is none, or no header")
+        raise ValueError("the entry has NaN, infinity or no header")
     return header, arrays
 
 
@@ -160,7 +160,7 @@ def _held(place: Path) -> Iterator[_Held]:
     descriptor = os.open(real, os.O_RDONLY | os.O_DIRECTORY | _SAFELY)
     try:
         if not (_is_own(os.fstat(descriptor)) and _is_guarded(place, Path(real))):
-            raise PermissionError(f"others may write to {place}, or replace it")
+            raise PermissionError(f"other users can write to {place} or replace it")
         yield _Held(real, descriptor)
     finally:
         os.close(descriptor)
@@ -213,7 +213,7 @@ class _Held:
         """The bytes of an entry's file; OSError if it is not to be trusted."""
         with self._opened(f"dpfl-{key}.cache") as file:
             if os.fstat(file.fileno()).st_size > MOST_BYTES:
-                raise PermissionError(f"the entry {key} is none that would be kept")
+                raise PermissionError(f"the entry {key} is larger than the whole cache")
             return file.read(MOST_BYTES)
 
     def touch(self, key: str) -> None:
@@ -245,15 +245,15 @@ class _Held:
 
         Files with an entry's name that this module did not write are left alone.
         """
-        found = []
+        entries = []
         for name in self._names():
             if _NAME.fullmatch(name):
                 # Another process may have removed it.
                 with contextlib.suppress(OSError):
                     about = self._about(name)
-                    found.append((about.st_mtime_ns, about.st_size, name))
-        total = sum(size for _, size, _ in found)
-        for _, size, name in sorted(found):
+                    entries.append((about.st_mtime_ns, about.st_size, name))
+        total = sum(size for _, size, _ in entries)
+        for _, size, name in sorted(entries):
             if total <= MOST_BYTES:
                 return
             if self._is_entry(name):
@@ -279,7 +279,9 @@ class _Held:
             about = os.fstat(descriptor)
             is_alone = stat.S_ISREG(about.st_mode) and about.st_nlink == 1
             if not (is_alone and _is_own(about)):
-                raise PermissionError(f"{name} is no file of this user's alone")
+                raise PermissionError(
+                    f"{name} is not a regular file of this user alone"
+                )
             yield file
 
     def _names(self) -> list[str]:

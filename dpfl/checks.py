@@ -185,16 +185,16 @@ def choice(name: str, value: Any, choices: Collection[str]) -> str:
 def text(name: str, value: Any) -> str:
     """`value` as a str, if it is one; else TypeError."""
     if not isinstance(value, str):
-        raise TypeError(message(name, "a text", value))
+        raise TypeError(message(name, "a string", value))
     return str(value)
 
 
 def path(name: str, value: Any) -> str:
     """`value` as a str, if it is a path; else TypeError."""
-    found = os.fspath(value) if isinstance(value, os.PathLike) else value
-    if not isinstance(found, str) or not found:
+    result = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(result, str) or not result:
         raise TypeError(message(name, "a path", value))
-    return str(found)
+    return str(result)
 
 
 def boolean(name: str, value: Any) -> bool:
@@ -310,10 +310,10 @@ def _floats(name: str, value: Any, wanted: str) -> np.ndarray:
     """`value` as a float64 array; TypeError if it is not of real numbers."""
     try:
         with np.errstate(over="ignore"):
-            found = np.asarray(value)
+            array = np.asarray(value)
             # Digits in a text are no number, and complex ones lose a part.
-            if found.dtype.kind in "biufO" and not _has_text(found):
-                return found.astype(np.float64, copy=False)
+            if array.dtype.kind in "biufO" and not _has_text(array):
+                return array.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError) as error:
         raise TypeError(message(name, wanted, value)) from error
     raise TypeError(message(name, wanted, value))

@@ -75,7 +75,7 @@ def kept(
 
     def decorated(function: _Function) -> _Function:
         @functools.wraps(function)
-        def found(*args: Any, **kwargs: Any) -> Any:
+        def cached(*args: Any, **kwargs: Any) -> Any:
             key = _key(function, args, kwargs)
             if key is None:
                 return function(*args, **kwargs)
@@ -89,7 +89,7 @@ def kept(
                 cache_folder.write(key, *to_parts(result))
             return result
 
-        return found  # type: ignore[return-value]
+        return cached  # type: ignore[return-value]
 
     return decorated
 
@@ -152,15 +152,15 @@ def _sources() -> tuple[tuple[str, int, int, int], ...]:
     paths = [*root.glob("*.py")]
     for package in _PACKAGES:
         paths += (root / package).rglob("*.py")
-    found = []
+    stats = []
     try:
         for path in sorted(paths):
             about = path.stat()
             times = about.st_mtime_ns, about.st_ctime_ns
-            found.append((str(path), about.st_size, *times))
+            stats.append((str(path), about.st_size, *times))
     except OSError:  # A file has just been removed.
         return ()
-    return tuple(found)
+    return tuple(stats)
 
 
 _AT_IMPORT = _sources()
@@ -172,20 +172,20 @@ def _surroundings() -> Optional[str]:
     from importlib import metadata
 
     root = Path(__file__).parent
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     try:
         for name, *_ in _AT_IMPORT:
             content = Path(name).read_bytes()
             place = Path(name).relative_to(root).as_posix()
-            found.update(f"{place} {len(content)}\n".encode())
-            found.update(content)
+            hasher.update(f"{place} {len(content)}\n".encode())
+            hasher.update(content)
         versions = [metadata.version(library) for library in _LIBRARIES]
     except (OSError, metadata.PackageNotFoundError):
         return None
     python = [platform.python_version(), platform.machine(), platform.libc_ver()]
     about = [versions, np.__file__, python, *ADDING_UP]
-    found.update(json.dumps(about).encode())
-    return found.hexdigest() if _sources() == _AT_IMPORT else None
+    hasher.update(json.dumps(about).encode())
+    return hasher.hexdigest() if _sources() == _AT_IMPORT else None
 
 
 def _adding_up() -> list[Any]:

@@ -20,8 +20,8 @@ from dpfl import checks
 AUTO = "auto"
 # Advice on how to resolve it, for the error where a number is needed.
 CHOSEN_BEFORE = (
-    "a number here, as dpfl.resolve(mechanism, participation, dimension, epsilon=..., "
-    "delta=...).mechanism has it"
+    "a number, as in dpfl.resolve(mechanism, participation, dimension, epsilon=..., "
+    "delta=...).mechanism"
 )
 
 _Method = TypeVar("_Method", bound=Callable[..., None])
@@ -108,9 +108,9 @@ def _keeping(method: _Method) -> _Method:
             config: Any = type(self)
             for name, check in checks_of(config).items():
                 value = getattr(self, name)
-                found = check(name, value)
-                if found is not value:
-                    object.__setattr__(self, name, found)
+                checked = check(name, value)
+                if checked is not value:
+                    object.__setattr__(self, name, checked)
         method(self, *arguments)
 
     kept.keeps = True  # type: ignore[attr-defined]
@@ -162,19 +162,19 @@ def checks_of(config: type) -> Mapping[str, checks.Check]:
       TypeError: If a field has no check, and its annotation is no class.
     """
     hints = typing.get_type_hints(config)
-    found: dict[str, checks.Check] = {}
+    field_checks: dict[str, checks.Check] = {}
     for field in _fields(config):
         if not field.init or getattr(field, "converter", None) is not None:
             continue
         check = _check_of(_metadata(config, field), hints[field.name])
         if check is None:
             raise TypeError(
-                f"{field.name} of {config.__name__} must have a check, or an "
-                "annotation that is a class, found "
-                f"{hints[field.name]}: give dpfl.option or dpfl.required one"
+                f"{field.name} of {config.__name__} has no check, and its annotation "
+                f"{hints[field.name]} is not a class: pass check=... to dpfl.option "
+                "or dpfl.required"
             )
-        found[field.name] = check
-    return found
+        field_checks[field.name] = check
+    return field_checks
 
 
 def _fields(config: type) -> tuple[Any, ...]:
@@ -266,7 +266,7 @@ def flag_help(
 
 
 def _groups(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for value, name in pairs:
-        found.setdefault(value, []).append(name)
-    return found
+        groups.setdefault(value, []).append(name)
+    return groups

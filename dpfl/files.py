@@ -61,10 +61,10 @@ def expanded(path: PathLike) -> Optional[str]:
     The user of a container may have none: neither HOME nor a line among the users.
     """
     given = os.fspath(path)
-    found = os.path.expanduser(given)
+    result = os.path.expanduser(given)
     # An empty HOME would expand to the root folder.
-    is_lost = not os.path.isabs(found) or os.environ.get("HOME") == ""
-    return None if given.startswith("~") and is_lost else found
+    is_lost = not os.path.isabs(result) or os.environ.get("HOME") == ""
+    return None if given.startswith("~") and is_lost else result
 
 
 def private_folder(path: PathLike) -> pathlib.Path:
@@ -110,8 +110,8 @@ def others_may_write(folder: PathLike) -> Optional[str]:
     if os.name == "nt" or not mode & _OTHERS_WRITE:
         return None
     return (
-        f"{folder} was there before, with the mode {mode:04o}: others may write into "
-        "it, and replace what is written"
+        f"{folder} already existed with the mode {mode:04o}: other users can write to "
+        "it and replace its files"
     )
 
 
@@ -266,13 +266,13 @@ def write_arrays(
 
 def arrays_checksum(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
     """The SHA-256 of a JSON header and every array's name, type, shape and bytes."""
-    found = hashlib.sha256()
-    found.update(_canonical(header).encode())
+    hasher = hashlib.sha256()
+    hasher.update(_canonical(header).encode())
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
-        found.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        found.update(array.tobytes())
-    return found.hexdigest()
+        hasher.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        hasher.update(array.tobytes())
+    return hasher.hexdigest()
 
 
 def _canonical(value: Any) -> str:
@@ -349,22 +349,22 @@ def output_path(
       ValueError: If the path is not a regular file's, or its folder does not exist or
         cannot be written.
     """
-    found = pathlib.Path(path)
+    target = pathlib.Path(path)
     if not str(path) or str(path).endswith(os.sep):
         raise ValueError(f"{name} must be a file's path, found {str(path)!r}")
-    if endings and found.suffix.lower() not in endings:
+    if endings and target.suffix.lower() not in endings:
         raise ValueError(
-            f"{name} must end in {' or '.join(sorted(endings))}, found {found}"
+            f"{name} must end in {' or '.join(sorted(endings))}, found {target}"
         )
-    with _refused(f"{name} must be a file that can be written", found):
+    with _refused(f"{name} must be a writable file", target):
         # Links are followed: a link to a device is refused as the device is.
         with contextlib.suppress(FileNotFoundError):
-            check_regular(name, found)
-    with _refused(f"{name} must be a file in a folder that can be written", found):
-        real = pathlib.Path(os.path.realpath(found))
+            check_regular(name, target)
+    with _refused(f"{name} must be a file in a writable folder", target):
+        real = pathlib.Path(os.path.realpath(target))
         _check_replaceable(real)
         _try(real)
-    return found
+    return target
 
 
 def output_folder(name: str, path: PathLike) -> pathlib.Path:
@@ -373,22 +373,22 @@ def output_folder(name: str, path: PathLike) -> pathlib.Path:
     Raises:
       ValueError: If it is not a folder, or cannot be written.
     """
-    found = pathlib.Path(path)
+    folder = pathlib.Path(path)
     if not str(path):
         raise ValueError(f"{name} must be a folder's path, found ''")
-    with _refused(f"{name} must be a folder that can be written", found):
-        public_folder(found)
-        _try(found / "a")
-    return found
+    with _refused(f"{name} must be a writable folder", folder):
+        public_folder(folder)
+        _try(folder / "a")
+    return folder
 
 
 def check_folder(name: str, path: PathLike) -> None:
     """Raises ValueError if a file is in the place of a folder; creates nothing."""
-    found = pathlib.Path(path)
-    with _refused(f"{name} must be a folder that can be written", found):
+    folder = pathlib.Path(path)
+    with _refused(f"{name} must be a writable folder", folder):
         with contextlib.suppress(FileNotFoundError):
             # With the slash a path to a file raises an error.
-            os.stat(f"{found}/")
+            os.stat(f"{folder}/")
 
 
 def input_path(name: str, path: PathLike) -> pathlib.Path:
@@ -397,11 +397,11 @@ def input_path(name: str, path: PathLike) -> pathlib.Path:
     Raises:
       ValueError: If there is no regular file, or it cannot be read.
     """
-    found = pathlib.Path(path)
-    with _refused(f"{name} must be a file that can be read", found):
-        check_regular(name, found)
-        with open(found, "rb"):
-            return found
+    source = pathlib.Path(path)
+    with _refused(f"{name} must be a readable file", source):
+        check_regular(name, source)
+        with open(source, "rb"):
+            return source
 
 
 @contextlib.contextmanager
@@ -430,7 +430,7 @@ def locked(folder: PathLike) -> Iterator[None]:
       InUseError: If another process holds it.
       ValueError: If its file `.lock` holds more than a process id.
     """
-    must = "output_dir must be a folder that can be written, with no link at .lock"
+    must = "output_dir must be a writable folder without a link at .lock"
     with _refused(must, pathlib.Path(folder)):
         path = pathlib.Path(folder) / ".lock"
         with contextlib.suppress(FileNotFoundError):
@@ -443,12 +443,11 @@ def locked(folder: PathLike) -> Iterator[None]:
             except BlockingIOError:
                 file.seek(0)
                 raise InUseError(
-                    f"output_dir must be free, found {folder} in use by process "
-                    f"{file.read().strip()}"
+                    f"output_dir {folder} is in use by process {file.read().strip()}"
                 ) from None
         file.seek(0)
         if re.fullmatch("[0-9]{,20}", file.read(_MOST_LOCK)) is None:
-            raise ValueError(f"output_dir must have no other program's .lock: {path}")
+            raise ValueError(f"output_dir has another program's lock file {path}")
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()

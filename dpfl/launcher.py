@@ -142,7 +142,7 @@ def end_with(parent: int) -> None:
     )
     # The parent may have ended before the request.
     if os.getppid() != parent:
-        sys.exit("the parent has gone")
+        sys.exit("the parent process has ended")
 
 
 def _check(result: int, call: str) -> int:
@@ -164,7 +164,9 @@ def _send_listener(channel: socket.socket) -> None:
 
 def _install_filter() -> int:
     if os.uname().machine != _MACHINE:
-        raise OSError(errno.ENOSYS, f"the filter is for {_MACHINE}", os.uname().machine)
+        raise OSError(
+            errno.ENOSYS, f"the system call filter needs {_MACHINE}", os.uname().machine
+        )
     # Other ways to make a system call (32 bits, x32, io_uring) have other numbers,
     # which a filter of bind() alone would let pass.
     steps = [
@@ -211,7 +213,7 @@ def _enter_network_namespace() -> None:
             "unshare(CLONE_NEWUSER | CLONE_NEWNET)",
         )
     if os.readlink("/proc/self/ns/net") == before:
-        raise OSError(errno.EPERM, "the network is still the old one", "unshare")
+        raise OSError(errno.EPERM, "the network namespace is unchanged", "unshare")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         # struct ifreq: the name in 16 bytes, the flags, and room up to 40 bytes.
         request = bytearray(struct.pack("@16sh22x", b"lo", 0))

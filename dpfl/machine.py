@@ -52,8 +52,10 @@ def check_limit(least: int = LEAST_LIMIT) -> None:
         return
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit != resource.RLIM_INFINITY and limit < least:
-        found = f"{least >> 20} MB, found {limit >> 20} MB"
-        raise MemoryError(f"ulimit -v must be at least {found}")
+        raise MemoryError(
+            f"the memory limit is too low: ulimit -v is {limit >> 20} MB, "
+            f"{least >> 20} MB are needed"
+        )
 
 
 _GROUPS = Path("/sys/fs/cgroup")
@@ -79,14 +81,14 @@ def processors() -> int:
     of a processor counts as one: fewer groups of clients would leave some of the time
     unused.
     """
-    found = [len(os.sched_getaffinity(0))]
+    limits = [len(os.sched_getaffinity(0))]
     for folder in _folders("cpu"):
         numbers = _numbers(folder, _QUOTA_FILES)
         # Version 1 writes -1 for no limit.
         if numbers and numbers[0] > 0:
             quota, period = numbers
-            found.append(math.ceil(quota / period))
-    return max(1, min(found))
+            limits.append(math.ceil(quota / period))
+    return max(1, min(limits))
 
 
 def memory() -> Optional[int]:
@@ -108,8 +110,8 @@ def free_memory() -> Optional[int]:
     limit = memory()
     try:
         lines = _MEMORY_INFO.read_text().splitlines()
-        found = dict(line.split(":") for line in lines)
-        free = int(found["MemAvailable"].split()[0]) * 1024
+        meminfo = dict(line.split(":") for line in lines)
+        free = int(meminfo["MemAvailable"].split()[0]) * 1024
     except (OSError, KeyError, ValueError):
         return limit
     return free if limit is None else min(free, limit)
@@ -137,8 +139,8 @@ def _given_back(folder: Path) -> int:
     """The bytes of a control group that its kernel reclaims when needed."""
     try:
         lines = (folder / "memory.stat").read_text().splitlines()
-        found = dict(line.split() for line in lines)
-        return next((int(found[name]) for name in _GIVEN_BACK if name in found), 0)
+        stats = dict(line.split() for line in lines)
+        return next((int(stats[name]) for name in _GIVEN_BACK if name in stats), 0)
     except (OSError, ValueError):
         # No such file, or one in another format.
         return 0

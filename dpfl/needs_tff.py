@@ -21,13 +21,13 @@ def remedy() -> str:
     system = (sys.platform, platform.machine())
     if system == ("linux", "x86_64") and sys.version_info[:2] in PYTHONS:
         return (
-            "this part of dpfl must have TensorFlow Federated 0.87, found none; "
-            'python -m pip install --no-deps -r "$(python -m dpfl requirements)" '
-            "installs it"
+            "this part of dpfl needs TensorFlow Federated 0.87, which is not "
+            'installed; python -m pip install --no-deps -r "$(python -m dpfl '
+            'requirements)" installs it'
         )
     return (
-        "this part of dpfl must have TensorFlow Federated 0.87, which is published for "
-        "Linux on x86_64 with Python 3.9, 3.10 and 3.11, found Python "
+        "this part of dpfl needs TensorFlow Federated 0.87, which is published for "
+        "Linux on x86_64 with Python 3.9, 3.10 and 3.11; this is Python "
         f"{platform.python_version()} on {sys.platform} {platform.machine()}; "
         "dpfl.accounting, dpfl.factorization, dpfl.mechanisms, dpfl-privacy and "
         "dpfl-factorize work here"

@@ -97,30 +97,29 @@ def load(group: str, *tables: dict[Any, Any]) -> None:
             for table, before in kept:
                 table.clear()
                 table.update(before)
-            what = f"{entry.name} of the entry points {group}"
-            _warn(what, f"{entry.value} cannot be imported", error)
+            source = f"{entry.name} of the entry points {group}"
+            _warn(source, f"{entry.value} cannot be imported", error)
         for name in set(flags.FLAGS) - defined:
             flags.FLAGS[name].allow_override = True
             flags.FLAGS[name].validators.clear()
 
 
-def _warn(what: str, why: str, error: BaseException) -> None:
-    # Not str(error): that of SystemExit is empty, and that of a package's error may
-    # fail.
-    found = traceback.format_exception_only(type(error), error)[-1].strip()
-    warnings.warn(f"{what} is left out, since {why} ({found})", stacklevel=3)
+def _warn(source: str, reason: str, error: BaseException) -> None:
+    # SystemExit has an empty str(), and str() of a package's error may fail.
+    error_text = traceback.format_exception_only(type(error), error)[-1].strip()
+    warnings.warn(f"{source} is ignored: {reason} ({error_text})", stacklevel=3)
 
 
 def field_types(config: type) -> dict[str, type]:
     """The types of the fields that a flag can hold, None aside."""
     hints = typing.get_type_hints(config)
-    found = {}
+    types = {}
     for field in dataclasses.fields(config):
         kinds = [k for k in typing.get_args(hints[field.name]) if k is not type(None)]
         kind = kinds[0] if kinds else hints[field.name]
         if field.init and kind in _SIMPLE:
-            found[field.name] = kind
-    return found
+            types[field.name] = kind
+    return types
 
 
 def check_name(name: Any) -> str:
@@ -150,9 +149,11 @@ def check(group: str, name: str, config: type) -> None:
     if "__dataclass_params__" not in vars(config):
         raise TypeError(checks.message("config", "a frozen dataclass itself", config))
     try:
-        found = field_types(config)
+        own_types = field_types(config)
     except (NameError, TypeError) as error:
-        message = checks.message("config", "a class whose types are known", config)
+        message = checks.message(
+            "config", "a class with annotations that can be resolved", config
+        )
         raise TypeError(f"{message} ({error})") from error
     texts = {each.name: fields.help_text(each) for each in dataclasses.fields(config)}
     other = TASKS if group == MECHANISMS else MECHANISMS
@@ -160,40 +161,40 @@ def check(group: str, name: str, config: type) -> None:
     known: dict[str, type] = {}
     for own, types in _types[group].items():
         known.update(types if own != name else {})
-    for field, kind in found.items():
+    for field, kind in own_types.items():
         if field in taken:
-            wanted = "named unlike the flags of commands"
+            wanted = "different from the commands' own flags"
             raise ValueError(checks.message("a field of config", wanted, field))
         if not (isinstance(texts[field], str) and texts[field]):
-            wanted = "made by dpfl.option or dpfl.required, with a sentence"
+            wanted = "made by dpfl.option or dpfl.required with a help text"
             raise ValueError(checks.message("a field of config", wanted, field))
         if known.get(field, kind) is not kind:
-            wanted = f"of type {known[field].__name__} as elsewhere"
+            wanted = f"of type {known[field].__name__} in every configuration"
             raise TypeError(checks.message(field, wanted, kind))
     defaults = {each.name: each.default for each in dataclasses.fields(config)}
     for field, accept in fields.checks_of(config).items():
         if defaults[field] is not dataclasses.MISSING:
             accept(field, defaults[field])
-    _types[group][name] = found
+    _types[group][name] = own_types
 
 
-def resolve(found: Any) -> Any:
+def resolve(target: Any) -> Any:
     """An object, or the one that a string "module:name" names, imported now."""
-    if not isinstance(found, str):
-        return found
-    module, _, name = found.partition(":")
+    if not isinstance(target, str):
+        return target
+    module, _, name = target.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
 def _entries(group: str) -> list[importlib.metadata.EntryPoint]:
     """The entry points of a group, each once if its package is on the path twice."""
-    found: dict[tuple[str, str], importlib.metadata.EntryPoint] = {}
+    entries: dict[tuple[str, str], importlib.metadata.EntryPoint] = {}
     for package in importlib.metadata.distributions():
         try:
             own = [each for each in package.entry_points if each.group == group]
         except Exception as error:
-            what = f"a package in {package.locate_file('')}"
-            _warn(what, "its entry points cannot be read", error)
+            source = f"a package in {package.locate_file('')}"
+            _warn(source, "its entry points cannot be read", error)
             continue
-        found.update({(each.name, each.value): each for each in own})
-    return list(found.values())
+        entries.update({(each.name, each.value): each for each in own})
+    return list(entries.values())

@@ -150,8 +150,8 @@ def column(row: Mapping[str, Any], name: str) -> Optional[str]:
 
 def value(row: Mapping[str, Any], name: str) -> Any:
     """The value of a row in a column, marked or not; None if it is missing."""
-    found = column(row, name)
-    return None if found is None else row[found]
+    key = column(row, name)
+    return None if key is None else row[key]
 
 
 def plain_names(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -161,8 +161,8 @@ def plain_names(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def plain_keys(summary: Mapping[str, Any]) -> dict[str, Any]:
     """The content of summary.json with the exact keys beside the others."""
-    found = {name: part for name, part in summary.items() if name != KEY}
-    return {**found, **summary.get(KEY, {})}
+    unmarked = {name: part for name, part in summary.items() if name != KEY}
+    return {**unmarked, **summary.get(KEY, {})}
 
 
 def without_exact(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -112,8 +112,8 @@ def read_text(
         place = error.start
     # Raised outside of the block: the error of decoding holds the content.
     raise ValueError(
-        f"{name or pathlib.Path(path).name} must be a text in UTF-8, found {path} "
-        f"with another byte at {place}"
+        f"{name or pathlib.Path(path).name} must be UTF-8 text, found {path} "
+        f"with an invalid byte at {place}"
     )
 
 
@@ -124,36 +124,37 @@ def read_json(path: PathLike, at_most: int = MOST_TEXT) -> Any:
 
 def parsed(name: str, text: str) -> Any:
     """The content of JSON; else ValueError, in which the text is called `name`."""
-    found, why = None, ""
+    content, fault = None, ""
     try:
-        found = json.loads(text, object_pairs_hook=_each_once)
+        content = json.loads(text, object_pairs_hook=_each_once)
     except RecursionError:
-        why = "more"
+        fault = "more"
     except json.JSONDecodeError as error:
-        why = f"none from line {error.lineno}, column {error.colno} on"
+        fault = f"a syntax error in line {error.lineno}, column {error.colno}"
     except ValueError:
-        why = "a name twice, or a number without end"
-    if why or _levels(found) > _MOST_LEVELS:
-        raise ValueError(f"{name} must be JSON of a few levels, found {why or 'more'}")
-    return found
+        fault = "a duplicate key or a number that is too long"
+    if fault or _levels(content) > _MOST_LEVELS:
+        limit = f"JSON of at most {_MOST_LEVELS} levels"
+        raise ValueError(f"{name} must be {limit}, found {fault or 'more'}")
+    return content
 
 
 def _each_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a name twice")
-    return found
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        raise ValueError("a duplicate key")
+    return mapping
 
 
 def _levels(content: Any) -> int:
     """The depth of nested lists and mappings, counted to one past the limit."""
-    level, found = [content], 0
-    while level and found <= _MOST_LEVELS:
+    level, depth = [content], 0
+    while level and depth <= _MOST_LEVELS:
         mappings = [part.values() for part in level if isinstance(part, dict)]
         lists = [part for part in level if isinstance(part, list)]
         level = list(itertools.chain(*mappings, *lists))
-        found += 1
-    return found
+        depth += 1
+    return depth
 
 
 def read_csv(path: PathLike, *, cut: bool = False) -> list[dict[str, str]]:
@@ -177,8 +178,8 @@ def read_csv(path: PathLike, *, cut: bool = False) -> list[dict[str, str]]:
     whole = [row for row in rows if len(row) == len(head)]
     if not is_csv or (len(whole) < len(rows) and not cut):
         raise ValueError(
-            f"{path} must be CSV with a head of different names and rows of as many "
-            "cells, found other"
+            f"{path} is not a CSV file with distinct column names and rows of equal "
+            "length"
         )
     return [dict(zip(head, row)) for row in whole]
 
@@ -201,7 +202,7 @@ def read_arrays(
         raise ValueError(str(error)) from error
     header = parsed("its header", str(arrays.pop(HEADER, np.array(""))[()]))
     if not isinstance(header, dict):
-        raise ValueError("its header must be a mapping, found something else")
+        raise ValueError("its header is not a mapping")
     return header, arrays
 
 
@@ -222,14 +223,14 @@ def arrays_in(file: IO[bytes], at_most: int = 0) -> dict[str, np.ndarray]:
             names = [member.filename.rpartition(".npy")[0] for member in members]
             is_plain = all(m.compress_type in _PACKINGS for m in members)
             if not is_plain or sum(m.file_size for m in members) > max(size, at_most):
-                raise ValueError("it unpacks to too much")
+                raise ValueError("it is too large when unpacked")
             if len(set(names)) < len(names):
-                raise ValueError("it has a name twice")
+                raise ValueError("it has a duplicate name")
             return dict(zip(names, (_array_in(archive, m) for m in members)))
     # A damaged archive raises all kinds of errors, and some show its content.
     except Exception as error:
         kind = type(error).__name__
-    raise ValueError(f"it must be an archive of arrays, found it damaged ({kind})")
+    raise ValueError(f"it is not a readable archive of arrays ({kind})")
 
 
 def _array_in(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:

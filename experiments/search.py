@@ -63,7 +63,7 @@ cli.check_flag("validation_fraction", checks.real, above=0.0, below=1.0)
 # Seed of the draws, which must be the same in each call.
 _DRAWS_SEED = 20
 _OWN = (*SEARCHED, "seed", "output_dir", "validation_fraction")
-_DIVERGED = "so the training has diverged"
+_DIVERGED = "training diverged in round"
 
 Setting = Mapping[str, float]
 

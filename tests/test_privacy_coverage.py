@@ -44,7 +44,7 @@ def test_documentation_lists_every_output(page, kinds):
         ("accuracy_by_round.png", "*", privacy_coverage.COVERED),
         ("checkpoints/checkpoint-00000001", "*", privacy_coverage.SECRET),
         ("stderr", "exact loss 0.5", privacy_coverage.EXACT),
-        ("stderr", "going on after round 4", privacy_coverage.COVERED),
+        ("stderr", "resuming after round 4", privacy_coverage.COVERED),
     ],
 )
 def test_every_output_has_a_coverage_kind(place, name, kind):

@@ -56,8 +56,8 @@ def _check_output(output: str) -> None:
     caller = _caller_that_divides()
     if output == "mean" and caller:
         raise ValueError(
-            f"output must be 'sum' inside of TFF's {caller}, which divides by itself, "
-            f"found {output!r}"
+            f"output must be 'sum' inside TFF's {caller}, which divides the sum "
+            f"itself, found {output!r}"
         )
 
 
@@ -73,12 +73,11 @@ def check_secure_sums() -> None:
         _can_sum_securely[context] = _compiles_secure_sums(context)
     if not _can_sum_securely[context]:
         raise RuntimeError(
-            "TFF's default context must be one that can sum securely before a "
-            "mechanism with integer noise is built, by "
+            "TFF's default context cannot sum securely, as integer noise needs: call "
             "`tff.framework.set_default_context(worker.context(secure_sums=True))` "
-            "with `worker = dpfl.start_worker()` or by "
-            "`tff.backends.test.set_sync_test_cpp_execution_context()`, found one "
-            "that cannot"
+            "with `worker = dpfl.start_worker()`, or "
+            "`tff.backends.test.set_sync_test_cpp_execution_context()`, before the "
+            "mechanism is built"
         )
 
 
@@ -268,8 +267,8 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
         codec = self._make_codec(layout.dimension)
         if self._output == "sum" and not codec.gives_mean:
             raise ValueError(
-                "output must be 'mean' where what is released is not a mean, found "
-                f"'sum' for {type(codec).__name__}"
+                f"output must be 'mean' for {type(codec).__name__}, which does not "
+                "release a mean, found 'sum'"
             )
         if codec.sums_securely and self._checks_context:
             check_secure_sums()

@@ -69,7 +69,7 @@ class IntegerSum:
         multiplier = noise_multiplier or no_noise
         self.grid = numbers.grid_of_cohort(multiplier, cohort_size, linf_ratio)
         if not self.grid.max_size:
-            rule = "at most 2**24 times the bound of a coordinate, over the clip"
+            rule = "at most 2**24 times the coordinate bound divided by the clip norm"
             raise ValueError(checks.message("noise_multiplier", rule, noise_multiplier))
         self.dtype = tf.int32 if self.grid.total_bits == 32 else tf.int64
         # The clip norm in steps.
@@ -150,10 +150,10 @@ class IntegerSum:
             return message
         stddev = share_stddev(self.grid, shares)
         if stddev < _SMALLEST_SHARE:
-            least = f"{_SMALLEST_SHARE:g} steps or more"
-            rule = f"such that each of {shares} shares is {least}"
-            found = self.grid.stddev / self._clip_steps
-            raise ValueError(checks.message("noise_multiplier", rule, found))
+            least = f"{_SMALLEST_SHARE:g} grid steps"
+            rule = f"large enough for {shares} shares of {least} each"
+            multiplier = self.grid.stddev / self._clip_steps
+            raise ValueError(checks.message("noise_multiplier", rule, multiplier))
         domain = seed_domains.RoundDomain.UPDATE_NOISE
         return self._with_draw(message, stddev, client_seed, domain)
 

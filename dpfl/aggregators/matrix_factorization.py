@@ -59,21 +59,23 @@ class Release:
 
         With `noise_on_host`, `HostNoise` supplies the stream's memory.
         """
-        found = config.factorization
+        factorization = config.factorization
         self.dimension = dimension
         self._rounds = config.stream_rounds
         self._scale = config.stddev / config.noise_divisor
-        self._momentum = found.workload.momentum
-        self._rates = np.asarray(found.workload.rates, np.float32)
+        self._momentum = factorization.workload.momentum
+        self._rates = np.asarray(factorization.workload.rates, np.float32)
         self._row_stddev = np.float32(
-            self._scale * matrix_factorization.sum_noise(found, self._rounds)
+            self._scale * matrix_factorization.sum_noise(factorization, self._rounds)
         )
         self._iterate_stddev = np.float32(
-            matrix_factorization.iterate_stddev(found, self._scale, self._rounds)
+            matrix_factorization.iterate_stddev(
+                factorization, self._scale, self._rounds
+            )
         )
         self._noise_on_host = noise_on_host
         self._stream = noise_streams.build_stream(
-            found, dimension, block_rounds=block_rounds, redraw=True
+            factorization, dimension, block_rounds=block_rounds, redraw=True
         )
 
     def initial_state(self) -> Fields:
@@ -147,9 +149,9 @@ class Release:
         check = tf.debugging.Assert(
             is_right,
             [
-                "the past in the aggregator's state must be that of row",
+                "the noise in the aggregator's state is not for row",
                 row,
-                "of this epoch, found another: HostNoise.put_into was not called",
+                "of this epoch: HostNoise.put_into was not called",
             ],
         )
         with tf.control_dependencies([check] if check is not None else []):
@@ -197,8 +199,8 @@ class HostNoise:
         """
         if "past_row" not in state:
             raise ValueError(
-                "state must be that of an aggregator with noise_on_host, found "
-                f"the fields {list(state)}"
+                "state must come from an aggregator with noise_on_host=True, "
+                f"found the fields {list(state)}"
             )
         row, seeds = int(state["row"]), np.asarray(state["row_seeds"])
         if self._place != _place(seeds, row):

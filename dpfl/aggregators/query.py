@@ -51,8 +51,8 @@ class MechanismQuery(tfp.SumAggregationDPQuery):
         leaves = tf.nest.flatten(global_state)
         if not tf.executing_eagerly() and not any(map(tf.is_symbolic_tensor, leaves)):
             raise RuntimeError(
-                "global_state must change from round to round, and is a constant of "
-                "this graph: compile the model with run_eagerly=True"
+                "global_state is a constant of this graph and would not change between "
+                "rounds: compile the model with run_eagerly=True"
             )
         return self._steps.prepare(global_state)
 
@@ -126,8 +126,8 @@ def query(
     codec = steps.codec
     if codec.sums_securely or codec.has_private_randomness or codec.needed_sums:
         raise ValueError(
-            "mechanism must be one whose server alone draws noise, since a query has "
-            f"no secrets of clients and no secure sum, found {mechanism.name}: take "
+            "mechanism must draw all of its noise on the server, since a query has no "
+            f"client secrets and no secure sum, found {mechanism.name}: use "
             "dpfl.aggregator(mechanism)"
         )
     event = _round_event(mechanism, codec.dimension)

@@ -66,7 +66,7 @@ def opened(total: Any, clients: tf.Tensor, needed: int) -> Any:
     """
     check = tf.debugging.Assert(
         clients >= needed,
-        [f"the sum is not opened: at least {needed} clients must report, found"]
+        [f"the sum needs reports of at least {needed} clients, but their number is"]
         + [tf.cast(clients, tf.int32)],
     )
     with tf.control_dependencies([check] if check is not None else []):

@@ -82,8 +82,8 @@ def build(
     if weighted:
         if entry.weighted is None:
             raise ValueError(
-                "weighted must be False for a mechanism that bounds what a client "
-                f"contributes, found True for {mechanism!r}"
+                "weighted must be False for a mechanism that bounds a client's "
+                f"contribution, found True for {mechanism!r}"
             )
         if output != "mean":
             raise ValueError(f"output must be 'mean' with weights, found {output!r}")
@@ -148,19 +148,19 @@ def _check_options(
     own = [each.name for each in parameters]
     for name, value in options.items():
         if name not in own:
-            known = f"it has {', '.join(own)}" if own else "it has none"
+            known = f"which has {', '.join(own)}" if own else "which has no options"
             raise TypeError(
-                f"{name} must be left out, since {mechanism.name} has no such option "
-                f"({known}), found {value!r}"
+                f"{name} must be left out for {mechanism.name}, {known}, found "
+                f"{value!r}"
             )
 
 
 def _chosen(mechanism: mechanisms.Mechanism, dimension: int) -> mechanisms.Mechanism:
     """Resolves "auto" to numbers, and logs them."""
-    found = planning.resolve(mechanism, None, dimension)
-    for sentence in found.sentences:
+    resolved = planning.resolve(mechanism, None, dimension)
+    for sentence in resolved.sentences:
         _LOGGER.warning("%s: %s", mechanism.name, sentence)
-    return found.mechanism
+    return resolved.mechanism
 
 
 def _entry(mechanism: mechanisms.Mechanism) -> registry.MechanismEntry:

@@ -61,9 +61,9 @@ def _kill_at_exit(child: psutil.Process) -> None:
 
 
 class _LikePopen(type):
-    def __instancecheck__(cls, found: Any) -> bool:
+    def __instancecheck__(cls, instance: Any) -> bool:
         """Accepts any Popen: TFF may ask about workers older than this patch."""
-        return isinstance(found, subprocess.Popen)
+        return isinstance(instance, subprocess.Popen)
 
 
 class _EndingWorker(subprocess.Popen, metaclass=_LikePopen):

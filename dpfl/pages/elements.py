@@ -109,9 +109,9 @@ def cards(values: Mapping[str, Any]) -> str:
     return f'<div class="cards">{"".join(parts)}</div>'
 
 
-def charts(found: Iterable[str]) -> str:
+def charts(drawings: Iterable[str]) -> str:
     """Charts beside each other if there is room."""
-    return f'<div class="charts">{"".join(found)}</div>'
+    return f'<div class="charts">{"".join(drawings)}</div>'
 
 
 def facts(values: Mapping[str, Any]) -> str:

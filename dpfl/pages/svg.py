@@ -78,11 +78,11 @@ def _powers(low: float, high: float) -> list[float]:
     """Powers of ten; if there are fewer than two, also their double and fivefold."""
     exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for parts in ((1,), (1, 2, 5)):
-        found = [part * 10.0**e for e in exponents for part in parts]
-        found = [value for value in found if low <= value * (1 + 1e-9) <= high * 1.001]
-        if len(found) > 1:
+        ticks = [part * 10.0**e for e in exponents for part in parts]
+        ticks = [value for value in ticks if low <= value * (1 + 1e-9) <= high * 1.001]
+        if len(ticks) > 1:
             break
-    return found
+    return ticks
 
 
 def _axis(

@@ -46,17 +46,17 @@ class TaskConfig(Checked):
     """
 
     batch_size: int = option(
-        16, "Examples of a local batch.", at_least=1, at_most=_MOST_EXAMPLES
+        16, "Number of examples in a local batch.", at_least=1, at_most=_MOST_EXAMPLES
     )
     client_epochs: int = option(
         1,
-        "Passes over a client's examples in one round.",
+        "Local epochs of a client in one round.",
         at_least=1,
         at_most=_MOST_PASSES,
     )
     max_examples_per_client: Optional[int] = option(
         None,
-        "Examples of one local pass at most; 'none' for all.",
+        "Most examples in a local epoch; 'none' for all.",
         at_least=1,
         at_most=_MOST_EXAMPLES,
     )
@@ -82,7 +82,7 @@ class DealtConfig(TaskConfig):
     )
     num_clients: int = option(
         100,
-        "Clients over which the images are split.",
+        "Number of clients that the images are split over.",
         at_least=1,
         at_most=_MOST_MADE_UP_CLIENTS,
     )
@@ -94,7 +94,7 @@ class DealtConfig(TaskConfig):
     )
     validation_fraction: float = option(
         0.0,
-        "Share of the others that is evaluated on in place of the test set.",
+        "Share of training data to evaluate on instead of the test set.",
         at_least=0,
         below=1,
     )
@@ -107,7 +107,7 @@ class DealtConfig(TaskConfig):
 class DigitsConfig(DealtConfig):
     """Options of `digits`."""
 
-    client_epochs: int = option(5, "Passes over a client's examples in one round.")
+    client_epochs: int = option(5, "Local epochs of a client in one round.")
     test_fraction: float = option(
         0.2, "Share of each label's images held out for testing.", above=0, below=1
     )
@@ -122,8 +122,8 @@ class FashionConfig(DealtConfig):
         that of Debian's package `dataset-fashion-mnist`.
     """
 
-    batch_size: int = option(20, "Examples of a local batch.")
-    num_clients: int = option(2000, "Clients over which the images are split.")
+    batch_size: int = option(20, "Number of examples in a local batch.")
+    num_clients: int = option(2000, "Number of clients that the images are split over.")
     data_dir: Optional[str] = option(
         "/usr/share/datasets", "Folder of the data files.", check=checks.path
     )
@@ -155,7 +155,7 @@ class DocsConfig(TaskConfig):
     """
 
     max_examples_per_client: Optional[int] = option(
-        64, "Examples of one local pass at most; 'none' for all."
+        64, "Most examples in a local epoch; 'none' for all."
     )
     docs_source: str = option(
         "library", f"One of {', '.join(DOCS_SOURCES)}.", choices=DOCS_SOURCES
@@ -164,11 +164,11 @@ class DocsConfig(TaskConfig):
         None, "Folder of the data files.", check=checks.path
     )
     vocab_size: int = option(
-        2000, "Words of the vocabulary.", at_least=1, at_most=10**7
+        2000, "Number of words in the vocabulary.", at_least=1, at_most=10**7
     )
     sequence_length: int = option(
         20,
-        "Tokens that a sentence is cut or padded to.",
+        "Tokens in a sentence, cut or padded.",
         at_least=2,
         at_most=_MOST_STEPS,
     )
@@ -178,7 +178,7 @@ class DocsConfig(TaskConfig):
     lstm_size: int = option(64, "Units of the LSTM.", at_least=1, at_most=10**5)
     min_sentences: int = option(
         8,
-        "Modules with fewer sentences are no client.",
+        "Least number of sentences in a module that is a client.",
         at_least=1,
         at_most=_MOST_EXAMPLES,
     )
@@ -187,19 +187,19 @@ class DocsConfig(TaskConfig):
     )
     validation_fraction: float = option(
         0.0,
-        "Share of the others that is evaluated on in place of the test set.",
+        "Share of training data to evaluate on instead of the test set.",
         at_least=0,
         below=1,
     )
     max_test_examples: Optional[int] = option(
         None,
-        "Examples of the evaluation set at most; 'none' for all.",
+        "Most examples in the evaluation set; 'none' for all.",
         at_least=1,
         at_most=_MOST_EXAMPLES,
     )
     partition_seed: int = option(
         0,
-        "Seed of the choice of the modules held out.",
+        "Seed of the choice of held-out modules.",
         at_least=0,
         at_most=_LARGEST_SPLIT_SEED,
     )
@@ -232,7 +232,7 @@ class MnistConfig(FilesConfig):
     `validation_fraction`, which leaves the test set unread.
     """
 
-    batch_size: int = option(20, "Examples of a local batch.")
+    batch_size: int = option(20, "Number of examples in a local batch.")
     model: str = option(
         "small_cnn", f"One of {', '.join(DIGITS_MODELS)}.", choices=DIGITS_MODELS
     )
@@ -241,13 +241,13 @@ class MnistConfig(FilesConfig):
     )
     validation_fraction: float = option(
         0.0,
-        "Share of the others that is evaluated on in place of the test set.",
+        "Share of training data to evaluate on instead of the test set.",
         at_least=0,
         below=1,
     )
     partition_seed: int = option(
         0,
-        "Seed of the choice of what is held out.",
+        "Seed of the choice of held-out digits.",
         at_least=0,
         at_most=_LARGEST_SPLIT_SEED,
     )
@@ -274,7 +274,7 @@ class SqlConfig(FilesConfig):
     )
     max_test_examples: Optional[int] = option(
         None,
-        "Examples of the evaluation set at most; 'none' for all.",
+        "Most examples in the evaluation set; 'none' for all.",
         at_least=1,
         at_most=_MOST_EXAMPLES,
     )
@@ -284,7 +284,7 @@ class SqlConfig(FilesConfig):
 class EmnistConfig(SqlConfig):
     """Options of `emnist`."""
 
-    batch_size: int = option(20, "Examples of a local batch.")
+    batch_size: int = option(20, "Number of examples in a local batch.")
     model: str = option(
         "cnn", f"One of {', '.join(EMNIST_MODELS)}.", choices=EMNIST_MODELS
     )
@@ -295,17 +295,17 @@ class StackOverflowConfig(SqlConfig):
     """Options of `stackoverflow`, with the literature's values as defaults."""
 
     max_examples_per_client: Optional[int] = option(
-        256, "Examples of one local pass at most; 'none' for all."
+        256, "Most examples in a local epoch; 'none' for all."
     )
     max_test_examples: Optional[int] = option(
-        10_000, "Examples of the evaluation set at most; 'none' for all."
+        10_000, "Most examples in the evaluation set; 'none' for all."
     )
     vocab_size: int = option(
-        10_000, "Words of the vocabulary.", at_least=1, at_most=10**7
+        10_000, "Number of words in the vocabulary.", at_least=1, at_most=10**7
     )
     sequence_length: int = option(
         20,
-        "Tokens that a sentence is cut or padded to.",
+        "Tokens in a sentence, cut or padded.",
         at_least=2,
         at_most=_MOST_STEPS,
     )
@@ -328,7 +328,7 @@ class SyntheticConfig(TaskConfig):
         'small_cnn' (as `digits`).
     """
 
-    batch_size: int = option(20, "Examples of a local batch.")
+    batch_size: int = option(20, "Number of examples in a local batch.")
     model: str = option(
         "cnn", f"One of {', '.join(SYNTHETIC_MODELS)}.", choices=SYNTHETIC_MODELS
     )
@@ -343,13 +343,13 @@ class SyntheticConfig(TaskConfig):
     )
     examples_per_client: int = option(
         100,
-        "Examples that every client has.",
+        "Number of examples of each client.",
         at_least=1,
         at_most=_MOST_MADE_UP_EXAMPLES,
     )
     num_test_examples: int = option(
         1000,
-        "Examples of the evaluation set.",
+        "Number of examples in the evaluation set.",
         at_least=1,
         at_most=_MOST_MADE_UP_EXAMPLES,
     )

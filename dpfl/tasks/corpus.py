@@ -56,7 +56,7 @@ def module_name(path: str) -> str | None:
 
 def module_files(folder: str) -> Iterator[tuple[str, str]]:
     """Yields the modules below a folder: pairs (dotted name, path), sorted by name."""
-    found = {}
+    paths = {}
     for parent, folders, names in os.walk(folder):
         folders[:] = [
             f for f in folders if f.isidentifier() and f not in SKIPPED_FOLDERS
@@ -65,8 +65,8 @@ def module_files(folder: str) -> Iterator[tuple[str, str]]:
             path = os.path.join(parent, file)
             name = module_name(os.path.relpath(path, folder).replace(os.sep, "/"))
             if name is not None:
-                found[name] = path
-    yield from sorted(found.items())
+                paths[name] = path
+    yield from sorted(paths.items())
 
 
 def docstrings(path: str) -> list[str]:
@@ -98,8 +98,8 @@ def split(docstring: str) -> list[tuple[str, ...]]:
     Punctuation marks are words; lines of doctest input are left out.
     """
     pieces = _SENTENCE_END.split(_DOCTEST.sub("", docstring).lower())
-    found = [tuple(_WORD.findall(piece)) for piece in pieces]
-    return [words for words in found if len(words) >= _MINIMUM_WORDS]
+    sentences = [tuple(_WORD.findall(piece)) for piece in pieces]
+    return [words for words in sentences if len(words) >= _MINIMUM_WORDS]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,11 +142,11 @@ class Corpus:
           filler: Index that fills the row of a shorter sentence.
         """
         starts = np.cumsum(self.lengths, dtype=np.int64) - self.lengths
-        found = np.full((len(sentences), width), filler, np.int32)
+        words = np.full((len(sentences), width), filler, np.int32)
         for column in range(width):
             rows = np.flatnonzero(self.lengths[sentences] > column)
-            found[rows, column] = self.tokens[starts[sentences[rows]] + column]
-        return found
+            words[rows, column] = self.tokens[starts[sentences[rows]] + column]
+        return words
 
 
 def read(modules: Iterable[tuple[str, str]], once: bool = False) -> Corpus:
@@ -164,15 +164,15 @@ def read(modules: Iterable[tuple[str, str]], once: bool = False) -> Corpus:
         size = 0
         for docstring in docstrings(path):
             for words in split(docstring):
-                found = array.array(
+                indices = array.array(
                     "i", [places.setdefault(word, len(places)) for word in words]
                 )
                 if once:
-                    if found.tobytes() in seen:
+                    if indices.tobytes() in seen:
                         continue
-                    seen.add(found.tobytes())
-                tokens.extend(found)
-                lengths.append(len(found))
+                    seen.add(indices.tobytes())
+                tokens.extend(indices)
+                lengths.append(len(indices))
                 size += 1
         if size:
             names.append(name)

@@ -52,7 +52,7 @@ def sql_pieces(
     try:
         client_data = tff.simulation.datasets.SqlClientData(path, training)
     except (TypeError, sqlite3.Error) as error:
-        raise damaged(path, f"names of clients that are no text: {error}") from error
+        raise damaged(path, f"a client's name is not a string: {error}") from error
     client_ids = tuple(client_data.client_ids)
     return dict(
         client_ids=client_ids,
@@ -119,8 +119,8 @@ def _sample_records(path: str, split: str, limit: int) -> list[bytes]:
     for i in np.random.RandomState(0).permutation(len(clients)):
         if len(records) >= limit:
             break
-        found = connection.execute(query, (clients[i][0], split, each))
-        records.extend(bytes(row[0]) for row in found)
+        rows = connection.execute(query, (clients[i][0], split, each))
+        records.extend(bytes(row[0]) for row in rows)
     connection.close()
     return records[:limit]
 
@@ -142,8 +142,8 @@ def evaluation_dataset(
 
     def records() -> tf.data.Dataset:
         if limit is not None:
-            found = np.array(_sample_records(path, split, limit), object)
-            return tf.data.Dataset.from_tensor_slices(found)
+            samples = np.array(_sample_records(path, split, limit), object)
+            return tf.data.Dataset.from_tensor_slices(samples)
         return tf.data.experimental.SqlDataset(
             "sqlite",
             path,
@@ -214,15 +214,15 @@ def data_folder(config: Union[FilesConfig, FashionConfig, DocsConfig]) -> str:
     """
     folder = files.expanded(config.data_dir or os.path.join("~", ".tff"))
     if folder is None:
-        wanted = "a folder's path, and not in a home, since there is no such home"
+        wanted = "a folder's path outside a home folder that does not exist"
         raise ValueError(checks.message("data_dir", wanted, config.data_dir))
     return os.path.abspath(folder)
 
 
-def damaged(path: str, found: str) -> DataFileError:
+def damaged(path: str, fault: str) -> DataFileError:
     """The error for a file that is damaged or incomplete."""
     return DataFileError(
-        f"The data file {path} is damaged or only part of a download ({found}): delete"
+        f"The data file {path} is damaged or only part of a download ({fault}): delete"
         " it and fetch it again"
     )
 
@@ -234,17 +234,17 @@ _DAMAGE = re.compile(
 )
 
 
-def damage_met(path: str, said: str) -> Optional[DataFileError]:
+def damage_met(path: str, message: str) -> Optional[DataFileError]:
     """The error for a file found damaged while it was read; None for other failures.
 
     The fast check reads no examples, so that training may be the first to find damage.
     """
-    found = _DAMAGE.search(said)
-    if found is None:
+    match = _DAMAGE.search(message)
+    if match is None:
         return None
     return DataFileError(
-        f"The data file {path} is damaged, which was noticed as it was being read"
-        f" ({found.group()}): --verify=full (verify='full') looks for that before any"
+        f"The data file {path} is damaged, as a read during training showed"
+        f" ({match.group()}): --verify=full (verify='full') finds damage before"
         " training; delete it and fetch it again"
     )
 
@@ -259,7 +259,7 @@ def _check_length(path: str) -> None:
     with open(path, "rb") as file:
         header = file.read(100)
     if len(header) < 100 or not header.startswith(_MAGIC):
-        raise damaged(path, "it does not begin like a SQLite file")
+        raise damaged(path, "it does not begin as a SQLite file")
     page_size = int.from_bytes(header[16:18], "big")
     page_size = 65536 if page_size == 1 else page_size
     expected = page_size * int.from_bytes(header[28:32], "big")
@@ -274,10 +274,10 @@ def _check_schema(path: str, connection: sqlite3.Connection) -> None:
         kind = (connection.execute(query, (table,)).fetchone() or ["missing"])[0]
         if kind != "table":
             # A view may have rows without end.
-            raise damaged(path, f"{table} must be a table, found {kind}")
-        found = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
-        if not columns <= found:
-            lacking = ", ".join(sorted(columns - found))
+            raise damaged(path, f"{table} is not a table, but {kind}")
+        present = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+        if not columns <= present:
+            lacking = ", ".join(sorted(columns - present))
             raise damaged(path, f"table {table} lacks the columns {lacking}")
 
 
@@ -294,18 +294,18 @@ def _check_counts(
     path: str, connection: sqlite3.Connection, file: SqlFile, partial: bool
 ) -> None:
     for split, expected in file.splits.items():
-        found = _metadata_counts(connection, split)
-        if not found[0] or (found != expected and not partial):
+        counts = _metadata_counts(connection, split)
+        if not counts[0] or (counts != expected and not partial):
             remedy = (
                 "set allow_partial_data=True (--allow_partial_data) if a smaller file"
                 " is meant"
-                if found[0]
+                if counts[0]
                 else f"use one with clients in each of {', '.join(file.splits)}"
             )
             raise DataFileError(
-                f"The data file {path} has {found[0]} clients with {found[1]} examples"
-                f" in the split {split}, not {expected[0]} with {expected[1]}: fetch it"
-                f" again, or {remedy}"
+                f"The data file {path} has {counts[0]} clients with {counts[1]}"
+                f" examples in the split {split}, not {expected[0]} with {expected[1]}:"
+                f" fetch it again, or {remedy}"
             )
 
 
@@ -367,9 +367,9 @@ def _check_index(path: str) -> None:
     statement = "CREATE INDEX by_client ON examples (client_id, split_name)"
     code = f"import sqlite3; sqlite3.connect({path!r}).execute({statement!r})"
     raise DataFileError(
-        f"The data file {path} has no index of the clients, so that all of it would be"
-        " read for each client: make one, which may take minutes and is done whole or"
-        f" not at all, with {shlex.join(['python', '-c', code])}"
+        f"The data file {path} has no index by client, so that every client would read"
+        " the whole file: create the index, which may take minutes and is atomic, with"
+        f" {shlex.join(['python', '-c', code])}"
     )
 
 
@@ -392,7 +392,7 @@ def fetch(
     except downloads.OtherFileError as error:
         raise DataFileError(
             f"The download is not the published file ({error}): fetch it again, or set"
-            " allow_partial_data=True (--allow_partial_data) if another one is meant"
+            " allow_partial_data=True (--allow_partial_data) if another file is meant"
         ) from error
     except downloads.ERRORS as error:
         folder, name = os.path.split(path)
@@ -420,9 +420,9 @@ def find_sql_file(file: SqlFile, config: SqlConfig) -> str:
     if was_there and config.verify == "full":
         published = None if config.allow_partial_data else file.sha256
         expected = published or downloads.recorded_digest(path)
-        found = None if expected is None else downloads.digest(path)
-        if found != expected:
-            raise damaged(path, f"SHA-256 {found}, not {expected}")
+        actual = None if expected is None else downloads.digest(path)
+        if actual != expected:
+            raise damaged(path, f"SHA-256 {actual}, not {expected}")
     _check_index(path)
     return path
 
@@ -473,8 +473,8 @@ def read_packed_text(file: PackedText, config: SqlConfig) -> list[str]:
             content = io.BytesIO(packed.read(_MOST_BYTES_OF_TEXT))
         with tarfile.open(fileobj=content) as archive:
             # No link, which might lead anywhere.
-            found = {os.path.basename(m.name): m for m in archive if m.isreg()}
-            inside = archive.extractfile(found[member]) if member in found else None
+            members = {os.path.basename(m.name): m for m in archive if m.isreg()}
+            inside = archive.extractfile(members[member]) if member in members else None
             if inside is None:
                 raise damaged(path, f"it has no file {member} inside")
             # Other separators than newlines, such as U+2028, may be part of a line.

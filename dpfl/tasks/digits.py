@@ -84,8 +84,8 @@ def dirichlet_partition(
     """
     if num_clients > len(labels):
         raise ValueError(
-            f"num_clients must be at most the {len(labels)} training examples:"
-            f" {num_clients}"
+            f"num_clients must be at most {len(labels)}, the number of training "
+            f"examples, found {num_clients}"
         )
     classes = np.unique(labels)
     left = [list(rng.permutation(np.flatnonzero(labels == c))) for c in classes]

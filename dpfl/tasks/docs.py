@@ -53,9 +53,9 @@ def read_packages(
       ValueError: If a package is missing or has another version, or the folder cannot
         be written.
     """
-    found = packages.installed(packages.pinned(), folder)
+    installed = packages.installed(packages.pinned(), folder)
     kept = pathlib.Path(data_files.data_folder(config))
-    return packages.read(found, files.output_folder("data_dir", kept)), found
+    return packages.read(installed, files.output_folder("data_dir", kept)), installed
 
 
 def build_vocabulary(
@@ -75,8 +75,8 @@ def build_vocabulary(
     known = np.flatnonzero(counts)
     if len(known) < size:
         raise ValueError(
-            f"vocab_size must be at most the {len(known)} different words of the"
-            f" training modules: {size}"
+            f"vocab_size must be at most {len(known)}, the number of different words "
+            f"in the training modules, found {size}"
         )
     return [
         corpus.words[place]
@@ -151,8 +151,8 @@ def _pairs(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _read(config: DocsConfig, folder: str | None) -> tuple[corpora.Corpus, str]:
     """The sentences, and words on their source."""
     if config.docs_source == "packages":
-        corpus, found = read_packages(config, folder)
-        return corpus, " ".join(["docs of packages 1", *map(str, found)])
+        corpus, installed = read_packages(config, folder)
+        return corpus, " ".join(["docs of packages 1", *map(str, installed)])
     return read_library(folder or sysconfig.get_paths()["stdlib"]), "docs 1"
 
 
@@ -161,13 +161,13 @@ def _check_modules(count: int, config: DocsConfig, folder: str | None) -> None:
     if count >= MINIMUM_MODULES:
         return
     if config.docs_source == "packages":
-        where, what = "the packages", "packages that come with their source"
+        place, remedy = "the packages", "packages that come with their source"
     else:
-        where = folder or sysconfig.get_paths()["stdlib"]
-        what = "a Python that comes with the source of its standard library"
+        place = folder or sysconfig.get_paths()["stdlib"]
+        remedy = "a Python that comes with the source of its standard library"
     raise ValueError(
-        f"docs needs at least {MINIMUM_MODULES} modules with docstrings in {where}, "
-        f"and found {count}: use {what}"
+        f"docs needs at least {MINIMUM_MODULES} modules with docstrings, and {place} "
+        f"has {count}: use {remedy}"
     )
 
 

@@ -72,7 +72,7 @@ def fetch(
             received = _unpack(source, file) if is_packed else _read(source, file.write)
             if sha256 is not None and received != sha256:
                 raise OtherFileError(
-                    f"{url} must have the SHA-256 {sha256}, found {received}"
+                    f"the file at {url} has the SHA-256 {received}, not {sha256}"
                 )
             file.flush()
             check(file.name)
@@ -80,8 +80,8 @@ def fetch(
             is_recorded = unpacked is not None and os.path.lexists(path + _ENDING)
             if is_recorded and recorded_digest(path) != unpacked:
                 raise OtherFileError(
-                    f"{url} must have, unpacked, the SHA-256 in {path}{_ENDING} unless "
-                    f"that is removed, found {unpacked}"
+                    f"the file at {url} has, unpacked, the SHA-256 {unpacked}, not the "
+                    f"one in {path}{_ENDING}; remove that file to accept it"
                 )
     if unpacked is not None and not is_recorded:
         line = f"{unpacked}  {os.path.basename(path)}\n"
@@ -90,11 +90,11 @@ def fetch(
 
 def digest(path: str) -> str:
     """The SHA-256 of a file, in hex."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     with open(path, "rb") as file:
         for chunk in iter(lambda: file.read(_CHUNK), b""):
-            found.update(chunk)
-    return found.hexdigest()
+            hasher.update(chunk)
+    return hasher.hexdigest()
 
 
 def remembered_digest(path: str, say: Callable[[str], None] = _say) -> str:
@@ -111,13 +111,13 @@ def remembered_digest(path: str, say: Callable[[str], None] = _say) -> str:
     if header.get("facts") == known and re.fullmatch("[0-9a-f]{64}", str(kept)):
         return str(kept)
     if os.path.getsize(path) > _LONG:
-        say(f"reading all of {path} once, to know it again")
-    found = digest(path)
+        say(f"computing the SHA-256 of {path} once")
+    sha256 = digest(path)
     # A file that was just written may still change within the clock's last tick.
     is_settled = time.time_ns() - max(known[-2:]) > _TICK_NS
     if is_settled and _facts(path) == known:
-        cache_folder.write(key, {"facts": known, "sha256": found}, {})
-    return found
+        cache_folder.write(key, {"facts": known, "sha256": sha256}, {})
+    return sha256
 
 
 def _facts(path: str) -> list[int]:
@@ -157,7 +157,7 @@ def _read(source: Any, sink: Callable[[bytes], Any]) -> str:
         sink(chunk)
         seconds = time.monotonic() - begun
         if seconds > _SILENCE and copied < _LEAST_RATE * seconds:
-            raise TimeoutError(f"{copied} bytes in {seconds:.0f} seconds")
+            raise TimeoutError(f"only {copied} bytes came in {seconds:.0f} seconds")
     if expected is not None and copied != int(expected):
-        raise EOFError(f"{copied} bytes of {expected}")
+        raise EOFError(f"only {copied} of {expected} bytes came")
     return received.hexdigest()

@@ -115,7 +115,7 @@ def _idx(path: str, axes: int) -> np.ndarray:
     head = 4 * (1 + axes)
     words = np.frombuffer(content[:head].ljust(head, b"\0"), ">u4")
     if words[0] != _IDX_MAGIC[axes]:
-        raise data_files.damaged(path, "it does not begin like an idx file")
+        raise data_files.damaged(path, "it does not begin as an idx file")
     shape = tuple(int(word) for word in words[1:])
     if len(content) - head != np.prod(shape, dtype=np.int64):
         raise data_files.damaged(path, f"{len(content)} bytes for {shape}")
@@ -133,13 +133,13 @@ def _archive(path: str) -> list[np.ndarray]:
     """Reads the images and labels of both sets from Keras's archive."""
     try:
         with reading.opened(path, _MOST_BYTES) as file:
-            found = reading.arrays_in(file, _MOST_BYTES)
-        parts = [found[name] for two in _PARTS.values() for name in two[:2]]
+            arrays = reading.arrays_in(file, _MOST_BYTES)
+        parts = [arrays[name] for two in _PARTS.values() for name in two[:2]]
     except (OSError, ValueError, KeyError) as error:
         raise data_files.damaged(path, str(error)) from error
     for part, shape in zip(parts, 2 * [(28, 28), ()]):
         if part.dtype.kind not in "iuf" or not part.ndim or part.shape[1:] != shape:
-            raise data_files.damaged(path, "its arrays are of no images or labels")
+            raise data_files.damaged(path, "its arrays are not images and labels")
     return parts
 
 
@@ -167,11 +167,9 @@ def read_images(
     labels = np.concatenate([parts[1], parts[3]])
     is_in_order = len(parts[1]) == of.training and _digest(labels) == of.labels_sha256
     if not is_in_order:
-        raise data_files.damaged(
-            source, f"its labels are not those of {of.title} in order"
-        )
+        raise data_files.damaged(source, f"its labels differ from {of.title}'s")
     if _digest(images) != of.pixels_sha256:
-        raise data_files.damaged(source, f"its images are not those of {of.title}")
+        raise data_files.damaged(source, f"its images differ from {of.title}'s")
     return images, labels.astype(np.int32)
 
 

@@ -46,26 +46,26 @@ def pinned(path: pathlib.Path = PINS) -> dict[str, str]:
 
     The list is in pip's format, each line a pin with its digests.
     """
-    found = {}
+    pins = {}
     text = path.read_text(encoding="utf-8").replace("\\\n", " ")
     for line in text.splitlines():
         pin = re.split(r"\s--hash|#", line)[0].strip()
         if "==" in pin:
             requirement = Requirement(pin)
             if requirement.marker is None or requirement.marker.evaluate():
-                found[requirement.name] = str(requirement.specifier)[2:]
-    return found
+                pins[requirement.name] = str(requirement.specifier)[2:]
+    return pins
 
 
 def _distributions(folder: str | None) -> dict[str, metadata.Distribution]:
     """All installed packages by name; of duplicates the one that an import finds."""
-    found: dict[str, metadata.Distribution] = {}
+    distributions: dict[str, metadata.Distribution] = {}
     path = sys.path if folder is None else [folder]
     for distribution in metadata.distributions(path=path):
         name = distribution.metadata["Name"]
         if name:
-            found.setdefault(canonicalize_name(name), distribution)
-    return found
+            distributions.setdefault(canonicalize_name(name), distribution)
+    return distributions
 
 
 def installed(pins: Mapping[str, str], folder: str | None = None) -> list[Package]:
@@ -79,15 +79,18 @@ def installed(pins: Mapping[str, str], folder: str | None = None) -> list[Packag
       ValueError: If a package is missing or has another version.
     """
     there = _distributions(folder)
-    found = {name: there.get(canonicalize_name(name)) for name in pins}
-    versions = {name: one.version if one else None for name, one in found.items()}
+    distributions = {name: there.get(canonicalize_name(name)) for name in pins}
+    versions = {
+        name: distribution.version if distribution else None
+        for name, distribution in distributions.items()
+    }
     wrong = [name for name in pins if versions[name] != pins[name]]
     if wrong:
         raise ValueError(_refusal(pins, versions, wrong))
     return [
-        Package(name, one.version, dict(_modules(one)))
-        for name, one in found.items()
-        if one is not None
+        Package(name, distribution.version, dict(_modules(distribution)))
+        for name, distribution in distributions.items()
+        if distribution is not None
     ]
 
 
@@ -96,17 +99,17 @@ def _refusal(
     versions: Mapping[str, str | None],
     wrong: Sequence[str],
 ) -> str:
-    said = [
+    faults = [
         f"{name} {versions[name]} and not {pins[name]}"
         if versions[name]
         else f"no {name} {pins[name]}"
         for name in wrong[:_NAMED]
     ]
-    said += [f"{len(wrong) - _NAMED} more"] if len(wrong) > _NAMED else []
+    faults += [f"{len(wrong) - _NAMED} more"] if len(wrong) > _NAMED else []
     return (
         "docs_source must not be 'packages' unless all packages that dpfl pins are "
-        f"installed at their versions, found {', '.join(said)}; python -m pip install "
-        '--no-deps -r "$(python -m dpfl requirements)" installs them'
+        f"installed at their versions, found {', '.join(faults)}; python -m pip "
+        'install --no-deps -r "$(python -m dpfl requirements)" installs them'
     )
 
 
@@ -123,8 +126,8 @@ def _source(packages: Sequence[Package], modules: Sequence[tuple[str, str]]) -> 
     digest.update(" ".join(map(str, packages)).encode())
     for name, path in modules:
         try:
-            found = os.stat(path)
-            stamp = f"{name} {found.st_size} {found.st_mtime_ns}\n"
+            about = os.stat(path)
+            stamp = f"{name} {about.st_size} {about.st_mtime_ns}\n"
         except OSError:
             stamp = f"{name} is not there\n"
         digest.update(stamp.encode())
@@ -139,12 +142,14 @@ def read(packages: Sequence[Package], folder: pathlib.Path) -> corpus.Corpus:
     The sentences are cached in a folder, and read again if files or packages change.
     """
     # Two packages may have the same name, of which an import finds one.
-    modules = sorted({n: p for one in packages for n, p in one.files.items()}.items())
+    modules = sorted(
+        {n: p for package in packages for n, p in package.files.items()}.items()
+    )
     place = hashlib.sha256("\n".join(path for _, path in modules).encode()).hexdigest()
     path = folder / f"docstrings-{place[:16]}.npz"
     source = _source(packages, modules)
-    found = corpus.load(path, source)
-    if found is None:
-        found = corpus.read(modules, once=True)
-        corpus.save(path, found, source)
-    return found
+    sentences = corpus.load(path, source)
+    if sentences is None:
+        sentences = corpus.read(modules, once=True)
+        corpus.save(path, sentences, source)
+    return sentences

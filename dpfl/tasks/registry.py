@@ -90,8 +90,8 @@ def register(name: str, entry: TaskEntry) -> None:
         raise TypeError(checks.message("entry", "a dpfl.TaskEntry", entry))
     if TASKS.get(name, entry).module != entry.module:
         raise ValueError(
-            f"name must be one that no other task has, found {name!r}, which "
-            f"{TASKS[name].module} has"
+            f"name must differ from the names of other tasks, found {name!r} of "
+            f"{TASKS[name].module}"
         )
     config = entry.config_class
     plugins.check(plugins.TASKS, name, config)

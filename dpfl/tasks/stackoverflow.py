@@ -50,18 +50,18 @@ def read_vocabulary(
     lines = data_files.read_packed_text(file, config)
     if len(lines) < config.vocab_size:
         raise data_files.DataFileError(
-            f"vocab_size must be at most the {len(lines)} words of {file.name}:"
-            f" {config.vocab_size}"
+            f"vocab_size must be at most {len(lines)}, the number of words in "
+            f"{file.name}, found {config.vocab_size}"
         )
-    found: dict[str, None] = {}
+    vocabulary: dict[str, None] = {}
     for number, line in enumerate(lines[: config.vocab_size], 1):
         pair = _WORD_COUNT.fullmatch(line)
-        if pair is None or pair[1] in found:
-            wanted = "a word that no other line has, and its count"
+        if pair is None or pair[1] in vocabulary:
+            wanted = "a word that no earlier line has, and its count"
             name = f"line {number} of {file.name}"
             raise data_files.DataFileError(checks.message(name, wanted, line[:60]))
-        found[pair[1]] = None
-    return list(found)
+        vocabulary[pair[1]] = None
+    return list(vocabulary)
 
 
 def batch_parser(
@@ -82,7 +82,7 @@ def batch_parser(
     hashes = _hash(tf.constant(list(vocabulary))).numpy()
     order = np.argsort(hashes)
     if len(np.unique(hashes)) < len(vocabulary):
-        raise ValueError("vocabulary must not hold a word twice, and does.")
+        raise ValueError("vocabulary must have distinct words, found a duplicate")
 
     def look_up(words: tf.Tensor) -> tf.Tensor:
         wanted = _hash(words)

@@ -98,8 +98,8 @@ class Task:
         """
         if client_id not in self._positions:
             raise ValueError(
-                f"client_id must be one of the {self.population} client_ids of the"
-                f" task {self.name}: {client_id!r}"
+                f"client_id must be one of the {self.population} client_ids of the "
+                f"task {self.name}, found {client_id!r}"
             )
         return self._positions[client_id]
 
@@ -153,14 +153,14 @@ class Task:
 
         It detects changed data that the fingerprint does not cover.
         """
-        found = hashlib.sha256()
+        hasher = hashlib.sha256()
         last = self.population - 1
         for index in sorted({last * i // _SAMPLED for i in range(_SAMPLED + 1)}):
             data = self.dataset_from_index(np.int64(index), np.int64(0))
             for x, y in data.take(_SAMPLED):
                 for part in (x, y):
-                    found.update(tf.io.serialize_tensor(part).numpy())
-        return found.hexdigest()
+                    hasher.update(tf.io.serialize_tensor(part).numpy())
+        return hasher.hexdigest()
 
     @functools.cached_property
     def draws_in_training(self) -> bool:
@@ -303,8 +303,8 @@ def in_memory_datasets(
     """
     if not len(x) == len(y) == sum(sizes):
         raise ValueError(
-            f"sizes must add up to the {len(x)} rows of x and {len(y)} of y:"
-            f" {sum(sizes)}"
+            f"sizes must add up to the {len(x)} rows of x and {len(y)} of y, found "
+            f"{sum(sizes)}"
         )
     starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     inputs, labels = SharedArray(x), SharedArray(y)
@@ -330,7 +330,7 @@ def check_split(name: str, fraction: float, training: int, testing: int) -> None
     for number, purpose in ((training, "train"), (testing, "test")):
         if not number:
             raise ValueError(
-                f"{name} must leave something to {purpose} on, found {fraction!r}"
+                f"{name} must leave examples to {purpose} on, found {fraction!r}"
             )
 
 

@@ -93,19 +93,19 @@ class CheckpointStore:
         self._say = say
         self._at_most = at_most
         self._manifest: Optional[str] = None
-        self._check: Callable[[Checkpoint], Any] = lambda found: None
+        self._check: Callable[[Checkpoint], Any] = lambda checkpoint: None
         # Rounds done in the newest whole checkpoint when the store was bound.
         self.whole_round = 0
         files.private_folder(directory)
         files.remove_partials(directory)
         for path in sorted(directory.iterdir()):
             if _NAME.match(path.name) and not _is_file(path):
-                say(f"{path} is no file, so no checkpoint, and is left alone")
+                say(f"{path} is not a regular file and is ignored")
 
     def bind(
         self,
         manifest: Manifest,
-        check: Callable[[Checkpoint], Any] = lambda found: None,
+        check: Callable[[Checkpoint], Any] = lambda checkpoint: None,
     ) -> None:
         """Binds the store to a run; every checkpoint must match it and pass `check`.
 
@@ -120,10 +120,10 @@ class CheckpointStore:
         self._manifest, self._check = manifest.digest, check
         self.whole_round = 0
         for path in self._paths():
-            found, _ = self._read(path)
-            if found is not None:
-                self._own(path, found)
-                self.whole_round = max(self.whole_round, found.round_index)
+            checkpoint, _ = self._read(path)
+            if checkpoint is not None:
+                self._own(path, checkpoint)
+                self.whole_round = max(self.whole_round, checkpoint.round_index)
 
     def save(self, checkpoint: Checkpoint) -> pathlib.Path:
         """Writes a checkpoint, and then removes the oldest ones."""
@@ -134,7 +134,9 @@ class CheckpointStore:
             for part in parts:
                 file.write(part)
         # Checkpoints of later rounds are kept: they are damaged ones.
-        older = [found for found in self._paths() if found.name <= path.name]
+        older = [
+            candidate for candidate in self._paths() if candidate.name <= path.name
+        ]
         for old in list(filter(_is_own, older))[self._keep :]:
             old.unlink()
         return path
@@ -143,11 +145,11 @@ class CheckpointStore:
         """Loads the newest checkpoint that is whole; None if there is none."""
         paths = self._paths()
         for path, older in zip(paths, [*paths[1:], None]):
-            found, why = self._read(path)
-            if found is not None:
-                return self._own(path, found)
-            then = "starting again" if older is None else "trying the one before"
-            self._say(f"checkpoint {path} is damaged ({why}) and is not used; {then}")
+            checkpoint, why = self._read(path)
+            if checkpoint is not None:
+                return self._own(path, checkpoint)
+            then = "starting again" if older is None else "trying the previous one"
+            self._say(f"checkpoint {path} is damaged ({why}) and is ignored; {then}")
         return None
 
     def _read(self, path: pathlib.Path) -> tuple[Optional[Checkpoint], str]:
@@ -159,19 +161,19 @@ class CheckpointStore:
         except (OSError, ValueError, MemoryError) as error:
             return None, str(error)
 
-    def _own(self, path: pathlib.Path, found: Checkpoint) -> Checkpoint:
+    def _own(self, path: pathlib.Path, checkpoint: Checkpoint) -> Checkpoint:
         """A checkpoint of the run without the digest of its manifest."""
-        digest = found.info.pop(_MANIFEST, None)
+        digest = checkpoint.info.pop(_MANIFEST, None)
         if self._manifest is not None and digest != self._manifest:
             raise DamagedManifestError(
-                f"{path} must be of the run that the manifest beside it says, found "
-                "another's: the manifest was changed; choose another output_dir"
+                f"{path} belongs to another run than manifest.json, which was changed; "
+                "choose another output_dir"
             )
         try:
-            self._check(found)
+            self._check(checkpoint)
         except ValueError as error:
             raise DamagedCheckpointError(_refused(path, error)) from None
-        return found
+        return checkpoint
 
     @property
     def newest_round(self) -> int:
@@ -214,9 +216,8 @@ def _is_own(path: pathlib.Path) -> bool:
 
 def _refused(path: pathlib.Path, error: Exception) -> str:
     return (
-        f"{path} must be a checkpoint of this run, found something else with its own "
-        f"checksum ({error}); remove it to go on from the one before, or choose "
-        "another output_dir"
+        f"{path} is not a checkpoint of this run ({error}); remove it to resume from "
+        "the previous one, or choose another output_dir"
     )
 
 
@@ -248,12 +249,12 @@ def decode(content: bytes) -> Checkpoint:
         text = arrays.pop("info", np.zeros(0, np.uint8)).tobytes()
         info = reading.parsed("its info", text.decode("utf-8", "replace"))
         if list(arrays) != [f"array_{i:04d}" for i in range(len(arrays))]:
-            raise ValueError("its arrays must be numbered, found other names")
+            raise ValueError("its arrays are not numbered")
         if not isinstance(info, dict):
-            raise ValueError("its info must be a mapping, found something else")
+            raise ValueError("its info is not a mapping")
         number = info.pop("round_index", None)
         if type(number) is not int:
-            raise ValueError("its round_index must be an integer")
+            raise ValueError("its round_index is not an integer")
     except ValueError as error:
         raise DamagedCheckpointError(str(error)) from None
     return Checkpoint(number, list(arrays.values()), info)
@@ -294,23 +295,22 @@ def open_manifest(
 def _read_manifest(path: pathlib.Path) -> tuple[int, str, dict[str, Any]]:
     """Reads the seed, the checksum and the facts; errors do not reveal their values."""
     try:
-        found = files.read_json(path, _MOST_MANIFEST)
-        if not isinstance(found, dict):
-            raise ValueError("it is no mapping")
-        checksum = found.pop(_CHECKSUM, None)
-        if checksum != files.digest(found):
+        content = files.read_json(path, _MOST_MANIFEST)
+        if not isinstance(content, dict):
+            raise ValueError("it is not a mapping")
+        checksum = content.pop(_CHECKSUM, None)
+        if checksum != files.digest(content):
             raise ValueError("its checksum does not match")
-        seed = found.pop(_SEED, None)
+        seed = content.pop(_SEED, None)
         if not isinstance(seed, str) or _SEED_TEXT.fullmatch(seed) is None:
-            raise ValueError("its seed is none")
-        if not all(isinstance(facts, dict) for facts in found.values()):
-            raise ValueError("its facts are no mappings")
+            raise ValueError("its seed is not a number")
+        if not all(isinstance(facts, dict) for facts in content.values()):
+            raise ValueError("its facts are not mappings")
     except ValueError as error:
         raise DamagedManifestError(
-            f"{path} must be as the run wrote it, found it damaged ({error}); "
-            "choose another output_dir"
+            f"{path} is damaged ({error}); choose another output_dir"
         ) from None
-    return int(seed), checksum, found
+    return int(seed), checksum, content
 
 
 def _check_unchanged(
@@ -328,8 +328,8 @@ def _check_unchanged(
         ]
     if changed:
         raise ChangedFlagsError(
-            f"a run in {directory} can only go on with the {' and '.join(kinds)} that "
-            f"it was started with; changed: {', '.join(changed)}; choose another "
+            f"the run in {directory} can only resume with the same "
+            f"{' and '.join(kinds)}; changed: {', '.join(changed)}; choose another "
             "output_dir"
         )
 
@@ -417,75 +417,75 @@ def beginning(population: int) -> Progress:
     return Progress(0, [], RunTotals(), [], [], np.zeros(population, np.int64), 0.0)
 
 
-def from_checkpoint(found: Checkpoint) -> Progress:
+def from_checkpoint(checkpoint: Checkpoint) -> Progress:
     """Restores the progress from a checkpoint; inverse of `Progress.to_checkpoint`."""
-    participations, *leaves = found.arrays
+    participations, *leaves = checkpoint.arrays
     return Progress(
-        found.round_index,
+        checkpoint.round_index,
         leaves,
-        RunTotals(**found.info["totals"]),
-        found.info["rows"],
-        found.info["times"],
+        RunTotals(**checkpoint.info["totals"]),
+        checkpoint.info["rows"],
+        checkpoint.info["times"],
         participations,
-        found.info["seconds"],
+        checkpoint.info["seconds"],
     )
 
 
-def check_progress(found: Checkpoint, population: int, last_round: int) -> None:
+def check_progress(checkpoint: Checkpoint, population: int, last_round: int) -> None:
     """Raises ValueError for a checkpoint that no run of N clients could have written.
 
     Args:
-      found: The checkpoint.
+      checkpoint: The checkpoint.
       population: N.
       last_round: Number of rounds of the run.
     """
-    flaw = next(_flaws(found, population, last_round), None)
+    flaw = next(_flaws(checkpoint, population, last_round), None)
     if flaw is not None:
-        raise ValueError(f"{flaw} cannot be")
+        raise ValueError(f"it has no valid {flaw}")
 
 
-def _flaws(found: Checkpoint, population: int, last_round: int) -> Iterator[str]:
+def _flaws(checkpoint: Checkpoint, population: int, last_round: int) -> Iterator[str]:
     """Yields the names of invalid parts; each check relies on the ones before."""
-    done = found.round_index
+    done = checkpoint.round_index
     # Values of any type, each checked in its turn.
-    info: Any = found.info
+    info: Any = checkpoint.info
     if not 1 <= done <= last_round:
-        yield "its round_index"
-    counts = found.arrays[0] if found.arrays else np.zeros(0)
+        yield "round_index"
+    counts = checkpoint.arrays[0] if checkpoint.arrays else np.zeros(0)
     if counts.dtype != np.int64 or counts.shape != (population,):
-        yield "its participations"
+        yield "participations"
     elif population and not 0 <= counts.min() <= counts.max() <= done:
-        yield "its participations"
+        yield "participations"
     totals = info.get("totals")
     if not isinstance(totals, dict) or set(totals) != set(RunTotals._fields):
-        yield "its totals"
+        yield "totals"
     last, evaluated = totals["last"], totals["evaluated"]
     if not is_row(last, NEEDED):
-        yield "its last row"
+        yield "last row"
     measures = [name for name in last if privacy_coverage.plain(name).startswith(EVAL)]
     if evaluated is not None and not is_row(evaluated, measures):
-        yield "its last row that was evaluated"
+        yield "last evaluated row"
     if [totals["rounds"], last["round"], totals["clients"]] != [
         done,
         done,
         counts.sum(),
     ]:
-        yield "its totals"
+        yield "totals"
     for name in ("rows", "times"):
         rows = info.get(name)
         is_full = name == "times"
         if not isinstance(rows, list) or not all(
             is_row(row, row if is_full else ()) for row in rows
         ):
-            yield f"its {name}"
+            yield name
         first = done - len(rows) + 1
         if [row["round"] for row in rows] != list(range(first, done + 1)):
-            yield f"its {name}"
+            yield name
     if not all(set(row) <= set(last) for row in info["rows"]):
-        yield "its rows"
+        yield "rows"
     seconds = info.get("seconds")
     if not is_row({"round": done, "seconds": seconds}, ["seconds"]) or seconds < 0:
-        yield "its seconds"
+        yield "seconds"
     marks = info.get("marks")
     if not isinstance(marks, dict) or not all(map(is_mark, marks.values())):
-        yield "its marks"
+        yield "marks"

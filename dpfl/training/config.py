@@ -47,11 +47,11 @@ def address(text: str) -> Address:
 
 def addresses(text: Optional[str]) -> tuple[Address, ...]:
     """Parses addresses separated by commas."""
-    found = tuple(address(part.strip()) for part in (text or "").split(",") if part)
-    for i, place in enumerate(found):
-        if place in found[:i]:
+    places = tuple(address(part.strip()) for part in (text or "").split(",") if part)
+    for i, place in enumerate(places):
+        if place in places[:i]:
             raise ValueError(checks.message("workers", "different ones", str(place)))
-    return found
+    return places
 
 
 # Settings that may change on resume: nothing that a result depends on.
@@ -126,7 +126,7 @@ class RunConfig(Checked):
     output_dir: pathlib.Path = required(None, check=_folder)
     participation: str = option(
         "poisson",
-        "How the clients of a round are chosen.",
+        "Sampling of a round's clients.",
         choices=CHOICES["participation"],
     )
     cohort_size: Optional[int] = option(None, None, at_least=1, at_most=MOST_CLIENTS)
@@ -144,26 +144,26 @@ class RunConfig(Checked):
     )
     server_optimizer: str = option(
         "sgd",
-        "The server's optimizer; adam_uncorrected does not correct the moments' start, "
-        "adam_debiased takes the noise of 'gaussian' off the second moment.",
+        "The server's optimizer; adam_uncorrected has no bias correction, and "
+        "adam_debiased subtracts the noise of 'gaussian' from the second moment.",
         choices=CHOICES["server_optimizer"],
     )
     weighted: bool = option(
-        False, "Weight clients by their examples; for --mechanism=none alone."
+        False, "Weight clients by their examples; for --mechanism=none only."
     )
     noise_multiplier: Optional[float] = option(
         None, None, at_least=0, at_most=LARGEST_NOISE_MULTIPLIER
     )
     epsilon: Optional[float] = option(
         None,
-        "Budget: sets the noise; beside --noise_multiplier, the run stops before the "
-        "round that would exceed it. 8 if neither is given.",
+        "Budget that sets the noise; with --noise_multiplier, the run stops before the "
+        "round that would exceed the budget. Default: 8 if neither is given.",
         above=0,
         at_most=_LARGEST_EPSILON,
     )
     delta: Optional[float] = option(
         None,
-        "Delta of all epsilons; min(1e-3, N**-1.1) if not given.",
+        "Delta of all epsilons; default: min(1e-3, N**-1.1) for N clients.",
         check=checks.delta,
     )
     accounting_method: str = option(
@@ -171,42 +171,44 @@ class RunConfig(Checked):
     )
     seed: Optional[int] = option(
         None,
-        "Makes everything repeatable; drawn and stored if not given.",
+        "Seed of all random numbers; default: drawn and stored in the run's folder.",
         at_least=0,
         at_most=_LARGEST_SEED,
     )
     checkpoint_every: int = option(10, "Rounds between checkpoints.", **_OF_ROUNDS)
-    keep_checkpoints: int = option(3, "How many checkpoints stay.", **_OF_ROUNDS)
+    keep_checkpoints: int = option(
+        3, "Number of checkpoints that are kept.", **_OF_ROUNDS
+    )
     eval_every: int = option(1, "Rounds between evaluations.", **_OF_ROUNDS)
     round_deadline: float = option(
         3600.0,
-        "Seconds that a round may take before the run gives up; those in which the "
-        "process is stopped, or the machine sleeps, do not count.",
+        "Deadline of a round in seconds, after which the run fails; time while the "
+        "process is stopped or the machine sleeps does not count.",
         above=0,
         at_most=LONGEST_DEADLINE,
     )
     concurrency: Optional[int] = option(
         None,
-        "Groups of clients at a time; the processors if not given.",
+        "Client groups that run concurrently; default: number of CPUs.",
         at_least=1,
         at_most=_MOST_CONCURRENCY,
     )
     worker_isolation: str = option(
         "auto",
-        "What keeps others out of TFF's worker; anyone_can_connect accepts that "
-        "whoever reaches its port can read and write files as you.",
+        "Isolation of TFF's worker from other users; with anyone_can_connect, whoever "
+        "reaches its port can read and write files as you.",
         choices=CHOICES["worker_isolation"],
     )
     workers: Optional[str] = option(
         None,
-        "HOST:PORT of each dpfl-worker that clients are spread over, by commas; "
-        "--concurrency is then that of each.",
+        "HOST:PORT of each dpfl-worker that computes clients, separated by commas; "
+        "--concurrency then applies to each worker.",
     )
     measure: Optional[str] = option(
         None,
-        "released: write nothing that epsilon does not cover. exact_for_simulation: "
-        "measure also what a secure sum would hide. If not given, what is exact is "
-        "measured where the server is trusted, and its name begins with exact_.",
+        "released: write only values that epsilon covers. exact_for_simulation: also "
+        "measure values that a secure sum would hide. Default: exact values, whose "
+        "names begin with exact_, are measured if the server is trusted.",
         choices=CHOICES["measure"],
     )
     progress: bool = option(True, "Show a progress bar on stderr.")
@@ -272,7 +274,7 @@ class RunConfig(Checked):
             )
         if self.weighted and not self.mechanism_class.is_weighted:
             raise ValueError(
-                f"weighted must be left out: {self.mechanism} is not weighted"
+                f"weighted must be left out for {self.mechanism}, found {self.weighted}"
             )
         if self.mechanism_class.is_private:
             return

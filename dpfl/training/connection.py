@@ -64,8 +64,8 @@ def failures_told(data_file: Optional[str] = None) -> Iterator[None]:
     try:
         yield
     except (grpc.RpcError, tf.errors.OpError, sqlite3.Error) as error:
-        said = str(error.details() if isinstance(error, grpc.Call) else error)
-        damage = data_file and data_files.damage_met(data_file, said)
+        details = str(error.details() if isinstance(error, grpc.Call) else error)
+        damage = data_file and data_files.damage_met(data_file, details)
         if damage:
             raise damage from error
         if isinstance(error, grpc.RpcError):
@@ -77,15 +77,15 @@ def _sentence(error: grpc.RpcError) -> str:
     if not isinstance(error, grpc.Call):
         return f"TFF's worker did not finish a call ({type(error).__name__})"
     details = (error.details() or "").strip()
-    said = f" ({details.splitlines()[0][:_MOST_DETAILS]})" if details else ""
+    first_line = f" ({details.splitlines()[0][:_MOST_DETAILS]})" if details else ""
     # The error of an exception in a worker that stays alive.
-    often = {
-        grpc.StatusCode.UNKNOWN: ", as happens where memory or threads run out",
+    causes = {
+        grpc.StatusCode.UNKNOWN: ", often because memory or threads ran out",
         grpc.StatusCode.RESOURCE_EXHAUSTED: ", since a message or tensor is too large",
     }
     return (
-        f"TFF's worker did not finish a call: {error.code().name}{said}"
-        f"{often.get(error.code(), '')}"
+        f"TFF's worker did not finish a call: {error.code().name}{first_line}"
+        f"{causes.get(error.code(), '')}"
     )
 
 
@@ -213,12 +213,12 @@ VARIABLE = "DPFL_WORKER_VERSIONS"
 
 def versions_text() -> str:
     """The versions that a worker's results depend on, separated by spaces."""
-    found = {
+    packages = {
         "dpfl": dpfl.__version__,
         "tensorflow": tf.__version__,
         "tensorflow-federated": tff.__version__,
     }
-    return " ".join(f"{name}={version}" for name, version in found.items())
+    return " ".join(f"{name}={version}" for name, version in packages.items())
 
 
 def versions() -> tff.Computation:
@@ -232,8 +232,8 @@ def versions() -> tff.Computation:
         # Variables end in NUL, which a pattern cannot hold.
         words = tf.strings.split(text, "\0")
         own = tf.strings.regex_full_match(words, f"(?s)\n?{VARIABLE}=.*")
-        found = tf.strings.reduce_join(tf.boolean_mask(words, own))
-        return tf.strings.regex_replace(found, f"\n?{VARIABLE}=", "")
+        value = tf.strings.reduce_join(tf.boolean_mask(words, own))
+        return tf.strings.regex_replace(value, f"\n?{VARIABLE}=", "")
 
     return told
 
@@ -246,7 +246,7 @@ def difference(address: Any, told: bytes) -> Optional[str]:
     pairs = dict(word.partition("=")[::2] for word in theirs.split())
     for word in ours.split():
         name, _, version = word.partition("=")
-        found = pairs.get(name, "of no version")
-        if found != version:
-            return f"the worker at {address} has {name} {found}, not {version}"
+        their_version = pairs.get(name, "of unknown version")
+        if their_version != version:
+            return f"the worker at {address} has {name} {their_version}, not {version}"
     return None

@@ -147,7 +147,7 @@ class TrainingProcess:
         wanted = [(tuple(spec.shape), np.dtype(spec.dtype)) for spec in specs]
         if [(leaf.shape, leaf.dtype) for leaf in leaves] != wanted:
             raise ValueError(
-                "the checkpoint must hold the state of this run, found other shapes"
+                "the checkpoint's arrays differ in shape or type from this run's state"
             )
         return tf.nest.pack_sequence_as(self._specs, [leaf[()] for leaf in leaves])
 

@@ -264,8 +264,8 @@ class GroupedRounds:
         steps = round_functions(model, factory, identity)
         if steps.seed is None:
             raise ValueError(
-                "aggregator must be built with a seed where clients work in groups, "
-                "found one with seed=None"
+                "aggregator must be built with a seed for groups of clients, found one "
+                "with seed=None"
             )
 
         def train(weights: Any, round_index: Any, client: Any) -> Any:
@@ -288,13 +288,15 @@ class GroupedRounds:
         self, model: tff.learning.models.FunctionalModel, factory: CodecFactory
     ) -> tff.Computation:
         """`initialize` for a model and a factory that differ in their seeds only."""
-        found = self._initialize(model, round_functions(model, factory, self._identity))
-        if found.type_signature != self.initialize.type_signature:
+        initialize = self._initialize(
+            model, round_functions(model, factory, self._identity)
+        )
+        if initialize.type_signature != self.initialize.type_signature:
             raise ValueError(
-                "model and factory must differ in their seeds alone, found a state of "
-                f"another type, {found.type_signature.result}"
+                "model and factory must have the state of the process, found a state "
+                f"of another type, {initialize.type_signature.result}"
             )
-        return found
+        return initialize
 
     def first_state(self, initialize: tff.Computation, initial_weights: Any) -> Any:
         """The first state, with its large leaves as `shared_leaf.SharedLeaf`s.
@@ -452,13 +454,13 @@ class ScalarRows:
         """The sums of rows, each in its dtype, added in the cohort's order."""
         ordered = tf.gather(rows, tf.argsort(rows[:, 0]))
         sums: dict[tf.DType, tf.Tensor] = {}
-        found, begin = [], 1
+        leaves, begin = [], 1
         for leaf in tf.nest.flatten(self._structure):
             if leaf.dtype not in sums:
                 # All columns at once, so that TensorFlow adds row to row; a single
                 # column would be split into several partial sums.
                 sums[leaf.dtype] = tf.reduce_sum(tf.cast(ordered, leaf.dtype), 0)
             end = begin + leaf.shape.num_elements()
-            found.append(tf.reshape(sums[leaf.dtype][begin:end], leaf.shape))
+            leaves.append(tf.reshape(sums[leaf.dtype][begin:end], leaf.shape))
             begin = end
-        return tf.nest.pack_sequence_as(self._structure, found)
+        return tf.nest.pack_sequence_as(self._structure, leaves)

@@ -124,13 +124,16 @@ class Isolated:
         if self.isolation == "namespace":
             inside = os.readlink(f"/proc/{pid}/ns/net")
             if inside == os.readlink("/proc/self/ns/net"):
-                raise IsolationError(f"TFF's worker {pid} left its network {inside}")
+                raise IsolationError(
+                    f"TFF's worker {pid} is in this process's network, {inside}"
+                )
         elif self.isolation != "anyone_can_connect":
             allowed = [] if self.port is None else [Endpoint(LOOPBACK, self.port)]
-            found = listening(pid)
-            if set(found) - set(allowed):
+            addresses = listening(pid)
+            if set(addresses) - set(allowed):
                 raise IsolationError(
-                    f"TFF's worker {pid} must listen on {allowed} only, found {found}"
+                    f"TFF's worker {pid} listens on {addresses}, but may only on "
+                    f"{allowed}"
                 )
 
     def way_is_open(self) -> bool:
@@ -244,8 +247,8 @@ class Isolated:
             return
         except OSError as error:
             raise IsolationError(
-                f"a socket cannot be put into the worker ({error.strerror}; "
-                "Linux 5.9 or later can)"
+                f"no socket can be passed into the worker ({error.strerror}; "
+                "it needs Linux 5.9 or later)"
             ) from error
 
 
@@ -304,10 +307,10 @@ def start(
             log.write(f"dpfl: isolation={choice!r}: {isolated.meaning}\n".encode())
             return isolated, result
     raise IsolationError(
-        "TFF's worker takes connections without asking from whom, and this system does "
-        f"not let it be kept apart ({'; '.join(reasons)}); "
-        "the isolation 'anyone_can_connect' starts it as it is, and whoever reaches "
-        "its port can then read and write files as you"
+        "TFF's worker accepts every connection, and this system cannot isolate it "
+        f"({'; '.join(reasons)}); "
+        "the isolation 'anyone_can_connect' starts it unprotected, so that whoever "
+        "reaches its port can read and write files as you"
     )
 
 
@@ -347,7 +350,7 @@ def listening(pid: int) -> list[Endpoint]:
     for entry in folder.iterdir():
         with contextlib.suppress(FileNotFoundError):
             own.add(os.readlink(entry))
-    found = []
+    addresses = []
     for name in ("tcp", "tcp6"):
         table = pathlib.Path(f"/proc/{pid}/net/{name}")
         if not table.exists():
@@ -355,8 +358,8 @@ def listening(pid: int) -> list[Endpoint]:
         for line in table.read_text().splitlines()[1:]:
             fields = line.split()
             if fields[3] == _LISTENING and f"socket:[{fields[9]}]" in own:
-                found.append(_endpoint(fields[1]))
-    return sorted(found)
+                addresses.append(_endpoint(fields[1]))
+    return sorted(addresses)
 
 
 def _endpoint(text: str) -> Endpoint:

@@ -159,8 +159,8 @@ class Worker:
         if not self._isolated.way_is_open():
             self._process.kill()
             raise WorkerDiedError(
-                f"the process that passes connections on to {own} ended, and the "
-                "worker was stopped"
+                f"the process that forwards connections to {own} ended, so the worker "
+                "was stopped"
             )
 
 
@@ -259,10 +259,13 @@ def protect_tff(*, isolation: str = "auto") -> None:
     name = _TFF_FACTORY.__name__
     owners = [tff.framework, sys.modules[_TFF_FACTORY.__module__]]
     for owner in owners:
-        found = getattr(owner, name, None)
-        if getattr(found, "func", found) not in (_TFF_FACTORY, local_executor_factory):
+        current = getattr(owner, name, None)
+        if getattr(current, "func", current) not in (
+            _TFF_FACTORY,
+            local_executor_factory,
+        ):
             place = f"{owner.__name__}.{name}"
-            raise RuntimeError(checks.message(place, "TFF's own", found))
+            raise RuntimeError(f"{place} is not TFF's own function, but {current!r}")
     factory = functools.partial(local_executor_factory, isolation=isolation)
     for owner in owners:
         setattr(owner, name, factory)
@@ -302,7 +305,7 @@ def _start(
 def _worker_binary() -> pathlib.Path:
     path = pathlib.Path(tff.__file__).parent / "data" / "worker_binary"
     if not path.is_file():
-        raise RuntimeError(f"TFF's worker must be at {path}, found nothing there")
+        raise RuntimeError(f"TFF's worker binary {path} does not exist")
     return path
 
 

@@ -139,19 +139,19 @@ class Loop:
 
     def _problem(self, state: Any, row: Row) -> Optional[str]:
         """A sentence on a round's result that cannot be trained further, else None."""
-        found = None
+        flaw = None
         if not all(np.isfinite(part).all() for part in self._process.weights(state)):
-            found = "a model that is not finite"
+            flaw = "the model is not finite"
         # Missing if clients hold test examples.
         loss = row.get("eval_loss")
         if loss is not None and not np.isfinite(loss):
-            found = f"eval_loss {loss}"
-        if found is None:
+            flaw = f"eval_loss is {loss}"
+        if flaw is None:
             return None
         return (
-            f"round {row['round']} left {found}, so the training has diverged; smaller "
-            "client_lr and server_lr, or less noise, may help, in another output_dir; "
-            "the checkpoints of the rounds before are kept"
+            f"training diverged in round {row['round']}: {flaw}; smaller client_lr and "
+            "server_lr, or less noise, may help, in another output_dir; checkpoints of "
+            "earlier rounds are kept"
         )
 
     def _warn(self, row: Row) -> None:
@@ -178,21 +178,21 @@ class Loop:
         )
 
     def _restore(self) -> tuple[Any, Progress]:
-        found = self._store.load_newest()
-        if found is None:
+        checkpoint = self._store.load_newest()
+        if checkpoint is None:
             with self._worker.deadline(self._plan.config.round_deadline):
                 first = self._process.initialize()
             self._record.rewind()
             return first, checkpoint_lib.beginning(self._plan.participation.population)
-        progress = checkpoint_lib.from_checkpoint(found)
+        progress = checkpoint_lib.from_checkpoint(checkpoint)
         state = self._state_of(progress)
         # The ledger charges for this noise only.
         last = [progress.totals.last] if progress.totals.last is not None else []
         check_noise(self._plan, [*last, *progress.rows])
-        self._record.rewind(found.info["marks"])
+        self._record.rewind(checkpoint.info["marks"])
         self._record.append(progress.rows, progress.times)
-        done = found.round_index
-        self._say(f"going on after round {done}")
+        done = checkpoint.round_index
+        self._say(f"resuming after round {done}")
         begun = self._plan.participation.known_from(done)
         self._ledger.resume_at(done, [self._cohort(r) for r in range(begun, done)])
         return state, progress.recorded()
@@ -202,7 +202,7 @@ class Loop:
             state = self._process.from_leaves(progress.leaves)
             if all(np.isfinite(part).all() for part in self._process.weights(state)):
                 return state
-            why = "the checkpoint must hold a model of finite numbers"
+            why = "the checkpoint's model is not finite"
         except ValueError as error:
             why = str(error)
         raise checkpoint_lib.DamagedCheckpointError(f"{why}; choose another output_dir")

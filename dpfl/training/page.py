@@ -160,7 +160,7 @@ def html(
     done = summary["rounds"]
     state = f"{done} of {planned_rounds} rounds"
     if done < planned_rounds:
-        state += "; the run goes on, or was stopped"
+        state += "; the run continues, or was stopped"
     released = [privacy_coverage.without_exact(row) for row in rows]
     # The measure that judges the run is the first.
     columns = list(privacy_coverage.plain_keys(summary).get("final_metrics", {}))
@@ -183,7 +183,7 @@ def html(
                 else []
             ),
             elements.heading("Settings"),
-            elements.paragraph("These were given, the others are defaults."),
+            elements.paragraph("The flags that were given; all others are defaults."),
             elements.facts(_without_seed(summary["flags"])),
             elements.folded(
                 "All settings", elements.facts(_without_seed(summary["settings"]))
@@ -196,10 +196,10 @@ def html(
 
 
 _WHOSE = (
-    "The guarantee covers what stands above, and nothing below: these are exact values "
-    "of the clients' data, for the experimenter alone."
+    "The guarantee covers the values above, and none below: these are exact values of "
+    "the clients' data, for the experimenter alone."
 )
-_SIMULATED = "Some are of a simulation: a secure sum would hide them from the server."
+_SIMULATED = "In a deployment a secure sum would hide some of them from the server."
 
 
 def _exact_section(
@@ -242,16 +242,16 @@ def _exact_section(
     ]
 
 
-def _cards(found: Mapping[str, Any]) -> dict[str, Any]:
+def _cards(summary: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers that are shown large, as far as they exist."""
-    final = found.get("final_metrics", {})
+    final = summary.get("final_metrics", {})
     cards = {f"test {report.words(name)}": value for name, value in final.items()}
-    if "epsilon" in found:
-        cards[f"epsilon at delta {elements.shown(found['delta'])}"] = found["epsilon"]
+    if "epsilon" in summary:
+        cards[f"epsilon at delta {elements.shown(summary['delta'])}"] = summary["epsilon"]
     for way in ("up", "down"):
         column = f"{way}link_bits_per_parameter"
-        if column in found:
-            cards[f"bits {way} a parameter"] = found[column]
+        if column in summary:
+            cards[f"bits {way} a parameter"] = summary[column]
     return cards
 
 
@@ -295,27 +295,27 @@ def _charts(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
 
 def _over(rows: Sequence[Row], columns: Sequence[str], x: str) -> list[str]:
     """The chart of the first metric over epsilon or bits, if there is one."""
-    found = []
+    charts = []
     for column in columns[:1]:
         words, label, is_logarithmic = _AXES[x]
         name = f"test {report.words(column)}"
         title, labels = f"{name} over {words}", (label, name)
         chart = _chart(rows, x, column, title, labels, is_logarithmic=is_logarithmic)
-        found.append(chart)
-    return found
+        charts.append(chart)
+    return charts
 
 
 def _in_training(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     """Charts of the metrics in training, without exact_ marks."""
-    found = []
+    charts = []
     for column in columns:
         name, train = report.words(column), column.replace("eval_", "train_", 1)
         lines = [
             svg.Line("test set", _points(rows, "round", column)),
             svg.Line("training", _points(rows, "round", train), 1, True),
         ]
-        found.append(svg.chart(lines, f"{name} in training", "round", name))
-    return found
+        charts.append(svg.chart(lines, f"{name} in training", "round", name))
+    return charts
 
 
 def _exact_charts(rows: Sequence[Row], times: Sequence[Row]) -> list[str]:

@@ -111,8 +111,8 @@ def make_plan(config: config_lib.RunConfig) -> Plan:
     task = registry.load_config(config.task, config.task_config)
     config = _with_defaults(config, task)
     participation = _participation(config, task)
-    found = _chosen(config, task, participation)
-    mechanism = _with_noise(found.mechanism, config, task, participation)
+    resolved = _chosen(config, task, participation)
+    mechanism = _with_noise(resolved.mechanism, config, task, participation)
     cost = ledger_lib.RunCost(
         mechanism,
         participation,
@@ -121,7 +121,7 @@ def make_plan(config: config_lib.RunConfig) -> Plan:
         config.epsilon,
         config.accounting_method,
     )
-    return Plan(config, task, participation, mechanism, cost, found.sentences)
+    return Plan(config, task, participation, mechanism, cost, resolved.sentences)
 
 
 def noise_variance(
@@ -147,7 +147,7 @@ def noise_variance(
 
 def _given(name: str, value: Any) -> Any:
     if value is None:
-        raise ValueError(f"{name} must have a value, found None")
+        raise ValueError(f"{name} must be given, found None")
     return value
 
 
@@ -222,10 +222,10 @@ def _check_memory(
     needed = _bytes_of_vectors(config, mechanism, dimension)
     if free is not None and needed > free:
         raise ValueError(
-            f"mechanism must be one for which {(_BASE_BYTES + needed) / 1e9:.1f} GB of "
-            f"memory are left with {dimension} parameters, found {mechanism.name!r} "
-            f"and {free / 1e9:.1f} GB; a smaller model takes less, and so does a noise "
-            "stream of fewer rows"
+            f"not enough memory: mechanism {mechanism.name!r} with {dimension} "
+            f"parameters needs {(_BASE_BYTES + needed) / 1e9:.1f} GB, and "
+            f"{free / 1e9:.1f} GB are free; a smaller model needs less, and so does a "
+            "noise stream of fewer rows"
         )
 
 
@@ -261,11 +261,11 @@ def _with_noise(
 
 def _check_calibrated(mechanism: Mechanism, config: config_lib.RunConfig) -> None:
     """Raises ValueError if a budget asks for so much noise that nothing is learned."""
-    found = mechanism.noise_multiplier or 0.0
-    if found > config_lib.LARGEST_NOISE_MULTIPLIER:
+    multiplier = mechanism.noise_multiplier or 0.0
+    if multiplier > config_lib.LARGEST_NOISE_MULTIPLIER:
         raise ValueError(
-            "the noise multiplier must be at most "
-            f"{config_lib.LARGEST_NOISE_MULTIPLIER:g}, found {found:.4g}, which an "
-            f"epsilon of {config.epsilon} takes here: a larger epsilon takes less, and "
-            "so does less compression"
+            f"epsilon must be larger, found {config.epsilon}, which needs a noise "
+            f"multiplier of {multiplier:.4g}; at most "
+            f"{config_lib.LARGEST_NOISE_MULTIPLIER:g} is allowed, and less compression "
+            "needs less noise"
         )

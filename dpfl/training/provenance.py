@@ -40,25 +40,25 @@ def settings(plan: plan_lib.Plan) -> dict[str, Any]:
     The noise multiplier is as it was given, so that None means a calibrated one.
     """
     config = plan.config
-    found = {
+    values = {
         field.name: getattr(config, field.name)
         for field in dataclasses.fields(config)
         if field.name not in config_lib.HARMLESS
         and field.name not in ("task_config", "mechanism_options")
     }
-    found.update(dataclasses.asdict(config.task_config))
-    found.update(
+    values.update(dataclasses.asdict(config.task_config))
+    values.update(
         (name, value)
         for name, value in dataclasses.asdict(plan.mechanism).items()
         if name != "noise_multiplier"
     )
     for name in _WHERE_DATA_ARE:
-        found.pop(name, None)
-    found["mechanism's file"] = plan.mechanism.file_digest
-    found["task fingerprint"] = _fingerprint(plan)
-    found["population"] = plan.task.population
-    found["dimension"] = plan.dimension
-    return found
+        values.pop(name, None)
+    values["mechanism's file"] = plan.mechanism.file_digest
+    values["task fingerprint"] = _fingerprint(plan)
+    values["population"] = plan.task.population
+    values["dimension"] = plan.dimension
+    return values
 
 
 def manifest(plan: plan_lib.Plan) -> dict[str, dict[str, Any]]:
@@ -90,21 +90,21 @@ def digest(plan: plan_lib.Plan) -> str:
     processors are left out, so that a seed gives the same results within one version.
     Measurements beside the release are left out too.
     """
-    found = manifest(plan)
-    del found["source"], found["arithmetic"]
-    named = found["flags"]
+    facts = manifest(plan)
+    del facts["source"], facts["arithmetic"]
+    named = facts["flags"]
     del named["seed"], named["measure"]
-    found["flags"] = {_NAMES_IN_DIGEST.get(k, k): named[k] for k in named}
-    return files.digest(found)
+    facts["flags"] = {_NAMES_IN_DIGEST.get(k, k): named[k] for k in named}
+    return files.digest(facts)
 
 
 def versions() -> dict[str, str]:
     """The versions of the packages that a result may depend on."""
-    found = {"dpfl": dpfl.__version__, "python": platform.python_version()}
+    installed = {"dpfl": dpfl.__version__, "python": platform.python_version()}
     for package in _PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)
-    return found
+            installed[package] = metadata.version(package)
+    return installed
 
 
 def source_digest() -> str:
@@ -136,8 +136,8 @@ def plugins_digest(plan: plan_lib.Plan) -> Optional[str]:
         type(plan.config.task_config).__module__,
         type(plan.mechanism).__module__,
     }
-    found = {_top(name) for name in names if not _is_own(name)}
-    return _digest_of(sorted(filter(None, found))) if found else None
+    sources = {_top(name) for name in names if not _is_own(name)}
+    return _digest_of(sorted(filter(None, sources))) if sources else None
 
 
 def _top(name: str) -> Optional[pathlib.Path]:
@@ -152,15 +152,15 @@ def _top(name: str) -> Optional[pathlib.Path]:
 
 def _digest_of(tops: Sequence[pathlib.Path]) -> str:
     """The SHA-256 of modules, and of everything in the folders of packages."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for top in tops:
         is_package = top.name == "__init__.py"
         for path in sorted(top.parent.rglob("*.py")) if is_package else [top]:
             content = path.read_bytes()
             name = path.relative_to(top.parent).as_posix()
-            found.update(f"{name} {len(content)}\n".encode())
-            found.update(content)
-    return found.hexdigest()
+            hasher.update(f"{name} {len(content)}\n".encode())
+            hasher.update(content)
+    return hasher.hexdigest()
 
 
 def _arithmetic(mechanism: Mechanism) -> dict[str, Any]:

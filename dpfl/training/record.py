@@ -62,14 +62,14 @@ class MetricsFiles:
         }
         if folder.is_dir():
             files.remove_partials(folder)
-        found = {name: Mark(*mark) for name, mark in (marks or {}).items()}
+        ends = {name: Mark(*mark) for name, mark in (marks or {}).items()}
         for name, file in self._files.items():
             try:
-                file.rewind(found.get(name, BEGINNING))
+                file.rewind(ends.get(name, BEGINNING))
             except DamagedRecordError:
                 if name != EVENTS:
                     raise
-                self._say(f"{file.path} was changed and is made again")
+                self._say(f"{file.path} was changed and is rewritten")
                 file.rewind(BEGINNING)
                 rows, times = (
                     read_rows(self._files[each].path) for each in (METRICS, TIMES)
@@ -129,12 +129,12 @@ NEEDED = ("epsilon", "noise_multiplier", _TOTAL_UP, _TOTAL_DOWN)
 _MOST_BITS = 1000
 
 
-def is_row(found: Any, columns: Iterable[str] = ()) -> bool:
+def is_row(value: Any, columns: Iterable[str] = ()) -> bool:
     """Whether a JSON value is a row of numbers by name, with given columns."""
-    if not isinstance(found, dict) or type(found.get("round")) is not int:
+    if not isinstance(value, dict) or type(value.get("round")) is not int:
         return False
-    is_number = all(map(_is_number, (v for v in found.values() if v is not None)))
-    return is_number and all(found.get(name) is not None for name in columns)
+    is_number = all(map(_is_number, (v for v in value.values() if v is not None)))
+    return is_number and all(value.get(name) is not None for name in columns)
 
 
 def _is_number(value: Any) -> bool:
@@ -222,8 +222,8 @@ def check_noise(plan: plan_lib.Plan, rows: Iterable[Row]) -> None:
     for row in rows:
         if row["noise_multiplier"] != planned:
             raise DamagedRecordError(
-                f"noise_multiplier must be the {row['noise_multiplier']} that round "
-                f"{row['round']} of this run had, found {planned}; choose another "
+                f"noise_multiplier must be {row['noise_multiplier']} as in round "
+                f"{row['round']} of this run, found {planned}; choose another "
                 "output_dir"
             )
 
@@ -304,11 +304,11 @@ class Mark(NamedTuple):
     digest: str
 
 
-def is_mark(found: Any) -> bool:
+def is_mark(value: Any) -> bool:
     """Whether a JSON value is a mark."""
-    if not isinstance(found, list) or list(map(type, found)) != [int, str]:
+    if not isinstance(value, list) or list(map(type, value)) != [int, str]:
         return False
-    return found[0] >= 0
+    return value[0] >= 0
 
 
 BEGINNING = Mark(0, hashlib.sha256().hexdigest())
@@ -346,9 +346,9 @@ class AppendOnlyFile:
                 pass
             if left or digest.hexdigest() != mark.digest:
                 raise DamagedRecordError(
-                    f"{self.path} must begin with the {mark.length} bytes that the run "
-                    "wrote, as its checkpoint says, found it changed; put it back or "
-                    "choose another output_dir"
+                    f"{self.path} was changed: its first {mark.length} bytes differ "
+                    "from the checkpoint's record; restore the file or choose another "
+                    "output_dir"
                 )
             os.truncate(self.path, mark.length)
         else:
@@ -408,5 +408,5 @@ def choose_path(folder: pathlib.Path, say: Callable[[str], None]) -> pathlib.Pat
         path = folder / f"{_EVENTS_PREFIX}.{number + 1}.dpfl"
     for other in sorted(folder.iterdir()):
         if other != path:
-            say(f"{other} is not of this run and is left alone")
+            say(f"{other} does not belong to this run and is ignored")
     return path

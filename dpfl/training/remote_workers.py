@@ -104,15 +104,15 @@ class RemoteWorker:
             with limit, tff.framework.get_context_stack().install(self._context):
                 return computation(*arguments)
         except Exception as error:
-            said, late = "does not answer any more", self._lateness
+            fault, late = "does not answer any more", self._lateness
             is_lost = isinstance(error, WorkerDiedError) or (
                 isinstance(error, grpc.Call) and error.code() in _LOST
             )
             if late is not None:
-                said = f"did not finish within the deadline of {late:g} seconds"
+                fault = f"did not finish within the deadline of {late:g} seconds"
             elif self._connection is not None and not is_lost:
                 raise
-            raise WorkerDiedError(f"the worker at {self.address} {said}") from error
+            raise WorkerDiedError(f"the worker at {self.address} {fault}") from error
 
     def close(self) -> None:
         """Disconnects from the worker, which keeps running."""
@@ -240,7 +240,7 @@ class Workers:
             if len(results) == len(parts):
                 return [results[number] for number in range(len(parts))]
         raise WorkerDiedError(
-            f"none of the workers at {_places(self._workers)} is left"
+            f"no worker is left: those at {_places(self._workers)} are lost"
         )
 
     def _share(
@@ -283,7 +283,7 @@ class Workers:
                 self._used.discard(str(worker.address))
                 self._tell(
                     worker,
-                    f"{error}; it is left out, and its clients are computed again",
+                    f"{error}; it is excluded, and its clients are computed again",
                 )
         finally:
             for _ in ready:
@@ -313,7 +313,7 @@ class Workers:
                 continue
             does_not = f"the worker at {worker.address} does not answer"
             if str(worker.address) in self._used:
-                self._tell(worker, f"{does_not} any more; it is left out")
+                self._tell(worker, f"{does_not} any more; it is excluded")
             elif not self._was_asked and worker in away:
                 self._tell(worker, f"{does_not} yet")
         self._was_asked = True
@@ -351,7 +351,7 @@ class Workers:
             problem = str(error)
         if problem is not None:
             worker.close()
-            self._tell(worker, f"{problem}; it is left out")
+            self._tell(worker, f"{problem}; it is excluded")
             return
         self._used.add(str(worker.address))
         if self._was_asked:
@@ -453,12 +453,12 @@ def _problem_of_data(task: Task) -> Callable[[Any, Optional[float]], Optional[st
 
     def problem(worker: Any, seconds: Optional[float]) -> Optional[str]:
         try:
-            found = worker.call(digest, clients, seconds=seconds)
+            actual = worker.call(digest, clients, seconds=seconds)
         except WorkerDiedError:
             raise
         except Exception as error:
             return f"the worker at {worker.address} cannot read the data ({error})"
-        if found != expected:
+        if actual != expected:
             return f"the worker at {worker.address} reads other data than this process"
         return None
 
@@ -470,12 +470,12 @@ def examples_digest(task: Task) -> tff.Computation:
 
     @tf.function
     def digest(clients: Any) -> Any:
-        found = tf.zeros([], tf.int64)
+        hash_value = tf.zeros([], tf.int64)
         for client in clients:
             for x, y in iter(task.dataset_from_index(client, 0)):
                 parts = [tf.io.serialize_tensor(x), tf.io.serialize_tensor(y)]
-                joined = tf.strings.join([tf.strings.as_string(found), *parts])
-                found = tf.strings.to_hash_bucket_fast(joined, 2**62)
-        return found
+                joined = tf.strings.join([tf.strings.as_string(hash_value), *parts])
+                hash_value = tf.strings.to_hash_bucket_fast(joined, 2**62)
+        return hash_value
 
     return tff.tensorflow.computation(digest, tff.TensorType(np.int64, [None]))

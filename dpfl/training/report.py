@@ -39,7 +39,7 @@ def describe(plan: plan_lib.Plan) -> str:
         *([f"noise stream: {stream}"] if stream else []),
         f"privacy: {privacy_sentence(plan)}",
         *_remarks(plan, plan.cost.planned.epsilon, plan.participation.rounds),
-        f"memory: at most some {plan.memory / 1e9:.1f} GB",
+        f"memory: at most about {plan.memory / 1e9:.1f} GB",
         f"output: {config.output_dir}",
     ]
     return "\n".join(lines)
@@ -76,7 +76,7 @@ def privacy_sentence(plan: plan_lib.Plan) -> str:
     if not plan.mechanism.is_private:
         return f"none (mechanism {plan.config.mechanism}); epsilon is infinite"
     planned = plan.cost.planned
-    energy = "; explained_energy is measured from the updates themselves, outside it"
+    energy = "; epsilon does not cover explained_energy, measured from exact updates"
     return (
         f"epsilon {planned.epsilon:.4g} at delta {planned.delta:.4g} over "
         f"{plan.config.rounds} rounds by {planned.accounting_method} "
@@ -88,9 +88,9 @@ def privacy_sentence(plan: plan_lib.Plan) -> str:
 def summary(plan: plan_lib.Plan, progress: Progress) -> dict[str, Any]:
     """The content of summary.json, without a seed that was drawn."""
     privacy = plan.cost.report_after(progress.round_index)
-    found = _summary(plan, progress, privacy)
-    found["remarks"] = _remarks(plan, privacy.epsilon, progress.round_index)
-    return found
+    content = _summary(plan, progress, privacy)
+    content["remarks"] = _remarks(plan, privacy.epsilon, progress.round_index)
+    return content
 
 
 def summary_so_far(plan: plan_lib.Plan, progress: Progress) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def summary_so_far(plan: plan_lib.Plan, progress: Progress) -> dict[str, Any]:
     """
     planned, last = plan.cost.planned, progress.totals.last
     if last is None:
-        raise ValueError("progress must be of at least one round, found 0")
+        raise ValueError("no round has completed yet")
     accounting_method = (
         planned.accounting_method if last["epsilon"] >= planned.epsilon else "rdp"
     )
@@ -116,7 +116,7 @@ def _summary(
 ) -> dict[str, Any]:
     config = plan.config
     final, exact = _measured(plan, progress)
-    found = {
+    content = {
         "task": config.task,
         "mechanism": config.mechanism,
         "rounds": progress.round_index,
@@ -152,12 +152,12 @@ def _summary(
         "versions": provenance.versions(),
         "git": provenance.git_state(),
     }
-    return {**found, privacy_coverage.KEY: exact} if exact else found
+    return {**content, privacy_coverage.KEY: exact} if exact else content
 
 
 def _trust(plan: plan_lib.Plan) -> str:
     if plan.mechanism.sums_securely and plan.config.measure == EXACT_FOR_SIMULATION:
-        opened = "; exact measures are opened beside it, against which no epsilon holds"
+        opened = "; exact metrics, which no epsilon covers, are opened beside the sum"
         return f"{plan.mechanism.trust}{opened}"
     return plan.mechanism.trust
 
@@ -193,24 +193,24 @@ def _measured(
     return {} if is_of_clients else final, exact
 
 
-def final_lines(found: Mapping[str, Any]) -> str:
+def final_lines(summary: Mapping[str, Any]) -> str:
     """The last lines of a run, from `summary`, which mark exact values."""
-    exact = found.get(privacy_coverage.KEY, {})
-    every = privacy_coverage.plain_keys(found)
+    exact = summary.get(privacy_coverage.KEY, {})
+    every = privacy_coverage.plain_keys(summary)
 
     def mark(name: str) -> str:
         return "exact: " if name in exact else ""
 
-    lines = [] if found["rounds"] else ["no round was done"]
-    if found["rounds"] and every.get("final_metrics"):
+    lines = [] if summary["rounds"] else ["no round has completed"]
+    if summary["rounds"] and every.get("final_metrics"):
         values = every["final_metrics"].items()
         said = ", ".join(f"{words(name)} {value:.4f}" for name, value in values)
-        lines.append(f"{mark('final_metrics')}{said} after {found['rounds']} rounds")
+        lines.append(f"{mark('final_metrics')}{said} after {summary['rounds']} rounds")
     lines += [
-        f"epsilon {found['epsilon']:.4g} at delta {found['delta']:.4g} by "
-        f"{found['accounting_method']} ({found['relation']}), from the "
-        f"{found['rounds']} rounds that were released",
-        *found["remarks"],
+        f"epsilon {summary['epsilon']:.4g} at delta {summary['delta']:.4g} by "
+        f"{summary['accounting_method']} ({summary['relation']}) over "
+        f"{summary['rounds']} released rounds",
+        *summary["remarks"],
         f"{mark('uplink_bits_per_client')}bits a client and round: "
         f"{every['uplink_bits_per_client']:.4g} up "
         f"({every['uplink_bits_per_parameter']:.4g} a parameter, "
@@ -243,7 +243,7 @@ def postfix(plan: plan_lib.Plan, totals: record.RunTotals) -> str:
     """
     row = totals.last
     if row is None:
-        raise ValueError("totals must be of at least one round, found 0")
+        raise ValueError("no round has completed yet")
     parts = [("exact_train_loss", row, "loss {:.3f}")]
     if totals.evaluated is not None:
         measure = plan.task_entry.measure
@@ -259,8 +259,8 @@ def postfix(plan: plan_lib.Plan, totals: record.RunTotals) -> str:
     if plan.config.measure == RELEASED:
         words = privacy_coverage.without_exact(words)
     return ", ".join(
-        f"exact {said}" if name.startswith(privacy_coverage.MARK) else said
-        for name, said in words.items()
+        f"exact {text}" if name.startswith(privacy_coverage.MARK) else text
+        for name, text in words.items()
     )
 
 
@@ -270,11 +270,11 @@ def _remarks(plan: plan_lib.Plan, epsilon: float, rounds: int) -> list[str]:
     if not plan.mechanism.is_private:
         return []
     budget = (plan.dimension, cost.delta, cost.accounting_method)
-    found = [
+    sentences = [
         remarks.epsilon_remark(epsilon, plan.mechanism, plan.participation, *budget),
         remarks.delta_remark(cost.delta, plan.task.population),
     ]
     if rounds and plan.config.noise_multiplier is not None:
-        those = plan.participation.first(rounds)
-        found.append(remarks.bits_remark(epsilon, plan.mechanism, those, *budget))
-    return [sentence for sentence in found if sentence]
+        done = plan.participation.first(rounds)
+        sentences.append(remarks.bits_remark(epsilon, plan.mechanism, done, *budget))
+    return [sentence for sentence in sentences if sentence]

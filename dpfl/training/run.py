@@ -93,8 +93,8 @@ class Run:
                 self._stack = opened.pop_all()
         except OSError as error:
             raise ValueError(
-                "output_dir must be a folder that can be written, found "
-                f"{self._directory} ({error.strerror})"
+                f"output_dir must be a writable folder, found {self._directory} "
+                f"({error.strerror})"
             ) from error
         return self
 
@@ -115,8 +115,8 @@ class Run:
         if not path.exists() and not self._store.is_empty:
             # With another seed, its rounds would be released as those of this run.
             raise checkpoint_lib.DamagedManifestError(
-                f"{path} must be beside the checkpoints that are there, found no "
-                "such file; choose another output_dir"
+                f"{path} is missing, though its folder has checkpoints; choose another "
+                "output_dir"
             )
         if not path.exists():
             _check_fresh(self._directory)
@@ -150,10 +150,10 @@ class Run:
         seen, whole = max(rows, self._store.newest_round), self._store.whole_round
         if seen > whole and self.plan.task.draws_in_training:
             raise checkpoint_lib.DamagedCheckpointError(
-                f"{self._directory} must have a whole checkpoint of round {seen}, found"
-                f" that of round {whole}: the model draws numbers, as dropout does, so "
-                "that a round which may have been seen cannot be done again with its "
-                "noise; choose another output_dir"
+                f"{self._directory} has no intact checkpoint of round {seen}, only of "
+                f"round {whole}: the model draws random numbers, as for dropout, so "
+                "that a round whose release may have been seen cannot be repeated with "
+                "the same noise; choose another output_dir"
             )
 
     def train(self) -> dict[str, Any]:
@@ -260,8 +260,8 @@ class Run:
             process = self._last.get(
                 key,
                 build,
-                lambda found: federated_averaging.with_other_seeds(
-                    found, plan.task, aggregator, self._model_seed
+                lambda last: federated_averaging.with_other_seeds(
+                    last, plan.task, aggregator, self._model_seed
                 ),
             )
         client_key = functools.partial(selection.client_key, self._key)
@@ -338,8 +338,8 @@ def _check_fresh(directory: pathlib.Path) -> None:
             links = [directory / place] if (directory / place).is_symlink() else []
             for path in [*links, *directory.glob(place)]:
                 raise ValueError(
-                    f"output_dir must have no file of a run without its manifest.json, "
-                    f"found {path}, which would be replaced; choose another output_dir"
+                    f"output_dir has {path}, which this run would replace, and no "
+                    "manifest.json; choose another output_dir"
                 )
 
 
@@ -370,11 +370,11 @@ class LastProcess:
           with_other_seeds: Derives one with other seeds from an old process, or returns
             None.
         """
-        found = with_other_seeds(self._process) if key == self._key else None
-        if found is None:
-            found = build()
-        self._key, self._process = key, found
-        return found
+        process = with_other_seeds(self._process) if key == self._key else None
+        if process is None:
+            process = build()
+        self._key, self._process = key, process
+        return process
 
 
 @contextlib.contextmanager

@@ -124,14 +124,14 @@ def build_server_optimizer(
     optimizers = tff.learning.optimizers
     beta_1 = 0.9 if momentum is None else momentum
     if name == "sgd":
-        found = optimizers.build_sgdm(learning_rate, momentum=momentum or None)
+        optimizer = optimizers.build_sgdm(learning_rate, momentum=momentum or None)
     elif name == "adam":
-        found = optimizers.build_adam(learning_rate, beta_1=beta_1)
+        optimizer = optimizers.build_adam(learning_rate, beta_1=beta_1)
     elif name == "adam_uncorrected":
-        found = Adam(learning_rate, beta_1=beta_1, corrects_start=False)
+        optimizer = Adam(learning_rate, beta_1=beta_1, corrects_start=False)
     else:
-        found = Adam(learning_rate, beta_1=beta_1, noise_variance=noise_variance)
+        optimizer = Adam(learning_rate, beta_1=beta_1, noise_variance=noise_variance)
     # Optimizers have no control flow that depends on tensors, and searching for it
     # (autograph) is a third of what it takes to build a process.
-    found.next = tf.autograph.experimental.do_not_convert(found.next)
-    return found
+    optimizer.next = tf.autograph.experimental.do_not_convert(optimizer.next)
+    return optimizer

@@ -136,8 +136,8 @@ def of_any_length(structure_type: tff.Type) -> tff.Type:
         shape = [None, *spec.shape[1:]] if is_large(spec) else spec.shape
         return tff.TensorType(spec.dtype, shape)
 
-    found = tff.types.structure_from_tensor_type_tree(loosened, structure_type)
-    return tff.to_type(found)
+    tree = tff.types.structure_from_tensor_type_tree(loosened, structure_type)
+    return tff.to_type(tree)
 
 
 def of_known_length(structure: Any, structure_type: tff.Type) -> Any:

@@ -304,12 +304,12 @@ WIDE = """
 import os, pathlib, sys, time
 units = int(sys.argv[-3].partition("=")[2])
 if units == 6:
-    print("error: mechanism must be one for which 17.5 GB of memory are left")
+    print("error: not enough memory: 17.5 GB")
     sys.exit(2)
 folder = pathlib.Path(sys.argv[-1].partition("=")[2])
 folder.mkdir()
 (folder / "times.csv").write_text("round,exact_seconds\\n1,9\\n2,3\\n3,5\\n")
-print("memory: at most some 0.5 GB", flush=True)
+print("memory: at most about 0.5 GB", flush=True)
 filled = bytearray(200_000_000)
 # What a fork shares counts once.
 os.fork()

@@ -203,7 +203,7 @@ def check_the_rest(binaries, tmp_path):
     one = run([binaries / "dpfl-train"], tmp_path, exit_code=2)
     others = json.loads(run([python, "-I", "-c", SCRIPTS, *names[1:]], tmp_path))
     for said in (one, *others):
-        assert said.startswith("error: this part of dpfl must have TensorFlow"), said
+        assert said.startswith("error: this part of dpfl needs TensorFlow"), said
         assert said.count("\n") == 1
 
 

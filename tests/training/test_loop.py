@@ -207,7 +207,7 @@ def test_resuming_changes_nothing(make_plan, participation, more):
         again.saved = list(store.saved)
         files_then = fakes.FakeRecord(record.rows[:done])
         state, progress, process, *_ = run(plan, again, said=said, record=files_then)
-        assert said.pop() == "going on after round 4"
+        assert said.pop() == "resuming after round 4"
         assert len(process.rounds) == 2 and files_then.rows == files.rows
         assert state == whole and progress.totals == expected.totals
         assert progress.participations.tolist() == expected.participations.tolist()

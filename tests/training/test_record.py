@@ -136,7 +136,7 @@ def test_edited_event_files_are_rewritten(tmp_path):
         path.write_bytes(damage)
         said = []
         again = begun(tmp_path, marks, said.append)
-        assert said == [f"{path} was changed and is made again"]
+        assert said == [f"{path} was changed and is rewritten"]
         assert path.read_bytes() == written and again.marks == marks
 
 

@@ -82,7 +82,7 @@ def test_killed_worker_changes_no_bits_and_may_rejoin(rounds):
     rounds.kill(0)
     assert rounds.round() == expected
     [loss] = rounds.said
-    assert loss.startswith(place_of(rounds, 0)) and "is left out" in loss
+    assert loss.startswith(place_of(rounds, 0)) and "is excluded" in loss
     rounds.restart(0)
     assert said_later(rounds, expected) == [f"{place_of(rounds, 0)} is used again"]
 

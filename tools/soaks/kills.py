@@ -189,7 +189,7 @@ def _await_moment(
     while time.monotonic() < end and runs.is_running(training):
         newest = runs.newest_round(training.folder)
         log = training.log.read_text(errors="replace") if training.log.exists() else ""
-        if newest >= target and (newest > before or "going on after" in log):
+        if newest >= target and (newest > before or "resuming after" in log):
             break
         time.sleep(0.002)
     time.sleep(delay)

@@ -92,7 +92,7 @@ def test_killed_grid_resumes_and_shared_graphs_change_nothing(tmp_path):
     row, summary = after.row(second), files.read_json(begun.parent / "summary.json")
     assert float(row["epsilon"]) == summary["epsilon"] > 0
     assert 0 <= float(row["final_accuracy"]) <= 1 and len(files.read_csv(begun)) == 16
-    assert "going on after round" in (begun.parent / "train.log").read_text()
+    assert "resuming after round" in (begun.parent / "train.log").read_text()
     alone.join(forks.SECONDS)
     assert alone.exitcode == 0, (tmp_path / "said").read_text()
     assert begun.read_bytes() == (tmp_path / "alone/metrics.csv").read_bytes()
