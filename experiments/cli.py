@@ -350,7 +350,7 @@ def _of_parsing(error: Exception) -> str:
         return f"--{error.flagname} is no flag of this command{guess}"
     if isinstance(error, flags.CantOpenFlagFileError) and isinstance(cause, OSError):
         found = f"{cause.filename} ({cause.strerror})"
-        return f"--flagfile must be a file that can be read, found {found}"
+        return f"--flagfile must be a readable file, found {found}"
     missing = "Missing value for flag "
     if text.startswith(missing):
         return f"{text[len(missing) :]} must have a value, found none"

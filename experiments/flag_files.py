@@ -98,7 +98,7 @@ def resolved(argument: str) -> str:
     inside = name[len("configs/") :] if name.startswith("configs/") else name
     if inside in names():
         return argument[: match.start(1)] + str(path(inside))
-    wanted = f"a file that can be read, or one of {', '.join(names())}"
+    wanted = f"a readable file, or one of {', '.join(names())}"
     raise ValueError(checks.message("--flagfile", wanted, name))
 
 

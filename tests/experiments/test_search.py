@@ -155,7 +155,7 @@ def test_command_line_overrides_flag_file_settings(tmp_path):
         ),
         (
             [f"--output_dir={'a' * 300}", "--server_lr=1"],
-            "--output_dir must be a folder",
+            "--output_dir must be a writable folder",
         ),
         (["--output_dir=OUT", "--server_lr=1", "--", "a"], "--FLAG=VALUE"),
         (["--output_dir=OUT", "--server_lr=1", "--", "--seed=1"], "stand before --"),
