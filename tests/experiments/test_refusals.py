@@ -121,7 +121,7 @@ REFUSED = {
         "compute --matrix_momentum=1.5": "error: --matrix_momentum must be at least 0 and less than 1, found 1.5",
         "compute --rounds=0": "error: --rounds must be positive integers separated by commas, found '0'",
         "compute --rounds=16 --matrix_method=banded": "error: --matrix_bands must be given for --matrix_method=banded",
-        "compute --rounds=100000": "--rounds must be at most 8192, found 100000",
+        "compute --rounds=100000": "--rounds must be at most 8192 for a dense matrix, found 100000",
         "compute --rounds=100000 --matrix_method=honaker-online": "--rounds must be at most 8192",
         "compute --rounds=100000 --matrix_method=banded --matrix_bands=3": "--rounds must be at most 8192",
         "compute --rounds=100000 --matrix_method=toeplitz": "--matrix_bands must be at most 10737 for 100000 rounds, found 100000",
