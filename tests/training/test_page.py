@@ -82,7 +82,7 @@ def test_page_shows_the_summary(make_plan, folder):
 def test_page_says_which_values_secure_sums_hide(make_plan, folder):
     plan = make_plan(noise_multiplier=2.0, measure="exact_for_simulation")
     said = written(plan, folder, [row(1, 0.5)])
-    assert "of a simulation" in said
+    assert "a secure sum would hide" in said
 
 
 def test_exact_section_is_absent_without_exact_values(make_plan, folder):
