@@ -247,7 +247,9 @@ def _cards(summary: Mapping[str, Any]) -> dict[str, Any]:
     final = summary.get("final_metrics", {})
     cards = {f"test {report.words(name)}": value for name, value in final.items()}
     if "epsilon" in summary:
-        cards[f"epsilon at delta {elements.shown(summary['delta'])}"] = summary["epsilon"]
+        cards[f"epsilon at delta {elements.shown(summary['delta'])}"] = summary[
+            "epsilon"
+        ]
     for way in ("up", "down"):
         column = f"{way}link_bits_per_parameter"
         if column in summary:
