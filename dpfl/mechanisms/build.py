@@ -85,8 +85,8 @@ def _check_adaptive(values: Mapping[str, Any]) -> None:
     for field in ADAPTIVE_FIELDS:
         if values.get(field) is not None:
             raise ValueError(
-                f"{field} must be left out where adaptive_clipping is not set, "
-                f"found {values[field]!r}"
+                f"{field} must be left out without adaptive_clipping, found "
+                f"{values[field]!r}"
             )
 
 
@@ -98,8 +98,8 @@ def _rates(own: Collection[str], values: Mapping[str, Any]) -> dict[str, Any]:
     given = [field for field in RATE_FIELDS if values.get(field) is not None]
     if len(given) > 1:
         raise ValueError(
-            "compression_rate must be left out where keep_fraction is given, "
-            f"found {values['compression_rate']!r}"
+            "compression_rate must be left out with keep_fraction, found "
+            f"{values['compression_rate']!r}"
         )
     if given == rated:
         return {rated[0]: values[rated[0]]}
@@ -110,8 +110,8 @@ def _rates(own: Collection[str], values: Mapping[str, Any]) -> dict[str, Any]:
     rate = values["compression_rate"] if given else default
     if rate == fields.AUTO:
         raise ValueError(
-            "compression_rate must be a number, or left out, where nothing is "
-            f"sketched, found {rate!r}"
+            "compression_rate must be a number, or left out, for a mechanism without "
+            f"a sketch, found {rate!r}"
         )
     rate = checks.real("compression_rate", rate, at_least=1)
     return {rated[0]: 1 / rate if rated[0] == "keep_fraction" else rate}

@@ -66,23 +66,23 @@ class Dome(mechanism.NoiseMechanism):
     )
     max_rank: Optional[int] = option(
         None,
-        "Most directions that the sketch keeps; unset for a quarter of them, and for "
-        "all without probes.",
+        "Maximum rank of the sketch; unset for a quarter of sketch_size, or all of it "
+        "without probes.",
         at_least=1,
     )
     sketch_rule: str = option(
         "eigen",
-        f"How the sketch is updated, one of {', '.join(SKETCH_RULES)}.",
+        f"Update rule of the sketch, one of {', '.join(SKETCH_RULES)}.",
         choices=SKETCH_RULES,
     )
     sketch_decay: float = option(
         0.95,
-        "What the kept strengths are multiplied by each round; 1 never forgets.",
+        "Factor of the sketch's strengths in each round; 1 never forgets.",
         check=checks.fraction,
     )
     sketch_target: str = option(
         "residual",
-        f"What the sketch learns from, one of {', '.join(SKETCH_TARGETS)}.",
+        f"Vectors that the sketch learns from, one of {', '.join(SKETCH_TARGETS)}.",
         choices=SKETCH_TARGETS,
     )
     probes: bool = option(
@@ -92,11 +92,11 @@ class Dome(mechanism.NoiseMechanism):
         True, "Whether clients subtract the first moment from their updates."
     )
     debiasing: bool = option(
-        True, "Whether the second moment is rid of the noise's variance."
+        True, "Whether the noise variance is subtracted from the second moment."
     )
     direction: str = option(
         "adam",
-        f"What the server's optimizer gets, one of {', '.join(DIRECTIONS)}.",
+        f"Direction of the server's step, one of {', '.join(DIRECTIONS)}.",
         choices=DIRECTIONS,
     )
     beta_1: float = option(
@@ -110,14 +110,14 @@ class Dome(mechanism.NoiseMechanism):
     )
     second_moment_floor: Optional[float] = option(
         None,
-        "Least second moment that Adam divides by the root of; unset for the mean "
-        "noise variance of a coordinate.",
+        "Lower bound on Adam's second moment; unset for the mean noise variance of a "
+        "coordinate.",
         above=0,
     )
     paper_accounting: bool = option(
         False,
-        "Whether the accounting is the paper's, by which each round of a client costs "
-        "it as much as population rounds; for comparison alone.",
+        "Whether to account as the paper does, where a client's round costs as much as "
+        "population rounds; for comparison only.",
     )
     measures_energy: bool = option(
         False,
@@ -137,13 +137,13 @@ class Dome(mechanism.NoiseMechanism):
             return
         if self.max_rank > self.sketch_size:
             raise ValueError(
-                f"max_rank must be at most the sketch_size of {self.sketch_size}, "
-                f"found {self.max_rank}"
+                f"max_rank must be at most sketch_size, {self.sketch_size}, found "
+                f"{self.max_rank}"
             )
         if not self.probes and self.max_rank != self.sketch_size:
             raise ValueError(
-                f"max_rank must be the sketch_size of {self.sketch_size} where "
-                f"probes is False, found {self.max_rank}"
+                f"max_rank must be sketch_size, {self.sketch_size}, without probes, "
+                f"found {self.max_rank}"
             )
 
     def check(self, participation: Participation, dimension: int) -> None:
@@ -156,17 +156,17 @@ class Dome(mechanism.NoiseMechanism):
             )
         if isinstance(participation, Independent):
             raise ValueError(
-                "participation must be once_per_epoch or fixed, since every client of "
-                f"a cohort adds its share of the noise, found {participation.name}"
+                "participation must be once_per_epoch or fixed, since each client of a "
+                f"cohort adds a share of the noise, found {participation.name}"
             )
 
     def check_server_optimizer(self, name: str, momentum: Optional[float]) -> None:
         """Raises ValueError unless Adam's direction is followed by plain steps."""
         if self.direction == "adam" and (name != "sgd" or momentum):
-            found = name if name != "sgd" else f"server_momentum {momentum:g}"
+            value = name if name != "sgd" else f"server_momentum {momentum:g}"
             raise ValueError(
-                "server_optimizer must be sgd with server_momentum 0, and a server_lr "
-                f"of 0.01 or so, where {self.name} has direction 'adam', found {found}"
+                "server_optimizer must be sgd with server_momentum 0 (and server_lr "
+                f"about 0.01) for {self.name} with direction 'adam', found {value}"
             )
 
     @property

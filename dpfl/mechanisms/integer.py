@@ -112,18 +112,18 @@ class IntegerMechanism(AdaptiveClipMechanism, RoundingFields, MessageBits):
     )
     expected_dropout: float = option(
         0.0,
-        "Fraction of the cohort that may go missing, at least 0 and below 1.",
+        "Fraction of the cohort that may drop out, at least 0 and below 1.",
         at_least=0,
         below=1,
     )
     colluding_clients: int = option(
         0,
-        "How many of those that bring noise may tell theirs to the server.",
+        "Number of noise sources that may collude with the server.",
         at_least=0,
     )
     noise_source: str = option(
         "clients",
-        f"Who adds the noise, one of {', '.join(NOISE_SOURCES)}.",
+        f"Parties that add the noise, one of {', '.join(NOISE_SOURCES)}.",
         choices=NOISE_SOURCES,
     )
 
@@ -216,9 +216,9 @@ class IntegerMechanism(AdaptiveClipMechanism, RoundingFields, MessageBits):
     def _check_cohorts(self, vary: bool) -> None:
         if vary and self.noise_source == "clients":
             raise ValueError(
-                "noise_source must be 'helpers' where cohorts vary (poisson and "
-                "random_allocation), since a client would bring its share of noise "
-                "with it, found 'clients'"
+                "noise_source must be 'helpers' for cohorts of varying size (poisson "
+                "and random_allocation), since absent clients add no noise, found "
+                "'clients'"
             )
 
     def check_noise(self, dimension: int) -> None:
@@ -240,8 +240,8 @@ class IntegerMechanism(AdaptiveClipMechanism, RoundingFields, MessageBits):
         steps = self.grid(dimension).local_stddev_steps
         raise ValueError(
             f"{advice} for cohort_size {self.cohort_size} and noise_multiplier "
-            f"{self.noise_multiplier:g}, found {self.bits} bits, where a client's "
-            f"noise is {steps:.3g} grid steps, which costs far more than Gaussian noise"
+            f"{self.noise_multiplier:g}, found {self.bits} bits: a client's noise of "
+            f"{steps:.3g} grid steps costs far more epsilon than Gaussian noise"
         )
 
     def needs_more_noise(self, dimension: int) -> bool:
@@ -295,15 +295,15 @@ class IntegerMechanism(AdaptiveClipMechanism, RoundingFields, MessageBits):
         return self._event_on(self.grid(dimension), dimension)
 
     def _event_on(
-        self, found: IntegerGrid, dimension: int
+        self, grid: IntegerGrid, dimension: int
     ) -> noise_events.DistributedNoiseDpEvent:
         clip = self.clip_norm * self.vector_clip
         return self._event(
-            local_stddev=found.local_stddev * clip,
-            granularity=found.granularity * clip,
+            local_stddev=grid.local_stddev * clip,
+            granularity=grid.granularity * clip,
             clip_norm=clip,
             dimension=self.rotated_dimension(dimension),
-            max_coordinate=found.max_coordinate and found.max_coordinate * clip,
+            max_coordinate=grid.max_coordinate and grid.max_coordinate * clip,
             rounding_bias=self.rounding_bias,
         )
 
@@ -377,12 +377,12 @@ class IntegerMechanism(AdaptiveClipMechanism, RoundingFields, MessageBits):
 
     def error_of_bits(self, dimension: int) -> float:
         """The part of the error by noise, rounding and wraps."""
-        found = self.grid(dimension)
-        n, step = self.cohort_size, found.granularity
+        grid = self.grid(dimension)
+        n, step = self.cohort_size, grid.granularity
         stddev = self._coordinate_stddev(dimension)
         own = n * rounding_variance(stddev / step)
         if self.noise_multiplier:
-            own += n * self.share_variance(found.local_stddev_steps)
+            own += n * self.share_variance(grid.local_stddev_steps)
         half = 2.0 ** (self.modulus_bits - 1)
         wraps = math.erfc(half / math.sqrt(2 * (own + (n * stddev / step) ** 2)))
         own += 4 * half**2 * wraps

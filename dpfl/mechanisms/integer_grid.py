@@ -88,8 +88,8 @@ class RoundingFields:
 
     bits_tolerance: float = option(
         1.02,
-        "Where bits is auto, the most that the error may be, over that of Gaussian "
-        "noise at the same epsilon.",
+        "Largest error allowed for bits=auto, over Gaussian noise's at the same "
+        "epsilon.",
         above=1,
     )
 
@@ -211,10 +211,10 @@ def best_grid(
 
     if wrap_probability is None:
         ends = [math.log(finest(deviations)) for deviations in _REACHES]
-        found = optimize.minimize_scalar(
+        optimum = optimize.minimize_scalar(
             error, bounds=ends, method="bounded", options={"xatol": 1e-4}
         )
-        granularity = math.exp(found.x)
+        granularity = math.exp(optimum.x)
     else:
         granularity = finest(_reach(wrap_probability))
     granularity = max(
@@ -266,8 +266,8 @@ def published_grid(
     if room <= 0:
         least = math.floor(math.log(n * reach**2, 4)) + 1
         raise ValueError(
-            f"bits must be at least {least} for cohort_size {n}, since the rounding "
-            f"of so many updates alone would wrap around, found {bits}"
+            f"bits must be at least {least} for cohort_size {n}, since with fewer the "
+            f"rounding errors alone would wrap around, found {bits}"
         )
     variance = n**2 / spread + n * local_stddev**2
     granularity = max(
@@ -335,8 +335,8 @@ def _least_single_step(
         return stddev * most
     if excess(0.0) <= 0:
         return 0.0
-    found = optimize.brentq(excess, 0.0, most, rtol=1e-9)
-    return stddev * min(found * (1 + 1e-6), most)
+    root = optimize.brentq(excess, 0.0, most, rtol=1e-9)
+    return stddev * min(root * (1 + 1e-6), most)
 
 
 def clipping_error(deviations: float) -> float:

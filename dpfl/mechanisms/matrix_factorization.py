@@ -56,20 +56,24 @@ _OF_A_STREAM = 8
 
 
 @functools.lru_cache(maxsize=8)
-def sum_noise(found: fact.Factorization, rounds: int) -> np.ndarray:
+def sum_noise(matrices: fact.Factorization, rounds: int) -> np.ndarray:
     """Standard deviation of each round's noise for a unit of Z, float64[rounds]."""
-    return np.linalg.norm(found.noising_rows()[:rounds], axis=1)
+    return np.linalg.norm(matrices.noising_rows()[:rounds], axis=1)
 
 
-def iterate_stddev(found: fact.Factorization, stddev: float, rounds: int) -> np.ndarray:
+def iterate_stddev(
+    matrices: fact.Factorization, stddev: float, rounds: int
+) -> np.ndarray:
     """The standard deviation of each row of B Z, float64[rounds].
 
     Args:
-      found: The factorization A = B C.
+      matrices: The factorization A = B C.
       stddev: Standard deviation of an entry of Z.
       rounds: The number of first rows, at most those of the factorization.
     """
-    return stddev * np.sqrt(found.factors.row_norms_squared(found.workload))[:rounds]
+    return (
+        stddev * np.sqrt(matrices.factors.row_norms_squared(matrices.workload))[:rounds]
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,43 +191,42 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
     def _check_run(self, participation: Participation) -> None:
         if isinstance(participation, RandomAllocation):
             raise ValueError(
-                "participation must not be 'random_allocation' for noise_stream 'run', "
-                "whose rounds are accounted for where they are known or each drawn by "
-                "itself"
+                "participation must not be 'random_allocation' for noise_stream 'run': "
+                "no bound is known for correlated noise under random allocation"
             )
         if participation.rounds > self.stream_rounds:
             raise ValueError(
-                f"rounds must be at least the {participation.rounds} of the "
-                f"participation, found {self.stream_rounds}"
+                f"rounds must be at least the participation's {participation.rounds}, "
+                f"found {self.stream_rounds}"
             )
         h, b = bands(self), participation.separation
         is_hidden = isinstance(participation, BMinSeparation)
         if h > b and (is_hidden or not self.takes_any_matrix):
             raise ValueError(
-                f"min_separation must be at least the {h} diagonals of C for "
-                f"{self.name} with noise_stream 'run' (matrix_method 'toeplitz' or "
-                f"'banded' has as many as matrix_bands says), found {b} for "
-                f"participation {participation.name}"
+                f"min_separation must be at least {h}, the number of C's diagonals "
+                "(matrix_bands, for matrix_method 'toeplitz' and 'banded'), for "
+                f"{self.name} with noise_stream 'run' and participation "
+                f"{participation.name!r}, found {b}"
             )
 
     def _check_epochs(self, participation: Participation) -> None:
         if not isinstance(participation, OncePerEpoch):
             raise ValueError(
-                "participation must be 'once_per_epoch', since correlated noise is "
-                "accounted for one participation in each epoch, "
-                f"found {participation.name!r}"
+                "participation must be 'once_per_epoch' for noise_stream 'epoch', "
+                "which is accounted for with one participation per epoch, found "
+                f"{participation.name!r}"
             )
         if participation.rounds_per_epoch != self.rounds_per_epoch:
             raise ValueError(
-                "rounds_per_epoch must be that of the participation, "
+                "rounds_per_epoch must be the participation's "
                 f"{participation.rounds_per_epoch}, found {self.rounds_per_epoch}"
             )
 
     def run_vectors(self, dimension: int) -> float:
         """See base class; a stream adds rows, a dense one several blocks of them."""
-        found = self.factorization
-        rows = factorization.stream_rows(found, dimension)
-        copies = _BLOCKS if factorization.is_dense(found) else 1
+        matrices = self.factorization
+        rows = factorization.stream_rows(matrices, dimension)
+        copies = _BLOCKS if factorization.is_dense(matrices) else 1
         return self.peak_vectors + _OF_A_STREAM + copies * rows
 
     def check_cost(self, participation: Participation, dimension: int) -> None:
@@ -236,10 +239,10 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
         hours = seconds / 3600
         if hours > _MOST_HOURS and factorization.is_dense(self.factorization):
             raise ValueError(
-                "matrix_method must be one of which a few rows are remembered, such as "
-                f"'banded' with matrix_bands=8, for {rounds} rounds of {dimension} "
-                f"parameters, found {self.matrix_method!r}, whose noise takes some "
-                f"{hours:.0f} hours"
+                "matrix_method must be one that stores a few rows, such as 'banded' "
+                f"with matrix_bands=8, for {rounds} rounds of {dimension} parameters, "
+                f"found {self.matrix_method!r}, whose noise takes about {hours:.0f} "
+                "hours"
             )
 
     def check_server_optimizer(self, name: str, momentum: Optional[float]) -> None:
@@ -249,8 +252,8 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
             return
         value = repr(name) if name != "sgd" else f"momentum {momentum}"
         raise ValueError(
-            "server_optimizer must be 'sgd' without momentum where the workload is "
-            f"{workload}, since the aggregator applies it, found {value}"
+            "server_optimizer must be 'sgd' without momentum for the workload of "
+            f"{workload}, which the aggregator applies, found {value}"
         )
 
     @abc.abstractmethod
@@ -307,13 +310,13 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
             )
         if bands(self) > participation.separation:
             return self._dense_event(participation, dimension)
-        found = self.factorization
+        matrices = self.factorization
         rounds, b = participation.rounds, participation.separation
-        longest = factorization.longest_column(found, self.stream_rounds)
+        longest = factorization.longest_column(matrices, self.stream_rounds)
         # A client in the largest possible number of rounds has its last one from here
         # on.
-        last = factorization.longest_column(found, rounds, (-(-rounds // b) - 1) * b)
-        more = longest / factorization.longest_column(found, rounds)
+        last = factorization.longest_column(matrices, rounds, (-(-rounds // b) - 1) * b)
+        more = longest / factorization.longest_column(matrices, rounds)
         shorter = last != longest
         stream = matrix_factorization.banded_stream_event(
             self._release_event(dimension, more),

@@ -53,18 +53,18 @@ class MatrixFields:
 
     matrix_method: str = option(
         "optimal",
-        f"How A = B C is found, one of {', '.join(sorted(fact.METHODS))}.",
+        f"Factorization of A, one of {', '.join(sorted(fact.METHODS))}.",
         choices=fact.METHODS,
     )
     matrix_momentum: float = option(
         0.0,
-        "Momentum that the aggregator applies, and the noise is the best for.",
+        "Momentum of the workload, which the aggregator applies.",
         at_least=0,
         below=1,
     )
     matrix_schedule: str = option(
         "constant",
-        f"Rates of the workload, one of {', '.join(SCHEDULES)}.",
+        f"Learning rates of the workload, one of {', '.join(SCHEDULES)}.",
         choices=SCHEDULES,
     )
     matrix_bands: Optional[int] = option(
@@ -81,12 +81,12 @@ class MatrixFields:
     )
     matrix_file: Optional[str] = option(
         None,
-        "A factorization that was saved, in place of the other matrix fields.",
+        "Path of a saved factorization, instead of the other matrix fields.",
         check=checks.path,
     )
     matrix_cache: Optional[str] = option(
         None,
-        "Folder in which factorizations are kept once computed.",
+        "Folder where computed factorizations are cached.",
         check=checks.path,
     )
 
@@ -102,8 +102,7 @@ class MatrixFields:
             value = getattr(self, field.name)
             if field.name != "matrix_file" and value != field.default:
                 raise ValueError(
-                    f"{field.name} must be left out where a matrix_file is given, "
-                    f"found {value!r}"
+                    f"{field.name} must be left out with a matrix_file, found {value!r}"
                 )
 
     def _check_sizes(self, rounds: int) -> None:
@@ -158,13 +157,13 @@ class MatrixFields:
 @functools.lru_cache(maxsize=8)
 def _load(path: str, changed: int, rounds: int) -> fact.Factorization:
     del changed
-    found = fact.load(path)
-    if found.rounds < rounds:
+    factorization = fact.load(path)
+    if factorization.rounds < rounds:
         raise ValueError(
             f"matrix_file {path} must have at least the {rounds} rounds of a stream, "
-            f"found {found.rounds}"
+            f"found {factorization.rounds}"
         )
-    return found
+    return factorization
 
 
 @functools.lru_cache(maxsize=8)

@@ -118,10 +118,10 @@ def _number(method: Callable[..., Any]) -> Callable[..., float]:
 
     @functools.wraps(method)
     def number(self: Mechanism, *arguments: Any, **named: Any) -> float:
-        found = method(self, *arguments, **named)
-        if isinstance(found, float) and found == math.inf:
+        result = method(self, *arguments, **named)
+        if isinstance(result, float) and result == math.inf:
             return math.inf
-        return checks.nonnegative(f"{method.__name__} of {self.name}", found)
+        return checks.nonnegative(f"{method.__name__} of {self.name}", result)
 
     return number
 
@@ -217,8 +217,8 @@ class Mechanism(Checked, abc.ABC):
         """Raises ValueError if the mechanism cannot run in this setting."""
         if participation.cohort_size != self.cohort_size:
             raise ValueError(
-                f"cohort_size must be that of the participation, "
-                f"{participation.cohort_size}, found {self.cohort_size}"
+                f"cohort_size must be the participation's {participation.cohort_size}, "
+                f"found {self.cohort_size}"
             )
         if (
             isinstance(participation, SECRET_PARTICIPATIONS)
@@ -226,8 +226,8 @@ class Mechanism(Checked, abc.ABC):
         ):
             raise ValueError(
                 f"participation must not be {participation.name!r} for {self.name}: "
-                "only for a sum with Gaussian noise, of which nothing is dropped, is "
-                "it known what rounds that are a secret cost together"
+                "secret participation is accounted for only with Gaussian noise on "
+                "all coordinates"
             )
 
     def check_accounting_method(
@@ -250,8 +250,8 @@ class Mechanism(Checked, abc.ABC):
         event = noised.dp_event(participation, dimension)
         if not calibration.has_tight_figure(event):
             wanted = (
-                f"auto or rdp for {self.name} with {participation.name}, of which "
-                "nothing tighter is known"
+                f"auto or rdp for {self.name} with {participation.name}, which have no "
+                "tight epsilon"
             )
             raise ValueError(
                 checks.message("accounting_method", wanted, accounting_method)
@@ -310,9 +310,7 @@ class Mechanism(Checked, abc.ABC):
         if measure is not None:
             measure = checks.choice("measure", measure, MEASURES)
         if self.opens_updates and measure != EXACT_FOR_SIMULATION:
-            wanted = (
-                f"{EXACT_FOR_SIMULATION!r} where the updates themselves are measured"
-            )
+            wanted = f"{EXACT_FOR_SIMULATION!r} to measure the updates themselves"
             raise ValueError(checks.message("measure", wanted, measure))
 
     @property

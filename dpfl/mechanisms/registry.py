@@ -75,13 +75,10 @@ def register(
     where, own = (f"{each.__module__}.{each.__qualname__}" for each in (known, config))
     # A module that is imported again creates its class anew.
     if where != own:
-        raise ValueError(
-            f"name must be one that no other mechanism has, found {name!r}, "
-            f"which {where} has"
-        )
+        raise ValueError(f"name must be unique, found {name!r} of {where}")
     if inspect.isabstract(config):
-        missing = f"without {', '.join(sorted(config.__abstractmethods__))}"
-        raise TypeError(f"config must have all methods, found {config!r} {missing}")
+        missing = ", ".join(sorted(config.__abstractmethods__))
+        raise TypeError(f"config must implement {missing}, found {config!r}")
     if example is not None and type(example) is not config:
         raise TypeError(checks.message("example", f"one of {config!r}", example))
     plugins.check(plugins.MECHANISMS, name, config)
@@ -102,8 +99,8 @@ def entry(config: type[Mechanism]) -> Optional[MechanismEntry]:
     A subclass needs an entry of its own, as it may mean other noise than its base's
     codec adds.
     """
-    found = _ENTRIES.get(config)
-    return None if found is None else MechanismEntry(*map(plugins.resolve, found))
+    parts = _ENTRIES.get(config)
+    return None if parts is None else MechanismEntry(*map(plugins.resolve, parts))
 
 
 _NOISED: dict[str, Any] = {"cohort_size": 3, "clip_norm": 1.0, "noise_multiplier": 0.3}

@@ -45,7 +45,6 @@ class Sgmf(matrix_factorization.StreamedMatrix, csgm.L2Csgm):
     def again_event(self, participation: Participation, dimension: int) -> DpEvent:
         """See base class; refused: repeated rows have the masks of the first ones."""
         raise ValueError(
-            f"rounds must not be done again with {self.name}, of which it is not known "
-            "what rows with the same masks and other noise cost; found rounds that "
-            "were lost"
+            f"{self.name} cannot repeat lost rounds: no bound is known for the same "
+            "masks with fresh noise"
         )

@@ -111,7 +111,7 @@ def _numbers(name: str, text: Optional[str]) -> list[float]:
         return [float(part) for part in text.split(",")]
     except (AttributeError, ValueError):
         raise ValueError(
-            f"{name} must be numbers with commas between them, found {text!r}"
+            f"{name} must be comma-separated numbers, found {text!r}"
         ) from None
 
 
@@ -133,16 +133,16 @@ class CountSketched(mechanism.NoiseMechanism):
 
     compression_rate: float = option(
         mechanism.DEFAULT_COMPRESSION_RATE,
-        "Length of the update over that of its sketch, at least 1; auto for the "
-        "largest that rate_tolerance allows.",
+        "Length of the update over the sketch's, at least 1; auto for the largest that "
+        "rate_tolerance allows.",
         auto=True,
         at_least=1,
         at_most=mechanism.LARGEST_FACTOR,
     )
     rate_tolerance: float = option(
         1.5,
-        "Where compression_rate is auto, the most that the error may be, over that "
-        "without a sketch at the same epsilon.",
+        "Largest error allowed for compression_rate=auto, over the error without a "
+        "sketch at the same epsilon.",
         above=1,
         at_most=mechanism.LARGEST_FACTOR,
     )
@@ -162,13 +162,13 @@ class CountSketched(mechanism.NoiseMechanism):
     )
     layers: Optional[str] = option(
         None,
-        "Lengths of the first layers, with commas between them; each of them, and what "
-        "is left, is sketched separately; unset for one sketch.",
+        "Comma-separated lengths of the first layers; each of them and the rest are "
+        "sketched separately; unset for one sketch.",
     )
     layer_rates: Optional[str] = option(
         None,
-        "Compression rates of the layers and of what is left, with commas between "
-        "them; unset for compression_rate.",
+        "Comma-separated compression rates of the layers and the rest; unset for "
+        "compression_rate.",
     )
 
     def __post_init__(self) -> None:
@@ -176,22 +176,20 @@ class CountSketched(mechanism.NoiseMechanism):
         rows = self.sketch_length
         if self.sketch == "shifts" and rows is not None and rows & (rows - 1):
             raise ValueError(
-                "sketch_length must be a power of two where sketch is 'shifts', "
-                f"found {rows}"
+                "sketch_length must be a power of two for sketch 'shifts', found "
+                f"{rows}"
             )
         self._check_layers()
 
     def _check_layers(self) -> None:
         lengths = _numbers("layers", self.layers)
         if not all(length >= 1 and length.is_integer() for length in lengths):
-            raise ValueError(
-                f"layers must be whole numbers above 0, found {self.layers!r}"
-            )
+            raise ValueError(f"layers must be positive integers, found {self.layers!r}")
         rates = _numbers("layer_rates", self.layer_rates)
         if self.layer_rates is not None and len(rates) != len(lengths) + 1:
             raise ValueError(
                 f"layer_rates must be {len(lengths) + 1} numbers, one for each of "
-                f"layers and one for what is left, found {self.layer_rates!r}"
+                f"layers and one for the rest, found {self.layer_rates!r}"
             )
         largest = mechanism.LARGEST_FACTOR
         if any(not 1 <= rate <= largest for rate in rates):
@@ -215,9 +213,9 @@ class CountSketched(mechanism.NoiseMechanism):
         name = "compression_rate" if self.layer_rates is None else "layer_rates"
         # Rounded up: a rate a little smaller would need one more number a row.
         raise ValueError(
-            f"{name} must be within a tenth of the rate that {shape.rows} rows "
-            f"(sketch_length) reach in {dimension} dimensions, which is "
-            f"{shape.rate * 1.0005:.4g}, found {getattr(self, name)!r}"
+            f"{name} must be within a tenth of {shape.rate * 1.0005:.4g}, the rate of "
+            f"{shape.rows} rows (sketch_length) in {dimension} dimensions, found "
+            f"{getattr(self, name)!r}"
         )
 
     def shape(self, dimension: int) -> SketchShape:
@@ -371,10 +369,10 @@ class SparseRecovery(integer.DistributedDiscreteGaussian):
         numbers = self.vector_dimension(dimension) * dimension
         if numbers > _MOST_MATRIX_NUMBERS:
             raise ValueError(
-                "sparsity and measurements must leave the sketch a matrix of at most "
-                f"{_MOST_MATRIX_NUMBERS} numbers, since it is written out, found "
-                f"{numbers} with sparsity={self.sparsity}, "
-                f"measurements={self.measurements:g} and {dimension} parameters"
+                "sparsity and measurements must give a sketch matrix of at most "
+                f"{_MOST_MATRIX_NUMBERS} entries, found {numbers} with "
+                f"sparsity={self.sparsity}, measurements={self.measurements:g} and "
+                f"{dimension} parameters"
             )
 
     def vector_dimension(self, dimension: int) -> int:

@@ -166,8 +166,8 @@ def usual_bands(run: StreamRun) -> list[int]:
     most = run.most_groups if run.sampled else min(run.most_groups, run.rounds)
     powers = [2**k for k in range(most.bit_length())]
     between = [3 * power for power in powers]
-    found = {h for h in powers + between if h <= min(most, run.rounds)}
-    return sorted(found | {most})
+    numbers = {h for h in powers + between if h <= min(most, run.rounds)}
+    return sorted(numbers | {most})
 
 
 def point(
@@ -200,20 +200,20 @@ def point(
         count = min(count, -(-run.rounds // run.most_groups))
 
     wanted = ENCODERS[: ENCODERS.index(run.encoder) + 1]
-    found = [
-        _with_noise(run, encoder_of(run.workload, bands, one), b, q, count, guess)
-        for one in wanted
+    points = [
+        _with_noise(run, encoder_of(run.workload, bands, method), b, q, count, guess)
+        for method in wanted
     ]
     may_restart = restarts and b == run.most_groups and run.workload.is_prefix_sum
     # Rounds just after an epoch's end add little if the noise has started afresh.
     if may_restart and run.rounds > run.most_groups and run.rounds % run.most_groups:
-        found.append(restarting(run))
-    return best(found)
+        points.append(restarting(run))
+    return best(points)
 
 
 def _with_noise(
     run: StreamRun,
-    found: fact.Factorization,
+    encoder: fact.Factorization,
     b: int,
     q: float,
     count: int,
@@ -221,11 +221,11 @@ def _with_noise(
 ) -> StreamPoint:
     """The stream of an encoder, with the noise that meets the budget."""
     last = 1.0
-    if isinstance(found.factors, fact.ToeplitzFactors):
+    if isinstance(encoder.factors, fact.ToeplitzFactors):
         # The last columns are cut off at the end of the run.
         rest = run.rounds - (-(-run.rounds // b) - 1) * b
-        longest = found.sensitivity().value
-        last = longest / float(np.linalg.norm(found.factors.c[:rest]))
+        longest = encoder.sensitivity().value
+        last = longest / float(np.linalg.norm(encoder.factors.c[:rest]))
 
     def event(noise_multiplier: float) -> dp_accounting.DpEvent:
         return banded_stream_event(
@@ -239,17 +239,17 @@ def _with_noise(
             independent_groups=run.sampled,
         )
 
-    return _point(run, found, (b, q, count), event, guess)
+    return _point(run, encoder, (b, q, count), event, guess)
 
 
 def _hidden(
-    run: StreamRun, found: fact.Factorization, b: int, guess: float
+    run: StreamRun, encoder: fact.Factorization, b: int, guess: float
 ) -> StreamPoint:
     """The stream of an encoder where the rounds of a client are its secret."""
-    longest = found.sensitivity().value
+    longest = encoder.sensitivity().value
     if run.participation == BallsInBins.name:
         separation, q = run.most_groups, 1.0
-        shifts = factorization.group_shifts(found, run.rounds, separation)
+        shifts = factorization.group_shifts(encoder, run.rounds, separation)
         gram = shifts @ shifts.T
 
         def event(noise_multiplier: float) -> dp_accounting.DpEvent:
@@ -258,18 +258,18 @@ def _hidden(
     else:
         chosen = BMinSeparation(run.population, run.cohort_size, run.rounds, b)
         separation, q = b, chosen.turn_probability
-        columns = factorization.columns(found, run.rounds)
+        columns = factorization.columns(encoder, run.rounds)
 
         def event(noise_multiplier: float) -> dp_accounting.DpEvent:
             return MinSeparationDpEvent(noise_multiplier * longest, columns, b, q)
 
     count = -(-run.rounds // separation)
-    return _point(run, found, (separation, q, count), event, guess)
+    return _point(run, encoder, (separation, q, count), event, guess)
 
 
 def _point(
     run: StreamRun,
-    found: fact.Factorization,
+    encoder: fact.Factorization,
     turns: tuple[int, float, int],
     event: Release,
     guess: float,
@@ -278,7 +278,7 @@ def _point(
 
     Args:
       run: The run.
-      found: Its matrix.
+      encoder: The factorization of its C.
       turns: The separation, the sampling probability and the participations.
       event: Maps a noise multiplier to the run's event.
       guess: See `point`.
@@ -290,14 +290,14 @@ def _point(
         accounting_method=run.accounting_method,
         guess=guess,
     )
-    errors = found.errors()
+    errors = encoder.errors()
     separation, q, count = turns
     return StreamPoint(
-        bands=factorization.bands(found),
+        bands=factorization.bands(encoder),
         separation=separation,
         sampling_probability=q,
         participations=count,
-        encoder=found.method,
+        encoder=encoder.method,
         noise_multiplier=noise_multiplier,
         root_mean_error=noise_multiplier * errors.root_mean,
         last_error=noise_multiplier * float(np.sqrt(errors.last)),
@@ -333,14 +333,14 @@ def restarting(run: StreamRun) -> StreamPoint:
     """
     if not run.workload.is_prefix_sum:
         raise ValueError(
-            "workload must be a prefix sum for streams that restart, found "
+            "workload must be a prefix sum for restarting streams, found "
             f"{run.workload}"
         )
     length = min(run.most_groups, run.rounds)
     epochs, rest = divmod(run.rounds, length)
-    found = encoder_of(fact.prefix_sum(length), length)
+    encoder = encoder_of(fact.prefix_sum(length), length)
     # Only the first rows of a partial epoch are released.
-    part = found.sensitivity().value / found.sensitivity(rounds=max(rest, 1)).value
+    part = encoder.sensitivity().value / encoder.sensitivity(rounds=max(rest, 1)).value
 
     def event(noise_multiplier: float) -> dp_accounting.DpEvent:
         whole = dp_accounting.SelfComposedDpEvent(run.release(noise_multiplier), epochs)
@@ -353,7 +353,7 @@ def restarting(run: StreamRun) -> StreamPoint:
     noise_multiplier = accounting.calibrate_noise_multiplier(
         event, run.epsilon, run.delta, accounting_method=run.accounting_method
     )
-    rows = found.step_errors()
+    rows = encoder.step_errors()
     sums = np.arange(run.rounds) // length * rows[-1]
     sums += np.resize(rows, run.rounds)
     return StreamPoint(
@@ -377,7 +377,7 @@ def curve(run: StreamRun, bands: Optional[Sequence[int]] = None) -> list[StreamP
 def best(points: Sequence[StreamPoint]) -> StreamPoint:
     """The point of the least error, with the fewest bands among equals."""
     if not points:
-        raise ValueError("points must hold at least one, found none")
+        raise ValueError(checks.message("points", "a non-empty sequence", points))
     return min(points, key=lambda one: (one.root_mean_error, one.bands))
 
 
@@ -387,19 +387,19 @@ def choose(run: StreamRun) -> StreamPoint:
     The search takes the curve over `usual_bands`, and then the numbers between the best
     one's neighbours, by thirds as long as the error falls.
     """
-    found = {one.separation: one for one in curve(run)}
+    points = {each.separation: each for each in curve(run)}
     while True:
-        at = best(list(found.values())).separation
-        known = sorted(found)
+        at = best(list(points.values())).separation
+        known = sorted(points)
         place = known.index(at)
         low = known[max(0, place - 1)]
         high = known[min(len(known) - 1, place + 1)]
         tried = {(2 * low + at) // 3, (low + 2 * at) // 3}
         tried |= {(2 * at + high) // 3, (at + 2 * high) // 3}
-        fresh = sorted(each for each in tried - set(found) if low < each < high)
+        fresh = sorted(each for each in tried - set(points) if low < each < high)
         if not fresh or min(high, run.rounds) - min(low, run.rounds) <= max(2, at // 8):
-            return found[at]
-        found.update({one.separation: one for one in curve(run, fresh)})
+            return points[at]
+        points.update({each.separation: each for each in curve(run, fresh)})
 
 
 def chosen(
@@ -423,12 +423,12 @@ def chosen(
     """
     numbers = population, cohort_size, epsilon, delta
     run = StreamRun(workload, *numbers, encoder=encoder, accounting_method="rdp")
-    found = choose(run)
-    if found.encoder == RESTARTING:
+    optimum = choose(run)
+    if optimum.encoder == RESTARTING:
         # The sentence describes the matrix that is computed.
-        found = point(run, found.separation, restarts=False)
-    return found.bands, (
-        f"bands {found.bands}: of {found.separation} groups each client joins a round "
-        f"with probability {found.sampling_probability:.4g}; noise multiplier "
-        f"{found.noise_multiplier:.5g}"
+        optimum = point(run, optimum.separation, restarts=False)
+    return optimum.bands, (
+        f"bands {optimum.bands}: {optimum.separation} groups take turns, whose clients "
+        f"join a round with probability {optimum.sampling_probability:.4g}; noise "
+        f"multiplier {optimum.noise_multiplier:.5g}"
     )

@@ -171,7 +171,7 @@ class _Budget:
             raise accounting.UnreachableBudgetError(
                 self._count_sentence(mechanism)
                 or f"epsilon must be larger for {mechanism.name}, which exceeds it "
-                f"with any noise, found {self.epsilon:g}"
+                f"with any amount of noise, found {self.epsilon:g}"
             ) from error
 
     def _count_sentence(self, mechanism: Mechanism) -> str:
@@ -187,8 +187,8 @@ class _Budget:
             return ""
         enough = free.resolved_count_stddev * 1.0005
         return (
-            f"count_stddev must be unset, or at least {enough:.4g}, for noise that "
-            f"meets epsilon {self.epsilon:g}, found {mechanism.count_stddev:g}"
+            f"count_stddev must be None or at least {enough:.4g} to meet epsilon "
+            f"{self.epsilon:g}, found {mechanism.count_stddev:g}"
         )
 
     def _least_noise(self, mechanism: Mechanism) -> float:

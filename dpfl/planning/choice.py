@@ -117,8 +117,8 @@ def resolve(
         return ResolvedMechanism(mechanism)
     if epsilon is None and not mechanism.noise_multiplier:
         raise ValueError(
-            "noise_multiplier must be above 0 where bits or compression_rate is "
-            "'auto', found 0"
+            "noise_multiplier must be above 0 for bits or compression_rate 'auto', "
+            "found 0"
         )
     setting = Setting(dimension, participation, epsilon, delta, accounting_method)
     sentences: list[str] = []
@@ -141,7 +141,8 @@ def gaussian_like(mechanism: Mechanism) -> Gaussian:
 def _with_rate(mechanism: Any, setting: Setting) -> tuple[Any, str]:
     if not isinstance(mechanism, CountSketched):
         raise ValueError(
-            "compression_rate must be a number where nothing is sketched, found 'auto'"
+            "compression_rate must be a number for a mechanism without a sketch, "
+            "found 'auto'"
         )
     plain = gaussian_like(mechanism)
     if setting.epsilon is not None:
@@ -157,17 +158,18 @@ def _with_rate(mechanism: Any, setting: Setting) -> tuple[Any, str]:
         return mechanism.sketch_clip**2 + sketched.shape(d).error / noise
 
     rate = _largest(ratio, mechanism.rate_tolerance, d)
-    found = dataclasses.replace(mechanism, compression_rate=rate)
-    reached = found.shape(d).rate
+    compressed = dataclasses.replace(mechanism, compression_rate=rate)
+    reached = compressed.shape(d).rate
     if reached < rate:
         # Widths are whole: the rate becomes the actual one, rounded up, since a little
         # less would be one more number a row.
         actual = -_three_digits(-reached)
-        found = dataclasses.replace(found, compression_rate=max(1.0, actual))
-    length = found.shape(d).length
-    return found, (
-        f"compression_rate {found.compression_rate:g}: a sketch of {length} "
-        f"numbers has {ratio(found.compression_rate):.3f} times the error without one"
+        compressed = dataclasses.replace(compressed, compression_rate=max(1.0, actual))
+    length = compressed.shape(d).length
+    return compressed, (
+        f"compression_rate {compressed.compression_rate:g}: a sketch of {length} "
+        f"numbers has {ratio(compressed.compression_rate):.3f} times the error without "
+        "one"
     )
 
 

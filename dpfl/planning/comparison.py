@@ -66,15 +66,15 @@ def candidates(
       rates: Compression rates, each at least 1.
       values: Values for `build.build`, without a rate.
     """
-    found = []
+    mechanisms = []
     for name in names:
         if build.accepted_fields(name).isdisjoint(build.RATE_FIELDS):
-            found.append(build.build(name, values))
+            mechanisms.append(build.build(name, values))
             continue
-        found += [
+        mechanisms += [
             build.build(name, {**values, "compression_rate": rate}) for rate in rates
         ]
-    return found
+    return mechanisms
 
 
 @checks.of_arguments({**budget.OF_A_RUN, "target": checks.positive})
@@ -223,7 +223,7 @@ def widened(mechanism: Mechanism, widths: Sequence[int]) -> list[Mechanism]:
 
 @checks.of_arguments(budget.OF_A_RUN)
 def points(
-    found: Iterable[Mechanism],
+    mechanisms: Iterable[Mechanism],
     participation: Participation,
     dimension: int,
     epsilon: float,
@@ -236,7 +236,7 @@ def points(
     "" otherwise.
 
     Args:
-      found: The mechanisms; their own noise multipliers are ignored.
+      mechanisms: The mechanisms; their own noise multipliers are ignored.
       participation: The choice of clients over the run.
       dimension: Length d of the flattened model update.
       epsilon: The budget that the noise of each is calibrated for.
@@ -244,7 +244,7 @@ def points(
       accounting_method: See `dpfl.accounting.epsilon`.
     """
     reference: dict[Mechanism, float] = {}
-    for mechanism in found:
+    for mechanism in mechanisms:
         try:
             noised = budget.calibrate(
                 mechanism, participation, dimension, epsilon, delta, accounting_method

@@ -191,26 +191,24 @@ class Evidence:
         )
         if often >= self._log_limit:
             rounds = "epochs" if isinstance(plan, RandomAllocation) else "rounds"
-            found = (
-                f"client {client!r} in {count} of {trials} {rounds} that it could be in"
-            )
-            return self._sentence(found, plan.cohort_size, False)
+            event = f"client {client!r} in {count} of its {trials} possible {rounds}"
+            return self._sentence(event, plan.cohort_size, False)
         narrow, back, same, late = self._after(index, names)
         if narrow.log_wealth >= self._log_limit:
             # A quarter of the evidence is enough for mere advice.
-            found = f"cohorts that hardly vary around {size} clients"
+            event = f"cohorts of a nearly constant size of {size}"
             is_usual = plan.draws_afresh and often < self._log_limit / 4
-            return self._sentence(found, size, is_usual, max(count, self._most) == 1)
+            return self._sentence(event, size, is_usual, max(count, self._most) == 1)
         if back.log_wealth >= self._log_limit:
             came, known = self._again(index, names, plan.excluded_from(index))
-            found = f"{came} of {known} earlier clients back in round {index + 1}"
-            return self._sentence(found, size, False)
+            event = f"{came} of {known} earlier clients again in round {index + 1}"
+            return self._sentence(event, size, False)
         if same is not None and same.log_wealth >= self._log_limit:
-            found = f"the clients of slot {self._slot(index) + 1} as in another epoch"
-            return self._sentence(found, plan.cohort_size, False)
+            event = f"slot {self._slot(index) + 1} with the clients of another epoch"
+            return self._sentence(event, plan.cohort_size, False)
         if late is not None and late.log_wealth >= self._log_limit:
-            found = f"clients that mostly come back after {self._window} rounds"
-            return self._sentence(found, plan.cohort_size, False, True)
+            event = f"clients that mostly come back after {self._window} rounds"
+            return self._sentence(event, plan.cohort_size, False, True)
         return None
 
     def _after(self, index: int, names: Sequence[Hashable]) -> _Bets:
@@ -286,7 +284,7 @@ class Evidence:
         return same, self._at[slot]
 
     def _sentence(
-        self, found: str, size: int, is_usual: bool, is_first: bool = False
+        self, event: str, size: int, is_usual: bool, is_first: bool = False
     ) -> str:
         plan = self._plan
         numbers = plan.population, min(max(size, 1), plan.population), plan.rounds
@@ -298,8 +296,8 @@ class Evidence:
         else:
             fits = (WithoutReplacement if is_usual else FixedSize)(*numbers)
         return (
-            f"participants must be drawn as {plan.name} says, found {found}, which has "
-            f"less than the chance of {LEVEL:g} for a whole run; what is done needs "
+            f"participants must be drawn by {plan.name}, found {event}, whose "
+            f"probability in a whole run is below {LEVEL:g}; these cohorts need "
             f"another plan, such as {fits}"
         )
 

@@ -24,14 +24,14 @@ def names_of(clients: Iterable[Hashable]) -> list[Hashable]:
     listed = clients.tolist() if hasattr(clients, "tolist") else clients
     try:
         if isinstance(listed, (str, bytes)):
-            raise TypeError("one name")
+            raise TypeError("participants are a single name")
         names = [each.item() if hasattr(each, "item") else each for each in listed]
         hash(tuple(names))
         if any(name != name for name in names):
-            raise TypeError("NaN, which is no client twice")
+            raise TypeError("NaN cannot name a client")
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(
-            f"participants must be names of clients in a list, found {clients!r:.80}"
+            f"participants must be a list of client names, found {clients!r:.80}"
         ) from error
     return names
 

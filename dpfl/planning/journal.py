@@ -41,8 +41,8 @@ class Journal:
             # Read before the rest, which may be large in another file.
             if file.read(len(head)) != head.encode():
                 raise ValueError(
-                    "path must be of no file yet, or of a ledger of the same mechanism,"
-                    f" participation and dimension, found {self._path}"
+                    "path must be a new file or a ledger of the same mechanism, "
+                    f"participation and dimension, found {self._path}"
                 )
             file.seek(0)
             content = file.read()
@@ -68,24 +68,22 @@ class Journal:
                     number = checks.integer("round", entry["round"])
                     names = entry.get("participants")
                     if not isinstance(names, (list, type(None))):
-                        raise TypeError("the clients are no list")
+                        raise TypeError("participants are not a list")
                     yield number, None if names is None else names_of(names)
                     continue
                 except (ValueError, KeyError, TypeError):
                     pass
                 # Behind the block: the errors hold the names of clients.
-                raise ValueError(
-                    f"path must be a ledger's file, found a damaged {self._path}"
-                )
+                raise ValueError(f"the ledger file {self._path} is damaged")
 
     def known(self) -> dict[int, Names]:
         """The clients of each round that is not superseded, by its number."""
-        found: dict[int, Names] = {}
+        rounds: dict[int, Names] = {}
         for number, names in self.entries():
-            if found and number <= max(found):
-                found = {r: who for r, who in found.items() if r < number}
-            found[number] = names
-        return found
+            if rounds and number <= max(rounds):
+                rounds = {r: who for r, who in rounds.items() if r < number}
+            rounds[number] = names
+        return rounds
 
     def add(self, number: int, names: Names) -> None:
         """Appends a round; it is on the disk, or an exception says that it is not.
@@ -101,8 +99,7 @@ class Journal:
         with self._held() as file:
             if file.seek(0, os.SEEK_END) != self._size:
                 raise ValueError(
-                    f"path must be the file of one ledger alone, found {self._path} "
-                    "with rounds of another process"
+                    f"another process has written to the ledger file {self._path}"
                 )
             try:
                 left = memoryview(line)

@@ -324,8 +324,8 @@ class Ledger:
         )
         if len(cohorts) > rounds or 0 < len(cohorts) < least:
             raise ValueError(
-                f"cohorts must be of at least {least} and at most {rounds} rounds, or "
-                f"none, found {len(cohorts)}"
+                f"cohorts must be empty or have from {least} to {rounds} rounds, found "
+                f"{len(cohorts)}"
             )
         with checks.renaming({"participants": "cohorts"}):
             named = [names_of(cohort) for cohort in cohorts]
@@ -361,8 +361,7 @@ class Ledger:
         planned, target = self.cost.participation.rounds, self.cost.target_epsilon
         if rounds > planned:
             raise ValueError(
-                f"rounds must be at most the {planned} that are planned for, "
-                f"found {rounds}"
+                f"rounds must be at most the participation's {planned}, found {rounds}"
             )
         if target is None:
             return
@@ -372,9 +371,8 @@ class Ledger:
             epsilon = self._report(rounds, again).epsilon
             allowed = rounds if epsilon <= target else rounds - 1
             reason = (
-                f"with {sum(again)} more that were lost and are done again, round "
-                f"{rounds} would bring epsilon to {epsilon:.4g}, above the budget of "
-                f"{target:g}"
+                f"with {sum(again)} lost rounds done again, round {rounds} would bring "
+                f"epsilon to {epsilon:.4g}, above the budget of {target:g}"
             )
         if rounds > allowed:
             raise ValueError(

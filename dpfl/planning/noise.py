@@ -169,9 +169,8 @@ def noise(
         scale = mechanism.noise_multiplier * mechanism.clip_norm
     else:
         raise TypeError(
-            "mechanism must be MatrixFactorization, or Gaussian with a fixed clip, so "
-            f"that its noise is a row for each round, found {mechanism!r}; "
-            "dpfl.aggregator(mechanism) does all that this one does"
+            "mechanism must be MatrixFactorization, or Gaussian with a fixed clip, "
+            f"found {mechanism!r}; dpfl.aggregator(mechanism) adds the noise of others"
         )
     about = f"noise:{mechanism.identity}:{dimension}"
     first_round = checks.integer("first_round", first_round, 0, rounds)
@@ -182,7 +181,7 @@ def noise(
         words = philox.seed_from_int(seed, about)
         return Noise(stream, scale, range(first_round, rounds), about, words)
     if first_round:
-        wanted = "0 without a seed, where a run goes on from a state"
+        wanted = "0 without a seed, since a state has its own round"
         raise ValueError(checks.message("first_round", wanted, first_round))
     if state is None:
         return Noise(stream, scale, range(rounds), about, None)
@@ -211,7 +210,7 @@ def _checked(
     if not is_same:
         # Without the state, as it reveals the noise.
         raise ValueError(
-            "state must be what Noise.state() gave of the same mechanism, dimension "
-            "and participation, found another, or one that was changed"
+            "state must be an unchanged Noise.state() of the same mechanism, dimension "
+            "and participation, found another one"
         )
     return begin, seeds

@@ -55,10 +55,10 @@ def epsilon_remark(
     )
     much = f"note that {size} protects nobody"
     try:
-        found = budget.calibrate(
+        calibrated = budget.calibrate(
             mechanism, participation, dimension, USUAL_EPSILON, delta, accounting_method
         )
-        enough = _rounded_up(found.noise_multiplier or 0.0)
+        enough = _rounded_up(calibrated.noise_multiplier or 0.0)
         mechanism.with_noise_multiplier(enough).check_noise(dimension)
     except (accounting.CalibrationError, ValueError):
         return (
@@ -104,11 +104,11 @@ def bits_remark(
     for more in range(bits + 1, min(bits + _MORE_BITS, MOST_BITS) + 1):
         wider = dataclasses.replace(mechanism, **{"bits": more})
         event = wider.dp_event(participation, dimension)
-        found = accounting.epsilon(
+        smaller = accounting.epsilon(
             event, delta, accounting_method=accounting_method
         ).epsilon
-        if found < _WORTH_IT * reached:
-            enough, reached = more, found
+        if smaller < _WORTH_IT * reached:
+            enough, reached = more, smaller
     if enough == bits:
         return ""
     return (
@@ -123,7 +123,7 @@ def delta_remark(delta: float, population: int) -> str:
     if checks.delta("delta", delta) * population <= 1:
         return ""
     return (
-        f"note that delta is above 1/{population}: to publish the data of a random "
+        f"note that delta is above 1/{population}: publishing the data of a random "
         "client would satisfy it"
     )
 

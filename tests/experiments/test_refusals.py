@@ -152,7 +152,7 @@ REFUSED = {
         f"{TINY} --mechanism=gaussian": "--compression_rate has no meaning for gaussian",
         f"{TINY} --compression_rate=0.5": "--compression_rate must be at least 1, found 0.5",
         f"{TINY} --compression_rate=inf": "--compression_rate must be a finite number, found inf",
-        f"{TINY} --keep_fraction=0.1": "--compression_rate must be left out where --keep_fraction",
+        f"{TINY} --keep_fraction=0.1": "--compression_rate must be left out with --keep_fraction",
         f"{TINY} --vocab_size=5": "--vocab_size has no meaning for the task synthetic",
         f"{TINY} --weighted": "--weighted must be left out",
         f"{TINY} --batch_size=x": "batch_size",
@@ -180,7 +180,7 @@ REFUSED = {
         f"--checkpoint_every={HUGE}": "--checkpoint_every must be at most 10000000",
         f"--seed={2**256}": "--seed must be at most",
         "--mechanism=none --delta=0.1": "--delta has no meaning for none",
-        "--target_quantile=0.3 --mechanism=gaussian": "--target_quantile must be left out where --adaptive_clipping is not set",
+        "--target_quantile=0.3 --mechanism=gaussian": "--target_quantile must be left out without --adaptive_clipping, found 0.3",
         "--output_dir=file": "--output_dir must be a writable folder, found file",
     },
     "benchmark": {

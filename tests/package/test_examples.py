@@ -330,4 +330,4 @@ def test_a_foreign_loop(tmp_path):
     # It has learned: the distance at the start is the norm of 20 unit normals.
     assert numbers("distance", text)[-1] < 1
     assert numbers("bits up a parameter", text) == [32]
-    assert "refused: rounds must be at most the 50 that are planned for" in text
+    assert "refused: rounds must be at most the participation's 50, found 51" in text
