@@ -193,6 +193,28 @@ def test_no_todo_comments():
         assert not any(word in text for word in words), path
 
 
+TESTS = [
+    (path, node)
+    for path in sorted((ROOT / "tests").rglob("test_*.py"))
+    for node in ast.walk(ast.parse(path.read_text()))
+]
+
+
+def test_names_of_tests_have_ten_words_at_most():
+    for path, node in TESTS:
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            assert node.name.count("_") <= 10, (path, node.name)
+
+
+def test_no_test_matches_a_sentence():
+    """A refusal is matched by its argument and value; see `tests.refusals`."""
+    for path, node in TESTS:
+        if isinstance(node, ast.keyword) and node.arg == "match":
+            text = ast.unparse(node.value)
+            assert isinstance(node.value, (ast.Constant, ast.JoinedStr)), (path, text)
+            assert len(re.findall("[A-Za-z_]{2,}", text)) <= 4, (path, text)
+
+
 @pytest.mark.parametrize("place", runpy.run_path(ROOT / "tests/conftest.py")["SLOW"])
 def test_every_slow_entry_exists(place):
     file, *names = place.partition("[")[0].split("::")
