@@ -79,13 +79,15 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_make_parametrize_id(val, argname):
-    """Short values and type names as ids, where pytest would number the arguments."""
+    """Returns short values and type names as ids, where pytest has numbers or pages."""
     shown = repr(val)
-    if getattr(val, "__name__", None) == "<lambda>":
-        return argname
+    if isinstance(val, (str, bytes)):
+        return None if len(shown) < 100 else f"{shown[:20]}..."
     if isinstance(val, (list, tuple, dict)) and len(shown) < 50 and "0x" not in shown:
         return shown
-    named = (str, bytes, int, float, complex, type, type(None), enum.Enum)
+    if getattr(val, "__name__", None) == "<lambda>":
+        return argname
+    named = (int, float, complex, type, type(None), enum.Enum)
     is_named = isinstance(val, named) or hasattr(val, "__name__")
     return None if is_named else type(val).__name__
 

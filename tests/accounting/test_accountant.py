@@ -282,7 +282,7 @@ def test_registered_event_costs_its_registered_divergences(monkeypatch):
 
 @pytest.mark.parametrize("noise", [1e6, 1e7, 1e8, 1e12])
 @pytest.mark.parametrize("epsilon", [0, 0.1, 50, 1e308, INF])
-def test_a_delta_with_much_noise(noise, epsilon):
+def test_delta_under_much_noise(noise, epsilon):
     # dp_accounting 0.4.3 to 0.6 crashes on an RDP below 1e-16.
     book = accounting.DpflAccountant().compose(GAUSSIAN(noise))
     least = accounting.gaussian_delta(min(epsilon, 1e308), noise)
@@ -329,7 +329,7 @@ def test_bad_orders_are_refused(orders, value):
         accounting.DpflAccountant(orders)
 
 
-def test_an_event_must_say_its_rdp():
+def test_rdp_events_must_define_rdp():
     @attr.s(frozen=True)
     class Silent(events.RdpDpEvent):
         pass

@@ -186,7 +186,7 @@ class TestRelationsOfATree:
         assert sampled.relation == "replaced_by_zeros"
 
     @pytest.mark.parametrize("adapts", [False, True])
-    def test_noise_that_clients_bring(self, adapts):
+    def test_sampling_around_clients_noise_is_refused(self, adapts):
         one = dataclasses.replace(DDG, adaptive_clipping=adapts)
         event = one.round_dp_event(100, 1.0)
         assert event.neighboring_relations == (ZEROS,)
@@ -195,8 +195,8 @@ class TestRelationsOfATree:
         assert not accounting.relations_of(POISSON(0.1, event))
         assert accounting.relations_of(POISSON(1.0, event)) == (ZEROS,)
         for relation in accounting.Relation:
-            refuses = accounting.DpflAccountant(neighboring_relation=relation)
-            assert not refuses.supports(SELF(POISSON(0.1, event), 3))
+            accountant = accounting.DpflAccountant(neighboring_relation=relation)
+            assert not accountant.supports(SELF(POISSON(0.1, event), 3))
             with pytest.raises(UNSUPPORTED):
                 accounting.epsilon(POISSON(0.1, event), 1e-5, relation=relation)
         helped = dataclasses.replace(one, noise_source="helpers")
@@ -251,7 +251,7 @@ EVERY_MECHANISM = {
 }
 
 
-def test_the_table_of_releases_has_every_mechanism():
+def test_release_table_covers_every_mechanism():
     assert set(RELEASES) == set(EVERY_MECHANISM)
 
 
@@ -280,7 +280,7 @@ def test_release_keeps_its_relations_under_any_composition(name, composed):
 
 
 @pytest.mark.parametrize("name", EVERY_MECHANISM)
-def test_a_release_on_a_sample_of_clients(name):
+def test_relations_of_sampled_releases(name):
     """Whether the sample is composed around it, or the mechanism is asked for it."""
     mechanism, neighboring_relations = EVERY_MECHANISM[name], RELEASES[name]
     release = mechanism.round_dp_event(64, 1.0)
@@ -310,7 +310,7 @@ def test_single_release_reports_its_first_relation(name):
 
 
 @pytest.mark.parametrize("clients", [2, 10])
-def test_dome_without_a_participation(clients):
+def test_single_dome_release_is_zero_out_only(clients):
     # For adding and removing at least 3.9 is true, of ten clients, and 51 of two.
     dome = dataclasses.replace(DOME, cohort_size=clients, noise_multiplier=2.0)
     report = dpfl.privacy_report(dome, None, 100, 1e-5)

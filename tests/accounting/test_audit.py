@@ -44,7 +44,7 @@ class TestClopperPearson:
         want = stats.beta.ppf(0.99, k + 1, 100 - k) if k < 100 else 1
         assert high == pytest.approx(want)
 
-    def test_covers(self):
+    def test_covers_the_rate(self):
         low, high = bounds.clopper_pearson(np.arange(51), 50, 0.05)
         for p in (0.02, 0.3, 0.5):
             mass = stats.binom.pmf(np.arange(51), 50, p)
@@ -59,7 +59,7 @@ class TestClopperPearson:
 
 
 class TestLowerBound:
-    def test_equal_laws_show_nothing(self):
+    def test_equal_distributions_give_epsilon_zero(self):
         rng = np.random.default_rng(1)
         for _ in range(20):
             result = bounds.epsilon_lower_bound(
@@ -92,7 +92,7 @@ class TestLowerBound:
         result = bounds.epsilon_lower_bound(present[::-1], absent, 0.0)
         assert result.epsilon < 6
 
-    def test_looks_in_both_directions(self):
+    def test_larger_direction_is_chosen(self):
         # An event of chance 0.1 without the canary that never happens with it.
         rng = np.random.default_rng(3)
         absent = np.where(rng.random(50_000) < 0.1, -1.0, 0.0)
@@ -108,7 +108,7 @@ class TestLowerBound:
         with refuses(ValueError, "direction", "both"):
             bounds.epsilon_lower_bound(absent, absent, 0.01, direction="both")
 
-    def test_holds_with_its_confidence(self):
+    def test_bound_holds_with_its_confidence(self):
         # epsilon(delta) of a Gaussian is known: at 90% few of 200 may exceed it.
         truth, mean, failures = 1.0, 1 / 1.5, 0
         rates = stats.norm.cdf([mean / 2 - truth / mean, -mean / 2 - truth / mean])

@@ -116,7 +116,7 @@ class TestTheFigure:
         nothing = BallsInBinsDpEvent(1.0, np.zeros((2, 2)))
         assert accounting.epsilon(nothing, 1e-5).epsilon == 0
 
-    def test_equal_questions_and_other_seeds(self):
+    def test_equal_calls_agree_and_other_seeds_differ(self):
         event = BallsInBinsDpEvent(2.0, stream(4))
         found = []
         for seed in (0, 0, 1):

@@ -214,7 +214,7 @@ def test_linf_event_costs_d_coordinates():
         (STREAM(1.5, 0.1, 0.03, 5000), L2(1.5, 0.1, 0.03, 5000)),
     ],
 )
-def test_events_that_cost_the_same(event, same):
+def test_equivalent_events_cost_the_same(event, same):
     np.testing.assert_allclose(event.rdp(ORDERS), same.rdp(ORDERS), rtol=1e-12)
 
 
@@ -252,7 +252,7 @@ PARAMETERS["factor"] = st.floats(1.001, 10)
 
 @settings(max_examples=40, derandomize=True, deadline=None)
 @given(**PARAMETERS)
-def test_directions(z, keep, ratio, q, factor):
+def test_monotone_in_every_parameter(z, keep, ratio, q, factor):
     def at(z=z, keep=keep, ratio=ratio, dim=10000, q=q):
         return L2(z, keep, ratio, dim, q).rdp(FEW)
 

@@ -122,7 +122,7 @@ class TestExactBound:
         np.testing.assert_array_equal(found, published.published_rdp(orders))
 
     @pytest.mark.parametrize("kind", KINDS)
-    def test_little_noise_under_long_coordinates(self, kind):
+    def test_little_noise_uses_whole_shifts(self, kind):
         """Where nothing is proved of rounding, any integer vector it makes is covered.
 
         One share of half a step, coordinates of up to twenty: at most 20 + sqrt(4).
@@ -171,7 +171,7 @@ class TestExactBound:
         # A float32 may leave a clipped coordinate a little above 3 grid steps.
         assert attr.evolve(event, clip_norm=3.0).max_shift == 4
 
-    def test_a_clip_of_coordinates_lowers_the_large_orders(self):
+    def test_coordinate_clip_lowers_large_orders(self):
         event = unit_event(local_stddev=0.8, clip_norm=8.0, dimension=10_000)
         orders = [2.0, 8.0, 32.0]
         clipped = attr.evolve(event, max_coordinate=0.05).rdp(orders)
@@ -389,7 +389,7 @@ class TestTheRangeOfThePublishedBound:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_count_is_charged_one_under_the_published_bound(kind):
+def test_published_bound_charges_a_count_one(kind):
     # An integer of size 1 that no rounding lengthens: Delta^2 = 1, not (1 + 1)^2.
     count = count_event(kind, local_stddev=1.0, rounding_bias=0.0, bound="published")
     assert count.l2_squared_steps == 4

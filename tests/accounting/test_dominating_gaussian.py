@@ -199,7 +199,7 @@ class TestEpsilon:
         assert tight(SELF(more, rounds), delta).epsilon > exact
         assert abs(exact / target - 1) < 0.01
 
-    def test_counts_and_others_beside_them(self):
+    def test_composes_with_counts_and_gaussians(self):
         more = {"max_coordinate": 1.0, "noise_of_helpers": True}
         update = release(m=1024, **more)
         count = release(granularity=1.0, z=10.0, m=1, **more)

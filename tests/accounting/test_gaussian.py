@@ -243,7 +243,7 @@ def test_grid_resolves_small_sampling_probabilities(q, rounds):
 
 class TestEnds:
     @pytest.mark.parametrize("z", [0.05, 1.0, 30.0, 1e4])
-    def test_the_least_delta(self, z):
+    def test_smallest_delta_is_accurate(self, z):
         epsilon = accounting.gaussian_epsilon(1e-300, z)
         with mpmath.workdps(60):
             upper, lower = 0.5 / z - epsilon * z, -0.5 / z - epsilon * z

@@ -166,7 +166,7 @@ class TestEpsilon:
         assert found.accounting_method == "stopped-exact-gaussian"
         assert 7.9 < found.epsilon < 8.0
 
-    def test_beside_plain_gaussians_and_within_a_run(self):
+    def test_composes_with_gaussians_within_a_run(self):
         parts = [training(3.0, 0.1, 0.1, 5), dp_accounting.GaussianDpEvent(5.0)]
         both = dp_accounting.ComposedDpEvent(parts)
         run = accounting.RunDpEvent(both, [accounting.Relation.ADD_OR_REMOVE_ONE])
@@ -180,7 +180,7 @@ class TestEpsilon:
         found, want = (tight(event).epsilon for event in (around, whole))
         assert found == pytest.approx(want, rel=1e-9) and found > 0
 
-    def test_without_the_l2_bound_all_coordinates_stand_at_theirs(self):
+    def test_linf_events_cost_the_dimension(self):
         linf = accounting.LinfSparsifiedGaussianDpEvent
         numbers = 2.0, 0.2, 0.1
         events = L2(*numbers, 100), linf(*numbers, 100), linf(*numbers, 200)
@@ -188,7 +188,7 @@ class TestEpsilon:
         assert values[0] == pytest.approx(values[1], rel=1e-9)
         assert values[1] < values[2]
 
-    def test_no_noise_and_other_events(self):
+    def test_no_noise_is_infinite_and_other_events_are_unsupported(self):
         silent = L2(0.0, 0.2, 0.1, 100)
         assert tight(silent).epsilon == math.inf
         laplace = dp_accounting.LaplaceDpEvent(1.0)

@@ -87,7 +87,7 @@ class TestThePostProcessedGaussian:
         return max(abs(ratio - 1) for ratio in ratios)
 
     @pytest.mark.parametrize("width", [0.5, 0.7])
-    def test_within_the_smoothing_of_the_discrete_one(self, width):
+    def test_ratio_to_discrete_noise_is_within_smoothing(self, width):
         """Of the order of the square of the bound that is proved."""
         with mpmath.workdps(30):
             off = self.largest_ratio(2.3, width, 0.3, range(-3, 5))
@@ -190,7 +190,7 @@ class TestRenyiWithoutExtraVariance:
 
     @pytest.mark.parametrize("joined", [1.0, 0.3, 0.01])
     @pytest.mark.parametrize("kept", [1.0, 0.4, 0.05])
-    def test_two_coordinates_kept_and_joined_at_random(self, kept, joined):
+    def test_two_masked_and_sampled_coordinates(self, kept, joined):
         """Summed over both; the accountant's figure is exact for removing."""
         stddev = 1.7
         for shifts in ((1, 1), (2, 2), (3, 1)):

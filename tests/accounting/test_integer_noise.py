@@ -331,7 +331,7 @@ def test_results_do_not_depend_on_threads_or_call_order():
 
 
 @pytest.mark.parametrize("variance", [0.05, 3.0, 700.0])
-def test_skellam_within_its_error(variance):
+def test_skellam_is_within_its_stated_error(variance):
     reach = math.ceil(20 * math.sqrt(variance) + 20)
     found = SkellamNoise(variance).log_pmf(reach)
     exact = exact_noise.skellam(variance, reach)[reach:]

@@ -248,7 +248,7 @@ def best_play(event, epsilon, direction, options, step=0.4, reach=6.0):
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("signs", [(1.0, 0.8), (1.0, -0.8)])
-def test_clients_that_adapt_gain_nothing(direction, signs):
+def test_adaptive_clients_gain_nothing(direction, signs):
     """Whatever they know of their own rounds; |C| stands for C."""
     event = MinSeparationDpEvent(1.0, columns(3, 1.0, 0.8), 2, 0.5)
     still = exact_delta(event, 0.5, direction, step=0.4, reach=6.0)

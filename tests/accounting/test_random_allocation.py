@@ -72,7 +72,7 @@ def slots_log_ratio(z, slots):
 
 
 class TestFigures:
-    def test_values_that_were_computed_elsewhere(self):
+    def test_rdp_matches_published_values(self):
         two = RandomAllocation(gaussian(1.0), rounds=2, slots=2).rdp([2, 8])
         np.testing.assert_allclose(two, [0.62011, 3.30792], atol=6e-6)
         ten = RandomAllocation(gaussian(1.0), 10, 10).rdp([2])[0]
@@ -189,7 +189,7 @@ class TestBothDirections:
                 assert removed == pytest.approx(bound, rel=1e-8)
 
     @pytest.mark.parametrize("keep", [0.05, 0.5])
-    def test_masked_slots_with_a_client_that_adapts(self, keep):
+    def test_masked_slots_with_adaptive_clients(self, keep):
         """Slot 2 of two: all there is left to send depends on what slot 1 showed.
 
         Its two coordinates are one at the bound or two that are smaller; whichever is
@@ -221,7 +221,7 @@ class TestBothDirections:
                 values = [weight @ worst[: t.size], both_weight @ worst[t.size :]]
                 assert math.log(max(values)) <= limit + 1e-9
 
-    def test_any_release_is_bounded_both_ways(self):
+    def test_randomized_response_is_bounded_in_both_directions(self):
         """Randomized response, which no theorem on Gaussians is for."""
         event = TwoOutcomes(math.exp(1.2), 1 / (1 + math.exp(1.2)))
         assert event.law[1][1] == pytest.approx(math.exp(-1.2))
@@ -318,7 +318,7 @@ def test_chord_of_mixtures_lies_between_the_truth_and_the_chord(seed):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_mixture_has_a_larger_laplace_transform_than_the_gaussian(seed):
+def test_laplace_transforms_of_mixtures_are_below_the_gaussians(seed):
     """Of the same second moment; this is what lets slots treat clients that adapt."""
     rng = np.random.default_rng(seed)
     t = np.arange(-30, 30, 0.01)

@@ -204,7 +204,7 @@ class TestDominatingGaussians:
             accounting.DistributedSkellamDpEvent,
         ],
     )
-    def test_integers_of_helpers(self, kind):
+    def test_helpers_integer_noise_costs_as_gaussian(self, kind):
         event = kind(100, 0.1, 0.01, 1.0, 64, noise_of_helpers=True)
         plain = epsilon(epochs(1.0, 20, 20, 5))
         report = accounting.epsilon(SELF(SLOT(event, 20, 20), 5), 1e-5)

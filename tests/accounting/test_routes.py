@@ -126,7 +126,7 @@ def anchors(text):
     return {re.sub(r"[^\w -]", "", head).lower().replace(" ", "-") for head in heads}
 
 
-def test_pages_are_there():
+def test_theorem_pages_exist():
     every = {page for route in routes.ROUTES for page in route.pages}
     for event in {*all_events(events.RdpDpEvent)}:
         own = {*event.pages, *event.sampling_pages, *event.dominating_pages}

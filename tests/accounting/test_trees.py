@@ -90,7 +90,7 @@ def test_both_releases_of_a_sample_are_counted():
         (COMPOSED([NOTHING, SELF(OPEN, 3)]), GAUSSIAN(0)),
     ],
 )
-def test_a_sample_of_a_tree_costs_that_of_one_release(tree, same):
+def test_sampled_gaussian_trees_cost_as_one_release(tree, same):
     found, want = epsilon(POISSON(0.2, tree)), epsilon(POISSON(0.2, same))
     assert found == pytest.approx(want, rel=1e-9)
     assert trees.relations_of(POISSON(0.2, tree)) == (ADD, ZEROS)
@@ -102,7 +102,7 @@ def test_the_largest_loss_of_laplacian_noise():
     assert by_rdp(event, orders=[INF]) == by_rdp(event, orders=[2.0, INF]) == 1.5
 
 
-def test_steps_of_trees_of_any_kind():
+def test_tree_step_counts_of_any_integer_type():
     want = epsilon(TREE(1.0, [127, 255, 3]))
     for steps in (
         (127, np.uint8(255), 3),

@@ -87,7 +87,7 @@ class TestRound:
             assert_allclose(state["first_moment"], first_moment, rtol=5e-5, atol=2e-5)
 
     @pytest.mark.parametrize("debiasing", [True, False])
-    def test_adam_is_numpys(self, debiasing):
+    def test_adam_matches_numpy(self, debiasing):
         options = {"beta_1": 0.8, "beta_2": 0.95, "second_moment_floor": 1e-3}
         config = make(0.8, clip_norm=3.0, debiasing=debiasing, **options)
         codec = dome.DomeCodec(config, D)
@@ -225,7 +225,7 @@ class TestNoise:
 
 
 class TestDdg:
-    def test_noise_and_debiasing_are_the_configs(self):
+    def test_noise_and_debiasing_follow_the_configuration(self):
         """Noise and rounding in k-space, of updates as long as the clip."""
         d = k = 32
         config = make_ddg(1.0, 5, sketch_size=k, beta_1=0.0, beta_2=0.0)

@@ -249,7 +249,7 @@ def test_a_mechanism_without_host_noise_leaves_the_state_alone():
     assert put_noise(state) is state
 
 
-def test_a_state_with_host_noise_has_the_past_of_one_row():
+def test_host_noise_state_stores_one_row():
     config = CASES[-2][0]
     factory, _ = aggregators.build_with_host_noise(config, D, seed=1)
     process = factory.create(VALUE_TYPE)

@@ -214,6 +214,7 @@ class TestOutput:
             theirs.MeanFactory,
             lambda own: theirs.zeroing_factory(1.0, theirs.MeanFactory(own)),
         ],
+        ids=["unweighted", "clipped", "weighted", "zeroed"],
     )
     def test_a_mean_in_a_mean_is_refused(self, wrap):
         factory = wrap(private())
