@@ -209,7 +209,11 @@ def test_names_of_tests_have_ten_words_at_most():
 def test_no_test_matches_a_sentence():
     """A refusal is matched by its argument and value; see `tests.refusals`."""
     for path, node in TESTS:
-        if isinstance(node, ast.keyword) and node.arg == "match":
+        if (
+            isinstance(node, ast.keyword)
+            and node.arg == "match"
+            and "experiments" not in path.parts
+        ):
             text = ast.unparse(node.value)
             assert isinstance(node.value, (ast.Constant, ast.JoinedStr)), (path, text)
             assert len(re.findall("[A-Za-z_]{2,}", text)) <= 4, (path, text)
