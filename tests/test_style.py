@@ -4,6 +4,7 @@
 """Holds the tree to its own rules: linter, formatter, types, layers, start-up."""
 
 import ast
+import functools
 import os
 import re
 import runpy
@@ -193,22 +194,22 @@ def test_no_todo_comments():
         assert not any(word in text for word in words), path
 
 
-TESTS = [
-    (path, node)
-    for path in sorted((ROOT / "tests").rglob("test_*.py"))
-    for node in ast.walk(ast.parse(path.read_text()))
-]
+@functools.cache
+def nodes_of_tests():
+    """Syntax nodes of all tests, each with its file's path."""
+    paths = sorted((ROOT / "tests").rglob("test_*.py"))
+    return [(p, node) for p in paths for node in ast.walk(ast.parse(p.read_text()))]
 
 
 def test_names_of_tests_have_ten_words_at_most():
-    for path, node in TESTS:
+    for path, node in nodes_of_tests():
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
             assert node.name.count("_") <= 10, (path, node.name)
 
 
 def test_no_test_matches_a_sentence():
     """A refusal is matched by its argument and value; see `tests.refusals`."""
-    for path, node in TESTS:
+    for path, node in nodes_of_tests():
         if (
             isinstance(node, ast.keyword)
             and node.arg == "match"
