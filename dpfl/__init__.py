@@ -90,7 +90,7 @@ Extending: mechanisms and tasks of one's own.
 - `CodecFactory`: the tff.aggregators factory of a codec [TF].
 - `TaskConfig`: base of a task's options [TF].
 - `TaskEntry`: a row of the table of tasks [TF].
-- `Measure`: the metric that judges a task's runs [TF].
+- `TaskMetric`: the metric that judges a task's runs [TF].
 - `register_task`: makes a task known [TF].
 """
 
@@ -127,7 +127,7 @@ if TYPE_CHECKING:
         privacy_report,
         resolve,
     )
-    from dpfl.tasks import Measure, TaskConfig, TaskEntry, load_task
+    from dpfl.tasks import TaskConfig, TaskEntry, TaskMetric, load_task
     from dpfl.tasks import register as register_task
     from dpfl.training.config import RunConfig
     from dpfl.training.local_worker import start as start_worker
@@ -158,7 +158,7 @@ __all__ += ["RunConfig", "make_plan", "Run", "start_worker", "load_task"]
 # Extending.
 __all__ += ["Mechanism", "NoiseMechanism", "IntegerMechanism", "Participation"]
 __all__ += ["required", "option", "register", "Codec", "CodecFactory", "TaskConfig"]
-__all__ += ["TaskEntry", "Measure", "register_task"]
+__all__ += ["TaskEntry", "TaskMetric", "register_task"]
 
 # Packages in which names are looked up, in this order: the last ones need TensorFlow.
 _PACKAGES = ("mechanisms", "planning", "accounting", "tasks", "aggregators")

@@ -95,7 +95,7 @@ manifest.json | * | secret | the seed, and the digest of the data
 worker.log | * | exact | what TFF's worker says of its computations
 .lock | * | covered | the number of a process
 stdout | exact: * | exact | the lines that begin so
-stdout | * | covered | settings, their cost, and final measures
+stdout | * | covered | settings, their cost, and final metrics
 stderr | exact *, exact: *, error: TFF's worker *, error: The data file * | exact | of
     the progress bar and of unusable data
 stderr | * | covered | the rest, such as why a run ends

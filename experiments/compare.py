@@ -9,10 +9,10 @@
   dpfl-compare runs/* --baseline=gaussian-1
 
 A RUN is the output folder of a run of dpfl-train that is done. The table has the
-settings that differ, the final and the best measures on the test set, and epsilon, bits
+settings that differ, the final and the best metrics on the test set, and epsilon, bits
 a parameter and seconds. `best` is that of the rounds that were evaluated: who chooses a
 round by it has looked at the test set. With --baseline there is a line for runs that
-differ in their seeds alone: the mean of their final measures, and what they gain over
+differ in their seeds alone: the mean of their final metrics, and what they gain over
 the runs of the baseline's settings with its 95% interval. The gain is over the seeds
 that both have, whose number stands beside it; where there are none, the runs are
 independent samples.
@@ -81,7 +81,7 @@ def page(
     settings: Sequence[str],
     notes: Sequence[str],
     drawn: Curves,
-    measure: str,
+    y_label: str,
 ) -> str:
     """The comparison as an HTML page.
 
@@ -90,7 +90,7 @@ def page(
       settings: Columns of the rows that are settings.
       notes: Sentences below the table.
       drawn: Points of the charts, by axis and run.
-      measure: Label of the metric that is drawn.
+      y_y_y_label: Label of the metric that is drawn.
     """
     heads = _columns(rows)
     keys = [name for name in dict.fromkeys(["run", *settings]) if name in heads]
@@ -103,10 +103,10 @@ def page(
             for color, (name, points) in enumerate(drawn[axis].items())
         ]
         is_positive = all(x > 0 for line in drawn[axis].values() for x, _ in line)
-        title = f"{measure} over {axis.rpartition('_')[2]}"
+        title = f"{y_label} over {axis.rpartition('_')[2]}"
         charts.append(
             svg.chart(
-                *(lines, title, label, measure),
+                *(lines, title, label, y_label),
                 is_logarithmic=is_logarithmic and is_positive,
             )
         )

@@ -125,12 +125,12 @@ def draw_runs(
     label: str,
     path: str,
 ) -> None:
-    """Draws the measure of runs, with a panel for each axis and a line for each run.
+    """Draws the metric of runs, with a panel for each axis and a line for each run.
 
     Args:
       curves: Points of each run, by axis and run.
       axes: Label of each axis, and whether it is logarithmic.
-      label: Label of the measure.
+      label: Label of the metric.
       path: Path of the picture.
     """
     with _picture(path, 4 * len(axes), 3.6, 1, len(axes)) as panels:

@@ -31,7 +31,7 @@ Runs = Mapping[Any, float]
 
 @dataclasses.dataclass(frozen=True)
 class Effect:
-    """A difference and its confidence interval, in the units of the measure.
+    """A difference and its confidence interval, in the units of the metric.
 
     Attributes:
       size: The mean of the differences of the cells' means.

@@ -29,8 +29,8 @@ _NO_SETTINGS = (
 # Settings in which repeated trials may differ.
 _SEEDS = ("seed",)
 _DIGEST = "task_fingerprint"
-# Prefix of the name of a measure on the test set.
-_MEASURE = "eval_"
+# Prefix of the name of a metric on the test set.
+_EVAL = "eval_"
 # Required entries of a summary, as `dpfl.training.report.summary` writes it: texts,
 # mappings, and the least and the most of numbers.
 _TEXTS = ("task", "mechanism", "accounting_method", "relation")
@@ -145,12 +145,12 @@ def _checked(found: Any) -> dict[str, Any]:
     for settings in (summary["settings"], summary["flags"]):
         if type(settings.get("seed")) not in (int, type(None)):
             raise ValueError("summary.json must have a seed that is an integer")
-    measures = summary["final_metrics"]
-    if not all(name.startswith(_MEASURE) for name in measures):
-        raise ValueError(f"summary.json must have final_metrics named {_MEASURE}NAME")
+    metrics = summary["final_metrics"]
+    if not all(name.startswith(_EVAL) for name in metrics):
+        raise ValueError(f"summary.json must have final_metrics named {_EVAL}NAME")
     summary["final_metrics"] = {
         name: None if value is None else _number(name, value, -math.inf, math.inf, True)
-        for name, value in measures.items()
+        for name, value in metrics.items()
     }
     return summary
 
@@ -174,13 +174,13 @@ def _number(
 def headline(runs: Sequence[RunFolder]) -> str:
     """The metric that judges the runs: the first of the first run that has one."""
     names = [name for run in runs for name in run.summary["final_metrics"]]
-    return names[0][len(_MEASURE) :] if names else ""
+    return names[0][len(_EVAL) :] if names else ""
 
 
 def check_metric(runs: Sequence[RunFolder], metric: str) -> None:
     """Raises ValueError if no run has the metric, such as "accuracy"."""
     names = dict.fromkeys(n for run in runs for n in run.summary["final_metrics"])
-    known = [name[len(_MEASURE) :] for name in names]
+    known = [name[len(_EVAL) :] for name in names]
     if metric not in known:
         wanted = f"one of {', '.join(known)}" if known else "left out for these runs"
         raise ValueError(f"--metric must be {wanted}, found {metric!r}")
@@ -283,7 +283,7 @@ def arms(
     shown: dict[tuple[str, ...], dict[str, Any]] = {}
     named: dict[tuple[Any, ...], str] = {}
     for run in runs:
-        final = run.summary["final_metrics"].get(f"{_MEASURE}{metric}")
+        final = run.summary["final_metrics"].get(f"{_EVAL}{metric}")
         if final is None:
             raise ValueError(f"--metric must be one that all runs have, found {metric}")
         if not math.isfinite(final):
@@ -330,7 +330,7 @@ def row(run: RunFolder, settings: Sequence[str]) -> dict[str, Any]:
     found: dict[str, Any] = {"run": run.name}
     found.update((name, _setting(run, name)) for name in settings)
     for column, final in summary["final_metrics"].items():
-        name = column[len(_MEASURE) :]
+        name = column[len(_EVAL) :]
         seen = [value for _, value in run.points("round", column)]
         best = min if name in summary["lower_is_better"] else max
         found[f"final_{name}"] = final

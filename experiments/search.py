@@ -69,7 +69,7 @@ Setting = Mapping[str, float]
 
 
 class Tried(NamedTuple):
-    """A setting, its number of runs and their mean measure, NaN if one diverged."""
+    """A setting, its number of runs and their mean metric, NaN if one diverged."""
 
     setting: Setting
     seeds: int
@@ -191,7 +191,7 @@ def _do_runs(
 ) -> list[Training]:
     """Does runs one after the other, as far as the budget allows; returns them.
 
-    The measure of a diverged run is NaN in the table.
+    The metric of a diverged run is NaN in the table.
 
     Raises:
       ValueError: If a run at an end of the searched ranges is refused, before any is
@@ -223,8 +223,8 @@ def _do_runs(
     return [one for one in grid if one in table]
 
 
-def _measure_of(row: tables.Row, column: str) -> float:
-    """The measure of a finished run; ValueError if the table has no number."""
+def _metric_of(row: tables.Row, column: str) -> float:
+    """The metric of a finished run; ValueError if the table has no number."""
     try:
         return float(row[column])
     except (KeyError, ValueError):
@@ -241,7 +241,7 @@ def _ranked(rows: tables.Rows, metric: str, lower_is_better: bool) -> list[Tried
     groups: dict[tuple[tuple[str, float], ...], list[float]] = {}
     for row in rows:
         key = tuple((name, float(row[name])) for name in SEARCHED if row.get(name))
-        groups.setdefault(key, []).append(_measure_of(row, metric))
+        groups.setdefault(key, []).append(_metric_of(row, metric))
     found = [
         Tried(dict(key), len(values), sum(values) / len(values))
         for key, values in groups.items()
@@ -263,7 +263,7 @@ def main(argv: Sequence[str]) -> None:
         names = " or ".join(f"--{name}" for name in SEARCHED)
         raise ValueError(f"{names} must be given, found none")
     given = given_flags(argv[1:])
-    measure = tasks.task_entry(_task(given)).measure
+    metric = tasks.task_entry(_task(given)).metric
     number = _DRAWS.value or math.prod(map(len, values.values()))
     if number * len(_SEEDS.value) > _MOST_RUNS:
         told = f"{number} settings with {len(_SEEDS.value)} seeds"
@@ -284,14 +284,14 @@ def main(argv: Sequence[str]) -> None:
             table = sweep.ResultsTable(folder / "search.csv")
             for one in grid:
                 if one in table:
-                    _measure_of(table.row(one), measure.final_column)
+                    _metric_of(table.row(one), metric.final_column)
             try:
-                done = _do_runs(grid, table, folder, measure.final_column)
+                done = _do_runs(grid, table, folder, metric.final_column)
             except trainers.WorkFailedError as error:
                 trainers.end(error)
     rows = [table.row(one) for one in done]
-    found = _ranked(rows, measure.final_column, measure.lower_is_better)
-    name = f"validation {measure.metric}"
+    found = _ranked(rows, metric.final_column, metric.lower_is_better)
+    name = f"validation {metric.name}"
     shown = [{**one.setting, "seeds": one.seeds, name: one.mean} for one in found]
     if shown:
         print(tables.text(shown, {column: column for column in shown[0]}))

@@ -452,7 +452,7 @@ def test_functions(name):
 
 NEED_TENSORFLOW = {
     *("CodecFactory", "aggregator", "host_noise_aggregator", "make_codec", "query"),
-    *("Measure", "Run", "RunConfig", "TaskConfig", "TaskEntry", "load_task"),
+    *("TaskMetric", "Run", "RunConfig", "TaskConfig", "TaskEntry", "load_task"),
     *("make_plan", "start_worker"),
 }
 """Public names that tests/aggregators and tests/training have numbers for."""

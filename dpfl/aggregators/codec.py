@@ -34,7 +34,7 @@ class Encoded(NamedTuple):
     Attributes:
       message: The message to the server.
       normed: The update before clipping, as `safe_norm` sees it.
-      sums: OrderedDict of scalars that `Codec.measure` wants summed over clients.
+      sums: OrderedDict of scalars that `Codec.exact_metrics` wants summed over clients.
     """
 
     message: Structure
@@ -202,10 +202,10 @@ class Codec(abc.ABC):
           noise_seed: int64[2], a secret seed of this round.
         """
 
-    def measure(
+    def exact_metrics(
         self, state: Fields, total: Any, sums: Fields, shared: Fields
     ) -> Fields:
-        """Exact measurements, of clients' data without noise.
+        """Exact metrics of a round, of clients' data without noise.
 
         By default the fraction of clients whose update was clipped, if the codec sums
         it as "l2_clipped".
@@ -292,5 +292,5 @@ class OuterCodec(Codec):
     accumulate = _inner("accumulate")
     merge = _inner("merge")
     release = _inner("release")
-    measure = _inner("measure")
+    exact_metrics = _inner("exact_metrics")
     divisor = _inner("divisor")

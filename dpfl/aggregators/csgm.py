@@ -144,14 +144,14 @@ class SparsifiedSumCodec(Codec):
         )
         return Decoded(mean, state, measured)
 
-    def measure(
+    def exact_metrics(
         self, state: Fields, total: Any, sums: Fields, shared: Fields
     ) -> Fields:
         """The clipped fractions, and the number of malformed messages.
 
         See base class for the arguments.
         """
-        measured = super().measure(state, total, sums, shared)
+        measured = super().exact_metrics(state, total, sums, shared)
         fraction = measurements.ratio(sums["linf_clipped"], sums["kept"])
         measured["linf_clipped_fraction"] = fraction
         measured["malformed_clients"] = total["malformed"]

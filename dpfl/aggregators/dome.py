@@ -295,14 +295,14 @@ class DomeCodec(Codec):
         step = self._adam_step(new_state) if self._has_adam else gradient
         return Decoded(step, new_state, measured)
 
-    def measure(
+    def exact_metrics(
         self, state: Fields, total: Any, sums: Fields, shared: Fields
     ) -> Fields:
         """The fraction of clipped updates, and the energy that the sketch keeps.
 
         See base class for the arguments.
         """
-        measured = super().measure(state, total, sums, shared)
+        measured = super().exact_metrics(state, total, sums, shared)
         if self._config.measures_energy:
             energy = self._energy(state, total, sums, shared["sketch"])
             measured["explained_energy"] = energy

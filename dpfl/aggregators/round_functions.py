@@ -165,7 +165,7 @@ class RoundFunctions:
             **decoded.measurements,
         )
         if self.measures_exactly:
-            more = self.codec.measure(own, total, sums, shared["expanded"])
+            more = self.codec.exact_metrics(own, total, sums, shared["expanded"])
             measured.update(measurements.exact_measurements(sums, more))
         after = collections.OrderedDict(
             state, round=state["round"] + 1, **decoded.state

@@ -15,7 +15,7 @@ from dpfl import (
 )
 from dpfl.tasks import registry
 from dpfl.tasks.configs import TaskConfig
-from dpfl.tasks.metrics import Measure
+from dpfl.tasks.metrics import TaskMetric
 from dpfl.tasks.registry import (
     TaskEntry,
     load_config,
@@ -28,7 +28,7 @@ from dpfl.tasks.registry import (
 )
 
 __all__ = [
-    "Measure",
+    "TaskMetric",
     "TaskConfig",
     "TaskEntry",
     "load_config",

@@ -7,7 +7,7 @@ Progress bar, metrics.csv, TensorBoard, summary.json, report.html, dpfl-search a
 dpfl-compare take names and order from here. A new metric is one line in the list of
 its tasks, and a task that is judged by it one line in `HEADLINES`:
 
-    TOP_5 = Measure("top_5", "test top-5 accuracy")
+    TOP_5 = TaskMetric("top_5", "test top-5 accuracy")
     HEADLINES = {"docs": LOSS, "digits": TOP_5}
 
 TensorFlow is imported only when metrics are made.
@@ -25,32 +25,32 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class Measure(Checked):
-    """The measure by which the runs of a task are judged, on its evaluation set.
+class TaskMetric(Checked):
+    """Metric by which the runs of a task are judged, on its evaluation set.
 
     Attributes:
-      metric: Name of one of the task's metrics.
+      name: Name of one of the task's metrics.
       label: Words for an axis or a table.
       lower_is_better: Whether a smaller value is the better one.
     """
 
-    metric: str
+    name: str
     label: str
     lower_is_better: bool = False
 
     @property
     def column(self) -> str:
-        """The measure's column in a run's metrics.csv."""
-        return f"eval_{self.metric}"
+        """The metric's column in a run's metrics.csv."""
+        return f"eval_{self.name}"
 
     @property
     def final_column(self) -> str:
-        """The measure's key in a run's summary.json and column in tables of runs."""
-        return f"final_{self.metric}"
+        """The metric's key in a run's summary.json and column in tables of runs."""
+        return f"final_{self.name}"
 
 
-ACCURACY = Measure("accuracy", "test accuracy")
-LOSS = Measure("loss", "test loss", lower_is_better=True)
+ACCURACY = TaskMetric("accuracy", "test accuracy")
+LOSS = TaskMetric("loss", "test loss", lower_is_better=True)
 # The metrics that judge the runs of tasks, where it is not accuracy. A few words of
 # docs are so frequent that accuracy jumps between them while the loss falls.
 HEADLINES = {"docs": LOSS}

@@ -16,7 +16,7 @@ from typing import Any, Optional
 from dpfl import checks, plugins
 from dpfl.fields import Checked, required
 from dpfl.tasks import configs, metrics
-from dpfl.tasks.metrics import Measure
+from dpfl.tasks.metrics import TaskMetric
 
 if typing.TYPE_CHECKING:
     from dpfl.tasks.task import Task
@@ -36,7 +36,7 @@ class TaskEntry(Checked):
       config_class: Dataclass of the task's options.
       module: Module with the function `load(config)`.
       dimension: d, the trainable parameters of the default model.
-      measure: The measure by which the task's runs are judged.
+      metric: Metric by which the task's runs are judged.
       flag_file: Name of the task's files in the folders of flag files; None if it has
         none.
     """
@@ -44,14 +44,14 @@ class TaskEntry(Checked):
     config_class: type[configs.TaskConfig] = required(None, check=_config_class)
     module: str = required(None)
     dimension: int = required(None, check=checks.dimension)
-    measure: Measure = metrics.ACCURACY
+    metric: TaskMetric = metrics.ACCURACY
     flag_file: Optional[str] = None
 
-    def lower_is_better(self, metric: str) -> bool:
+    def lower_is_better(self, name: str) -> bool:
         """Whether smaller values of a metric are better; known of two metrics alone."""
-        if metric == self.measure.metric:
-            return self.measure.lower_is_better
-        return metric == metrics.LOSS.metric
+        if name == self.metric.name:
+            return self.metric.lower_is_better
+        return name == metrics.LOSS.name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,10 +112,10 @@ for _name, _module, _class, _dimension in (
     ("stackoverflow", "stackoverflow", configs.StackOverflowConfig, 4_050_748),
     ("synthetic", "synthetic", configs.SyntheticConfig, 1_018_174),
 ):
-    _measure = metrics.HEADLINES.get(_name, metrics.ACCURACY)
+    _metric = metrics.HEADLINES.get(_name, metrics.ACCURACY)
     _file = None if _name == "synthetic" else f"{_name}.flags"
     _of_dpfl = f"dpfl.tasks.{_module}"
-    register(_name, TaskEntry(_class, _of_dpfl, _dimension, _measure, _file))
+    register(_name, TaskEntry(_class, _of_dpfl, _dimension, _metric, _file))
 
 
 def task_names() -> tuple[str, ...]:
@@ -171,14 +171,14 @@ def load_config(name: str, config: configs.TaskConfig) -> Task:
     """Loads a task from a config of `make_config`.
 
     Raises:
-      ValueError: If the task's metrics lack 'loss' or the measure, if two have one
+      ValueError: If the task's metrics lack 'loss' or the row's, if two have one
         name, or a name is not one for a file and a column.
     """
     entry = task_entry(name)
     task = importlib.import_module(entry.module).load(config)
     names = [plugins.check_name(metric.name) for metric in task.metrics()]
-    if len({*names}) < len(names) or not {"loss", entry.measure.metric} <= {*names}:
-        wanted = f"distinct and include 'loss' and {entry.measure.metric!r}"
+    if len({*names}) < len(names) or not {"loss", entry.metric.name} <= {*names}:
+        wanted = f"distinct and include 'loss' and {entry.metric.name!r}"
         raise ValueError(checks.message(f"metrics of {name}", wanted, names))
     return task
 

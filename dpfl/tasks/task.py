@@ -54,7 +54,7 @@ class Task:
         maps x to logits; equal seeds give equal weights.
       loss: Function of no argument to the Keras loss, a mean over examples or tokens.
       metrics: Function of no argument to the Keras metrics, of distinct names; 'loss'
-        and the measure of the task's row in the table are always among them.
+        and the metric of the task's row in the table are always among them.
       fingerprint: Hexadecimal SHA-256 of the data and its split, which identifies the
         data when a run resumes.
       clients_hold_test_examples: Whether examples of the test set may belong to a

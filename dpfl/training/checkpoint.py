@@ -462,8 +462,8 @@ def _flaws(checkpoint: Checkpoint, population: int, last_round: int) -> Iterator
     last, evaluated = totals["last"], totals["evaluated"]
     if not is_row(last, NEEDED):
         yield "last row"
-    measures = [name for name in last if privacy_coverage.plain(name).startswith(EVAL)]
-    if evaluated is not None and not is_row(evaluated, measures):
+    metrics = [name for name in last if privacy_coverage.plain(name).startswith(EVAL)]
+    if evaluated is not None and not is_row(evaluated, metrics):
         yield "last evaluated row"
     if [totals["rounds"], last["round"], totals["clients"]] != [
         done,

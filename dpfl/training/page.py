@@ -30,7 +30,7 @@ _PICTURES = (
     ("epsilon", "epsilon", "epsilon so far", False),
     ("bits", "total_uplink_bits", "bits sent by all clients so far", True),
 )
-# Words, label and whether the axis is logarithmic, of the page's charts of the measure.
+# Words, label and whether the axis is logarithmic, of the page's charts of the metric.
 _AXES = {
     "epsilon": ("epsilon", "epsilon so far", False),
     "total_uplink_bits": ("bits", "bits up of all clients so far", True),
@@ -51,15 +51,15 @@ def draw(
     rows: Sequence[dict[str, Any]],
     directory: pathlib.Path,
     title: str,
-    measure: registry.Measure,
+    metric: registry.TaskMetric,
 ) -> list[pathlib.Path]:
-    """Draws the measure of a run as PNG files; names of exact ones begin with exact_.
+    """Draws the metric of a run as PNG files; names of exact ones begin with exact_.
 
     Args:
       rows: Rows of metrics.csv.
       directory: Folder of the pictures.
       title: Title of the pictures.
-      measure: The measure that judges the run.
+      metric: The metric that judges the run.
 
     Returns:
       Paths of the pictures.
@@ -68,12 +68,12 @@ def draw(
     from matplotlib.figure import Figure
 
     points = [
-        row for row in rows if privacy_coverage.value(row, measure.column) is not None
+        row for row in rows if privacy_coverage.value(row, metric.column) is not None
     ]
     paths = []
     for name, column, label, is_logarithmic in _PICTURES:
         seen = [
-            (x, privacy_coverage.value(row, measure.column))
+            (x, privacy_coverage.value(row, metric.column))
             for row in points
             if (x := privacy_coverage.value(row, column)) is not None
             and math.isfinite(x)
@@ -86,14 +86,14 @@ def draw(
         axes.plot(*zip(*seen), marker="." if len(seen) < 50 else None)
         if is_logarithmic and min(seen)[0] > 0:
             axes.set_xscale("log")
-        axes.set(xlabel=label, ylabel=measure.label, title=title)
+        axes.set(xlabel=label, ylabel=metric.label, title=title)
         axes.grid(alpha=0.3)
         drawn = [
-            privacy_coverage.column(rows[0], each) for each in (column, measure.column)
+            privacy_coverage.column(rows[0], each) for each in (column, metric.column)
         ]
         is_exact = any(str(each).startswith(privacy_coverage.MARK) for each in drawn)
         mark = privacy_coverage.MARK if is_exact else ""
-        path = directory / f"{mark}{measure.metric}_by_{name}.png"
+        path = directory / f"{mark}{metric.name}_by_{name}.png"
         files.save_figure(figure, path, dpi=120)
         paths.append(path)
     return paths
@@ -162,7 +162,7 @@ def html(
     if done < planned_rounds:
         state += "; the run continues, or was stopped"
     released = [privacy_coverage.without_exact(row) for row in rows]
-    # The measure that judges the run is the first.
+    # The metric that judges the run is the first.
     columns = list(privacy_coverage.plain_keys(summary).get("final_metrics", {}))
     # Shown here if they are the formula's.
     bits = _communication(summary)

@@ -50,7 +50,7 @@ class Plan:
 
     @property
     def task_entry(self) -> registry.TaskEntry:
-        """The task's row of the table, with the measure that judges the run."""
+        """The task's row of the table, with the metric that judges the run."""
         return registry.task_entry(self.config.task)
 
     @property

@@ -171,8 +171,8 @@ def _measured(
     formula's.
     """
     evaluated = record.evaluation(progress.totals.evaluated or {})
-    first = plan.task_entry.measure
-    names = sorted(evaluated, key=lambda name: name != first.metric)
+    first = plan.task_entry.metric
+    names = sorted(evaluated, key=lambda name: name != first.name)
     final = {
         first.final_column: None,
         **{f"final_{name}": evaluated[name] for name in names},
@@ -237,7 +237,7 @@ def title(plan: plan_lib.Plan) -> str:
 
 
 def postfix(plan: plan_lib.Plan, totals: record.RunTotals) -> str:
-    """Training loss, the measure, epsilon and bits for the progress bar.
+    """Training loss, the metric, epsilon and bits for the progress bar.
 
     Exact values are marked, and left out if nothing exact may be written.
     """
@@ -246,9 +246,9 @@ def postfix(plan: plan_lib.Plan, totals: record.RunTotals) -> str:
         raise ValueError("no round has completed yet")
     parts = [("exact_train_loss", row, "loss {:.3f}")]
     if totals.evaluated is not None:
-        measure = plan.task_entry.measure
-        column = privacy_coverage.column(totals.evaluated, measure.column) or ""
-        parts.append((column, totals.evaluated, f"{measure.label} {{:.3f}}"))
+        metric = plan.task_entry.metric
+        column = privacy_coverage.column(totals.evaluated, metric.column) or ""
+        parts.append((column, totals.evaluated, f"{metric.label} {{:.3f}}"))
     parts.append(("epsilon", row, "epsilon {:.2f}"))
     parts.append(("exact_total_uplink_bits", row, "bits up {:.3g}"))
     words = {

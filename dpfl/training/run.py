@@ -281,8 +281,8 @@ class Run:
                 model.save(partial)
             _take_times_away(partial)
         rows = record.read_rows(self._directory / record.METRICS)
-        measure = self.plan.task_entry.measure
-        page_lib.draw(rows, self._directory, report.title(self.plan), measure)
+        metric = self.plan.task_entry.metric
+        page_lib.draw(rows, self._directory, report.title(self.plan), metric)
         summary = report.summary(self.plan, progress)
         files.write_json(self._directory / "summary.json", summary)
         return summary

@@ -285,7 +285,7 @@ def run_stub(
 
     def evaluate(state: np.ndarray, is_due: bool) -> dict[str, Any]:
         value = np.float32(1 / (1 + abs(state[0]))) if is_due else None
-        return {"loss": value, plan.task_entry.measure.metric: value}
+        return {"loss": value, plan.task_entry.metric.name: value}
 
     process: Any = StubProcess()
     own = loop.Loop(

@@ -186,7 +186,7 @@ def _thresholds(scale: str) -> Iterator[Cell]:
     yield from medium.seeded("secagg_threshold", cells)
 
 
-# Slack as a share of the task's own measure.
+# Slack as a share of the task's own metric.
 SLACK = dict.fromkeys(("digits", "emnist", "mnist"), 0.01)
 SLACK |= dict.fromkeys(("docs", "stackoverflow"), 0.04)
 
@@ -205,16 +205,16 @@ def _with_noise(rows: Rows) -> list[Row]:
 
 
 def _final(rows: Rows) -> float:
-    """The mean final measure of runs, with a sign so that larger is better."""
-    measure = tasks.task_entry(rows[0]["task"]).measure
-    mean, _, _ = mean_and_range(rows, measure.final_column)
-    return -mean if measure.lower_is_better else mean
+    """The mean final metric of runs, with a sign so that larger is better."""
+    metric = tasks.task_entry(rows[0]["task"]).metric
+    mean, _, _ = mean_and_range(rows, metric.final_column)
+    return -mean if metric.lower_is_better else mean
 
 
 def fewest_bits(rows: Rows) -> list[Row]:
     """The runs of Table 1 for each task, noise and rate.
 
-    These have the fewest bits whose measure is within the slack of the most bits
+    These have the fewest bits whose metric is within the slack of the most bits
     without a sketch. Rates without such a number of bits have no run.
     """
     found: list[Row] = []

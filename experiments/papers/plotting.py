@@ -75,12 +75,12 @@ class Plot:
 
     Attributes:
       x: Column of the place. If its values are words, they are names one below the
-        other, and the measure is drawn to the right.
+        other, and the metric is drawn to the right.
       series: Columns, separated by spaces, that distinguish lines; the first sets the
         color.
       panels: Columns, separated by spaces, that distinguish panels.
       y: Columns, separated by spaces, that are drawn in panels of their own; if empty
-        the measure of the rows' task.
+        the metric of the rows' task.
       by: Column that distinguishes points of a line if `x` is measured.
       rows: Function from the rows of the table to those that are drawn.
       log: Which of the axes "x" and "y" are logarithmic.
@@ -141,7 +141,7 @@ def draw(
     panels = [
         (key, own, column)
         for key, own in _grouped(rows, plot.panels.split())
-        for column in plot.y.split() or [_measure(own)]
+        for column in plot.y.split() or [_metric_column(own)]
     ]
     with matplotlib.rc_context(dict(_STYLE)):
         across = 2 if len(panels) in (2, 4) else min(3, len(panels))
@@ -181,10 +181,10 @@ def draw(
     return picture
 
 
-def _measure(rows: Rows) -> str:
-    """The column of the measure of the rows' task: at a point, or at the end."""
-    measure = tasks.task_entry(rows[0].get("task") or rows[0]["problem"]).measure
-    return measure.column if measure.column in rows[0] else measure.final_column
+def _metric_column(rows: Rows) -> str:
+    """The column of the metric of the rows' task: at a point, or at the end."""
+    metric = tasks.task_entry(rows[0].get("task") or rows[0]["problem"]).metric
+    return metric.column if metric.column in rows[0] else metric.final_column
 
 
 def _grouped(

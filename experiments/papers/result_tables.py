@@ -26,7 +26,7 @@ _OWNER = ("figure", "scale")
 _POINTS = "points"
 # Columns of a results table about its making rather than its results.
 _LEFT_OUT = (KEY, "folder", "wall_time_seconds")
-# Texts of a missing measure, as `str` and `csv` write it.
+# Texts of a missing value, as `str` and `csv` write it.
 _NOTHING = ("", "None")
 
 

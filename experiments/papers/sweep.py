@@ -272,10 +272,10 @@ class ResultsTable:
         labels = {name: str(value) for name, value in work.labels.items()}
         return {**self._rows[work.key], **labels, "folder": work.folder}
 
-    def add(self, work: Work, measures: Mapping[str, Any]) -> None:
+    def add(self, work: Work, results: Mapping[str, Any]) -> None:
         """Adds a row; the file is replaced atomically."""
         row = {**work.labels, KEY: work.key}
-        for name, value in measures.items():
+        for name, value in results.items():
             # For instance the requested and the spent epsilon.
             row[f"measured_{name}" if name in work.labels else name] = value
         self._rows[work.key] = {k: str(v) for k, v in row.items()}

@@ -46,7 +46,7 @@ class Claim:
       other: Labels of the compared runs that differ from `ours`.
       over: Labels over whose values the effect is pooled.
       chosen: Labels that all rows have.
-      measure: A column of accuracies.
+      column: A column of accuracies.
       less: As `ours` and `other`, for runs whose effect is subtracted; None for a
         single effect.
       times: Factor of the subtracted effect.
@@ -62,12 +62,12 @@ class Claim:
     other: Labels
     over: tuple[str, ...] = ()
     chosen: Labels = dataclasses.field(default_factory=dict)
-    measure: str = "final_accuracy"
+    column: str = "final_accuracy"
     less: Optional[tuple[Labels, Labels]] = None
     times: int = 1
 
     def effect(self, folder: Path) -> effects.Effect:
-        """The gain of our runs, in units of the measure, from the tables in a folder.
+        """The gain of our runs, in units of the column, from the tables in a folder.
 
         Raises:
           ValueError: If a run has no counterpart, or the two effects have different
@@ -81,7 +81,7 @@ class Claim:
             return tuple(row[name] for name in names)
 
         cells = effects.by_seed(
-            (cell(row), row["seed"], float(row[self.measure])) for row in rows
+            (cell(row), row["seed"], float(row[self.column])) for row in rows
         )
 
         def pairs(ours: Labels, other: Labels) -> list[tuple]:
@@ -126,9 +126,9 @@ class Exact:
     Attributes:
       paper, claim, where, setting, table: As for `Claim`.
       ours: Labels of the rows whose mean is the number.
-      measure: Column of the number.
+      column: Column of the number.
       other: Labels of rows by whose mean the number is divided; None for no division.
-      by: Column of the divisor; `measure` if it is empty.
+      by: Column of the divisor; `column` if it is empty.
       ends: Columns of the least and the greatest value over processes; empty without.
       most: The largest number for which the claim holds.
       least: The smallest number for which the claim holds.
@@ -140,7 +140,7 @@ class Exact:
     setting: str
     table: str
     ours: Labels
-    measure: str
+    column: str
     other: Optional[Labels] = None
     by: str = ""
     ends: tuple[str, ...] = ()
@@ -153,10 +153,10 @@ class Exact:
 
     def value(self, folder: Path) -> float:
         """The number, from the tables in a folder."""
-        own = self._mean(folder, self.ours, self.measure)
+        own = self._mean(folder, self.ours, self.column)
         if self.other is None:
             return own
-        return own / self._mean(folder, self.other, self.by or self.measure)
+        return own / self._mean(folder, self.other, self.by or self.column)
 
     def range(self, folder: Path) -> list[float]:
         """The least and the greatest value that any two processes give."""

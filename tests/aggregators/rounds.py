@@ -23,7 +23,7 @@ def run_codec(codec, updates, number, state=None):
     seed = randomness.fold_in(_seed(number), 3)
     decoded = codec.decode(state, total, sums, shared, seed)
     assert isinstance(decoded.measurements, collections.OrderedDict)
-    exact = codec.measure(state, total, sums, shared)
+    exact = codec.exact_metrics(state, total, sums, shared)
     measured = collections.OrderedDict(**decoded.measurements, **exact)
     return decoded._replace(measurements=measured), total
 

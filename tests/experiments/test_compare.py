@@ -253,8 +253,8 @@ def test_malformed_metrics_table_is_refused(tmp_path, text):
 
 def test_nonfinite_numbers_are_strings_in_json(tmp_path):
     """As dpfl-train writes them."""
-    measures = {"eval_accuracy": "nan", "eval_loss": "inf"}
-    a = make(tmp_path / "a", epsilon="inf", final_metrics=measures)
+    metrics = {"eval_accuracy": "nan", "eval_loss": "inf"}
+    a = make(tmp_path / "a", epsilon="inf", final_metrics=metrics)
     runs = read(a, make(tmp_path / "b"))
     assert run_folders.remarks(runs) == []
     found = run_folders.row(runs[0], [])

@@ -151,7 +151,7 @@ def task_class(**fields):
         ("a b", (task_class(),), ValueError, "name"),
         ("own", (dict,), TypeError, "config_class"),
         ("own", (task_class(), "x", "7"), TypeError, "dimension"),
-        ("own", (task_class(), "x", 7, "loss"), TypeError, "measure"),
+        ("own", (task_class(), "x", 7, "loss"), TypeError, "metric"),
         ("own", (task_class(other=(int, 1)),), ValueError, "other"),
         ("own", (task_class(other=(list, None)),), TypeError, "other"),
         *(

@@ -57,14 +57,14 @@ def test_table_has_dimensions_of_models_with_downloaded_data():
 
 
 def test_each_task_s_metric_is_one_of_its_own():
-    found = {name: registry.task_entry(name).measure for name in registry.task_names()}
+    found = {name: registry.task_entry(name).metric for name in registry.task_names()}
     assert [name for name, m in found.items() if m.lower_is_better] == ["docs"]
     columns = found["docs"].column, found["docs"].final_column
     assert columns == ("eval_loss", "final_loss")
     assert found["digits"].label == "test accuracy"
     for name in ("digits", "docs", "synthetic"):
         metrics = loaded(name).metrics()
-        assert found[name].metric in [metric.name for metric in metrics]
+        assert found[name].name in [metric.name for metric in metrics]
 
 
 @pytest.mark.parametrize(
@@ -230,9 +230,9 @@ def test_entry_accepts_any_number_type():
     given = {"config_class": configs.TaskConfig, "module": "x"}
     given = {**given, "dimension": 100}
     test_numbers.check_all(registry.TaskEntry, given)
-    measure = {"metric": "x", "label": "x", "lower_is_better": True}
-    test_numbers.check_all(metrics.Measure, measure)
-    for wrong in ({"config_class": int}, {"module": 3}, {"measure": "x"}):
+    metric = {"name": "x", "label": "x", "lower_is_better": True}
+    test_numbers.check_all(metrics.TaskMetric, metric)
+    for wrong in ({"config_class": int}, {"module": 3}, {"metric": "x"}):
         [field] = wrong
         with refuses(TypeError, field, wrong[field]):
             registry.TaskEntry(**{**given, **wrong})

@@ -168,8 +168,8 @@ def test_pictures_of_clients_own_test_examples_are_exact(tmp_path):
 
 def test_own_metric_of_a_task_shows_everywhere(make_plan, monkeypatch, tmp_path):
     """Rows, events, bar, summary, last lines, page and pictures follow the table."""
-    top = metrics.Measure("top_5", "test top-5 accuracy")
-    entry = dataclasses.replace(registry.TASKS["digits"], measure=top)
+    top = metrics.TaskMetric("top_5", "test top-5 accuracy")
+    entry = dataclasses.replace(registry.TASKS["digits"], metric=top)
     monkeypatch.setitem(registry.TASKS, "digits", entry)
     plan = make_plan(noise_multiplier=2.0, rounds=2)
     found, own = checkpoint.beginning(20).totals, []

@@ -30,7 +30,7 @@ METRICS = {
 def rows(works, folder, columns):
     """Rows of a grid as training would leave them, with `METRICS` as metrics.csv each.
 
-    `columns` are those of the results table beside labels and final measures.
+    `columns` are those of the results table beside labels and final metrics.
     """
     points = [dict(zip(METRICS, point)) for point in zip(*METRICS.values())]
     text = files.csv_text(METRICS, points)
