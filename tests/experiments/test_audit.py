@@ -13,6 +13,7 @@ import pytest
 from dpfl import mechanisms
 from dpfl.accounting import events
 from tests.experiments import programs
+from tests.refusals import names
 
 
 def audited(mechanism, *words, **settings):
@@ -202,10 +203,10 @@ class TestHolesPutBack:
 def test_bad_flags_are_one_line_and_exit_code_2(tmp_path):
     """Each of them before TensorFlow is imported, in one program that is told several."""
     wrong = {
-        "--mechanisms=none": "--mechanisms must be one of",
-        "--trials=3": "--trials must be at least 4, found 3",
-        "--output=audit.txt": "--output must end in .csv or .json",
-        "--worker_isolation=x": "--worker_isolation must be one of",
+        "--mechanisms=none": "--mechanisms none",
+        "--trials=3": "--trials 4 3",
+        "--output=audit.txt": "--output audit.txt",
+        "--worker_isolation=x": "--worker_isolation x",
     }
     program = f"""
 import sys
@@ -231,4 +232,5 @@ assert "tensorflow" not in sys.modules
     assert not done.stdout
     lines = done.stderr.strip().splitlines()
     assert len(lines) == len(wrong)
-    assert all(message in line for message, line in zip(wrong.values(), lines))
+    for parts, line in zip(wrong.values(), lines):
+        assert names(line, *parts.split())

@@ -9,6 +9,7 @@ import pytest
 from dpfl import factorization as mf
 from tests import forks
 from tests.experiments import programs
+from tests.refusals import names
 
 
 def factorize(tmp_path, *args):
@@ -38,7 +39,7 @@ def test_compute_chooses_the_bands(tmp_path):
     )
     (row,) = rows(done)
     assert row["params"]["bands"] == 2
-    assert done.stderr.startswith("bands 2: of 2 groups each client joins a round with")
+    assert names(done.stderr, "bands", 2)
 
 
 def test_compare_shows_the_methods_and_draws(tmp_path):

@@ -13,6 +13,7 @@ from dpfl.tasks import load_task
 from experiments import benchmark
 from experiments.benchmarks import peers, turns
 from tests.experiments.test_effects import SLEEP
+from tests.refusals import refuses
 
 WORK = turns.work("cnn_50", True)
 
@@ -55,9 +56,7 @@ def test_ratios_have_t_intervals_over_alternating_processes(monkeypatch, tmp_pat
 
 def test_peers_with_other_workload_are_refused(monkeypatch):
     monkeypatch.setattr(turns, "run", of_sleep([], parameters=6))
-    with pytest.raises(
-        RuntimeError, match=r"parameters of dpfl and tff differ: \[7, 6"
-    ):
+    with refuses(RuntimeError, "parameters", "dpfl", "tff", 7, 6):
         turns.compare(WORK, {"tff": sys.executable}, 2)
 
 
@@ -72,15 +71,15 @@ def test_failed_peer_process_raises(tmp_path, monkeypatch, capsys):
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\necho no such thing >&2\nexit 1\n")
     python.chmod(0o755)
-    with pytest.raises(RuntimeError, match=f"pfl failed with {python}: no such thing"):
+    with refuses(RuntimeError, "pfl", python, "no such thing"):
         turns.run("pfl", str(python), WORK)
     found = turns.compare(WORK, {"pfl": str(python)}, 2)
     assert [row["name"] for row in found] == ["dpfl", "pfl, failed"]
     assert found[1].keys() == {"name"} and "no such thing" in capsys.readouterr().err
-    with pytest.raises(RuntimeError, match="dpfl failed with"):
+    with refuses(RuntimeError, "dpfl", python):
         monkeypatch.setattr(turns.sys, "executable", str(python))
         turns.compare(WORK, {}, 2)
-    with pytest.raises(ValueError, match=f"found no pfl with {python}; pip install"):
+    with refuses(ValueError, "pfl", python, "pip install"):
         turns.interpreters(["tff", f"pfl={python}"])
 
 

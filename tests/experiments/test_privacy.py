@@ -18,6 +18,7 @@ from dpfl.training import checkpoint, report
 from experiments import privacy_curves
 from tests import forks
 from tests.experiments import programs
+from tests.refusals import names
 from tests.training import fakes
 
 
@@ -132,8 +133,8 @@ def test_compare_at_equal_error():
 
 
 def test_compare_at_equal_error_when_granularity_depends_on_noise():
-    names = "--mechanisms=gaussian,distributed_discrete_gaussian"
-    first, second = rows(*COMPARE, "--equal=error", names, "--bits=7")
+    both = "--mechanisms=gaussian,distributed_discrete_gaussian"
+    first, second = rows(*COMPARE, "--equal=error", both, "--bits=7")
     assert second["mean_squared_error"] == pytest.approx(
         first["mean_squared_error"], rel=1e-9
     )
@@ -180,9 +181,7 @@ def test_bits_prints_the_curve_and_names_omitted_points(tmp_path):
         )
     assert sixteen["error_over_gaussian"] < seven["error_over_gaussian"] < 1.15
     [left_out] = done.stderr.splitlines()
-    assert left_out.startswith(
-        "not shown: distributed_discrete_gaussian: bits must be at least 6 for"
-    )
+    assert names(left_out, "distributed_discrete_gaussian", "bits", 6)
 
 
 def test_helper_noise_supports_varying_cohorts():
@@ -193,7 +192,7 @@ def test_helper_noise_supports_varying_cohorts():
     # A helper's message for each client's.
     assert row["bits_per_parameter"] == 20
     done = call(*curve, "--noise_source=clients")
-    assert done.returncode == 2 and "noise_source must be 'helpers'" in done.stderr
+    assert done.returncode == 2 and names(done.stderr, "noise_source", "helpers")
 
 
 def test_compare_marks_compression_error_above_the_target():
@@ -222,8 +221,8 @@ def test_bands_and_their_least_error(tmp_path):
     done = call(*BANDS, "--bands=1,2,4", "--compression_rates=10", f"--plot={png}")
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()[1:]]
-    names = ["matrix_factorization"] * 3 + ["sgmf"] * 3
-    assert [line[0] for line in lines] == names
+    of = ["matrix_factorization"] * 3 + ["sgmf"] * 3
+    assert [line[0] for line in lines] == of
     assert [line[2] for line in lines] == ["1", "2", "4"] * 2
     for curve, rate in ((lines[:3], "1"), (lines[3:], "10")):
         errors = [float(line[6]) for line in curve]
@@ -233,9 +232,7 @@ def test_bands_and_their_least_error(tmp_path):
         assert {line[1] for line in curve} == {rate}
     # Independent noise and Poisson sampling is what all are compared with.
     assert lines[0][8] == "1"
-    assert re.search(
-        r"sgmf at 10-fold compression: bands [24] are best, with 0\.\d+ ", done.stderr
-    )
+    assert re.search(r"sgmf .*10.* bands [24] ", done.stderr)
     assert png.read_bytes().startswith(b"\x89PNG")
 
 
@@ -274,7 +271,7 @@ def test_partially_known_error_is_not_compared():
     done = call(*COMPARE, *dome, "--equal=error", "--json")
     assert done.returncode == 0, done.stderr
     assert "dome" not in {row["mechanism"] for row in json.loads(done.stdout)}
-    assert "not shown: dome: --equal must be epsilon" in done.stderr
+    assert names(done.stderr, "dome", "--equal", "epsilon")
 
 
 def test_compare_writes_table_and_plot_and_names_omissions(tmp_path):
@@ -295,7 +292,7 @@ def test_huge_epsilon_is_noted_with_noise_for_epsilon_8():
     run = ["--rounds=100", "--dimension=1000"]
     done = call("epsilon", "--noise_multiplier=0.1", *run, "--json")
     assert done.returncode == 0 and json.loads(done.stdout)[0]["epsilon"] > 50
-    noise = re.search(r"gaussian: .*noise_multiplier of ([\d.]+) ", done.stderr)
+    noise = re.search(r"gaussian.*noise_multiplier \D*([\d.]+)", done.stderr)
     done = call("epsilon", f"--noise_multiplier={noise.group(1)}", *run, "--json")
     assert 7.9 < json.loads(done.stdout)[0]["epsilon"] <= 8
     assert done.stderr == ""
@@ -311,10 +308,9 @@ def test_beneficial_extra_bits_are_noted():
     few, enough = (call("epsilon", *settings, f"--bits={bits}") for bits in (8, 9))
     [row] = json.loads(enough.stdout)
     assert json.loads(few.stdout)[0]["epsilon"] > 10 * row["epsilon"]
-    assert few.stderr == (
-        "distributed_discrete_gaussian: note that with 9 bits in place of 8, and the "
-        f"same noise, epsilon would be {row['epsilon']:.4g}\n"
-    )
+    epsilon = f"{row['epsilon']:.4g}"
+    assert names(few.stderr, "distributed_discrete_gaussian", "bits", 9, epsilon)
+    assert few.stderr.count("\n") == 1
     assert enough.stderr == ""
 
 
@@ -324,7 +320,7 @@ def test_unreachable_compression_rate_is_refused():
     assert done.returncode == 2 and "compression_rate" in done.stderr
     done = call("compare", "--epsilon=8", "--dimension=650", "--bits=16")
     assert done.returncode == 0, done.stderr
-    assert "not shown: sketched_ddg: compression_rate" in done.stderr
+    assert names(done.stderr, "sketched_ddg", "compression_rate")
 
 
 def test_help_lists_the_flags():
@@ -525,7 +521,7 @@ def test_explain_refuses_a_summary_with_mismatched_epsilon(
     run_folder(tmp_path, plan, 8, **changes)
     done = call("explain", str(tmp_path))
     assert done.returncode == 2 and done.stdout == ""
-    assert "RUN must" in done.stderr and str(tmp_path) in done.stderr
+    assert names(done.stderr, "RUN", tmp_path)
     assert done.stderr.count("\n") == 1
 
 
@@ -547,4 +543,4 @@ def test_explain_refuses_a_summary_with_mismatched_epsilon(
 def test_explain_refuses_contradictory_arguments(tmp_path, arguments, named):
     done = call("explain", *arguments, cwd=tmp_path)
     assert done.returncode == 2 and done.stdout == ""
-    assert named in done.stderr and done.stderr.count("\n") == 1
+    assert names(done.stderr, named) and done.stderr.count("\n") == 1

@@ -3,6 +3,7 @@
 
 """The train binary as its user meets it: real processes, real kills."""
 
+import errno
 import functools
 import json
 import os
@@ -25,6 +26,7 @@ from dpfl.training import plan as plan_lib
 from dpfl.training import run as run_lib
 from tests import forks
 from tests.experiments import programs
+from tests.refusals import names
 from tests.training.fakes import run_config
 from tests.training.test_record import steps_of
 
@@ -117,8 +119,8 @@ def test_output_files_of_a_run(reference):
     assert summary["flags"]["seed"] == 5
     assert summary["versions"]["tensorflow-federated"]
     assert exact["wall_time_seconds"] > 0
-    names = [f"accuracy_by_{name}" for name in ("round", "epsilon")]
-    for name in (*names, "exact_accuracy_by_bits"):
+    released = [f"accuracy_by_{name}" for name in ("round", "epsilon")]
+    for name in (*released, "exact_accuracy_by_bits"):
         picture = directory / f"{name}.png"
         assert picture.read_bytes()[:4] == b"\x89PNG"
     assert workers(directory) == []
@@ -211,13 +213,13 @@ def survives_a_kill(tmp_path, task_config, **settings):
         plan = plan_lib.make_plan(config)
         with run_lib.Run(plan, said.append, on_round=on_round, last=last) as run:
             run.train()
-    assert any("resuming after round 4" in sentence for sentence in said)
+    assert any(names(sentence, "round 4") for sentence in said)
     expected = results(tmp_path / whole)
     assert results(tmp_path / killed) == expected
     # The same once more does nothing more.
     with run_lib.Run(plan, said.append, last=last) as run:
         run.train()
-    assert any("resuming after round 8" in sentence for sentence in said)
+    assert any(names(sentence, "round 8") for sentence in said)
     assert results(tmp_path / killed) == expected
     return tmp_path / killed
 
@@ -247,16 +249,16 @@ def test_damage_changed_flags_and_lock(reference, tmp_path):
 
     done = train(run, "--seed=6", code=2)
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
-    assert "changed: seed;" in done.stderr
+    assert names(done.stderr, "seed", "output_dir")
     done = train(run, "--seed=5", "--client_lr=0.5", "--examples_per_client=7", code=2)
     for name in ("client_lr", "examples_per_client", "task fingerprint"):
         assert name in done.stderr
     done = train(run, "--seed=5", "--measure=released", code=2)
-    assert "measure (was None, now released)" in done.stderr
+    assert names(done.stderr, "measure", None, "released")
 
     with files.locked(run):
         done = train(run, "--seed=5", code=2)
-        assert f"in use by process {os.getpid()}" in done.stderr
+        assert names(done.stderr, os.getpid())
 
     manifest = run / "manifest.json"
     kept = manifest.read_text()
@@ -264,14 +266,12 @@ def test_damage_changed_flags_and_lock(reference, tmp_path):
     edited["seed"] = "6"
     manifest.write_text(json.dumps(edited))
     done = train(run, "--seed=5", code=2)
-    assert "its checksum does not match" in done.stderr
+    assert names(done.stderr, manifest, "checksum")
     edited.pop("checksum")
     edited["checksum"] = files.digest(edited)
     manifest.write_text(json.dumps(edited))
     done = train(run, "--seed=5", code=2)
-    assert (
-        "manifest.json, which was changed; choose another --output_dir" in done.stderr
-    )
+    assert names(done.stderr, "manifest", "--output_dir")
     manifest.write_text(kept)
 
     # Whole and of this run, but of another model.
@@ -288,8 +288,7 @@ def test_damage_changed_flags_and_lock(reference, tmp_path):
 
     newest.write_bytes(newest.read_bytes()[:-10])
     done = train(run, "--seed=5", "--checkpoint_every=2", first=in_1970)
-    assert "checkpoint-00000024 is damaged" in done.stderr
-    assert "resuming after round 21" in done.stderr
+    assert names(done.stderr, "checkpoint-00000024", "round 21")
     assert results(run) == expected
 
 
@@ -310,18 +309,17 @@ def test_ctrl_c_resume_repeats_noise_until_budget_is_spent(tmp_path):
 
     run = disturbed(tmp_path, interrupted)
     said = err.read_text()
-    assert "the same command goes on" in said and "Traceback" not in said
+    assert names(said, "same command") and "Traceback" not in said
     assert workers(run) == []
     rows = read_rows(run)
     assert 6 <= len(rows) < 24
     done = train(run, base=base)
-    assert "would bring epsilon to" in done.stderr
-    assert "above the budget of 7" in done.stderr
+    assert names(done.stderr, "epsilon", "budget", 7)
     found, summary = read_rows(run), files.read_json(run / "summary.json")
     assert found[: len(rows)] == rows
     assert len(found) == summary["rounds"] < 24
     assert 6 < float(found[-1]["epsilon"]) <= 7
-    assert "would bring epsilon" in summary["stopped_early"]
+    assert names(summary["stopped_early"], "epsilon", 7)
     assert "seed" not in summary["settings"]
 
 
@@ -337,8 +335,7 @@ def test_an_output_dir_that_cannot_be_one(tmp_path):
     for path in (tmp_path / "file", tmp_path / "file" / "run"):
         done = train(path, code=2)
         assert done.stderr.count("\n") == 1
-        assert "output_dir must be a writable folder" in done.stderr
-        assert f"found {path} (" in done.stderr
+        assert names(done.stderr, "output_dir", path)
 
 
 def test_checkpoints_without_their_manifest_are_no_run(tmp_path):
@@ -347,7 +344,7 @@ def test_checkpoints_without_their_manifest_are_no_run(tmp_path):
     (run / "checkpoints").mkdir(parents=True)
     (run / "checkpoints" / "checkpoint-00000003").touch()
     done = train(run, "--seed=6", code=2)
-    assert "manifest.json is missing" in done.stderr
+    assert names(done.stderr, "manifest.json", run)
     assert not (run / "manifest.json").exists()
 
 
@@ -355,7 +352,7 @@ def test_full_disk_gives_no_traceback(tmp_path):
     limit = functools.partial(resource.setrlimit, resource.RLIMIT_FSIZE, (20480,) * 2)
     done = train(tmp_path / "full", base=DENSE, code=1, first=limit)
     assert "Traceback" not in done.stderr and workers(tmp_path) == []
-    assert "File too large" in done.stderr and "goes on" in done.stderr
+    assert names(done.stderr, os.strerror(errno.EFBIG))
 
 
 def test_help_lists_main_flags():

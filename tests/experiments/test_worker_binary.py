@@ -6,6 +6,7 @@ import socket
 import psutil
 
 from tests import forks
+from tests.refusals import names
 
 TINY = (
     *("--task=digits", "--cohort_size=4", "--rounds=2", "--noise_multiplier=1"),
@@ -18,16 +19,13 @@ def test_port_in_use_is_a_one_line_error():
         port = taken.getsockname()[1]
         done = forks.run("experiments.worker", f"--port={port}")
     assert done.returncode == 2
-    assert done.stderr == (
-        f"error: --port must be one that is free, found {port} (Address already in "
-        "use)\n"
-    )
+    assert names(done.stderr, "--port", port) and done.stderr.count("\n") == 1
 
 
 def test_unwritable_log_is_not_blamed_on_the_port(tmp_path):
     for place in (tmp_path, tmp_path / "missing" / "log"):
         done = forks.run("experiments.worker", "--port=1", f"--log={place}")
-        assert done.returncode == 2 and done.stderr.startswith("error: --log must be")
+        assert done.returncode == 2 and names(done.stderr, "--log", place)
 
 
 def processor_seconds(process):

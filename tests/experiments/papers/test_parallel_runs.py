@@ -15,6 +15,7 @@ from experiments import tables
 from experiments.papers import parallel_runs, remaining_work, sweep, trainers
 from tests import forks
 from tests.experiments import programs
+from tests.refusals import names, refuses
 
 TINY = {
     **dict(task="synthetic", model="small_cnn", num_clients=12, cohort_size=4),
@@ -84,7 +85,7 @@ def test_killed_grid_resumes_and_shared_graphs_change_nothing(tmp_path):
     done = forks.run(folder / "grid.py", folder, first=programs.fork_trainers)
     assert done.returncode == 0, done.stderr
     # What is left of it, of two runs of 16 rounds, is said by what was measured.
-    said = r"1 of 2 runs and (\d+) of 32 rounds are left, about 1 min"
+    said = r"1 of 2 runs .*?(\d+) of 32 rounds .*1 min"
     left = re.search(said, done.stderr)
     assert 0 < int(left[1]) <= 14
     after = sweep.ResultsTable(folder / "results.csv")
@@ -150,8 +151,7 @@ def test_memory_limits_the_number_of_parallel_runs(fake, tmp_path, capsys):
     # Of 4 GB runs fill 3.2, and three share four processors.
     assert 1 <= len(fake.made) <= 3
     said = capsys.readouterr().err
-    assert "the first rounds of synthetic with small_cnn are measured" in said
-    assert "3.0 GB of memory" in said and "3 at a time on 1 group of clients" in said
+    assert names(said, "measured", "synthetic", "small_cnn", "3.0 GB", "3 at a time")
     # The run that is measured has its share of what can be guessed, as have the others.
     assert {groups for t in fake.made for _, groups in t.seeds} <= {1, 4}
     assert remaining_work.load(
@@ -210,7 +210,7 @@ def test_runs_that_fail(fake, tmp_path, monkeypatch, capsys, fails, exit_code, d
     fake.fails = fails
     monkeypatch.setattr(fake, "exit_code", exit_code)
     grid = [work(seed=seed) for seed in range(1, 7)]
-    with pytest.raises(trainers.WorkFailedError, match="the run failed"):
+    with refuses(trainers.WorkFailedError, "the run failed"):
         do(grid, tmp_path, jobs=1)
     assert seeds_done(tmp_path) == done
     notes = capsys.readouterr().err.count("note: the run failed")
@@ -229,7 +229,7 @@ def test_refusal_is_reported_before_other_failures(fake, tmp_path, monkeypatch):
         parallel_runs, "Trainer", type("Own", (FakeTrainer,), {"train": train})
     )
     grid = [work(seed=seed) for seed in range(1, 7)]
-    with pytest.raises(trainers.WorkFailedError, match="ended with 2"):
+    with refuses(trainers.WorkFailedError, "ended with 2"):
         do(grid, tmp_path, jobs=1)
 
 
@@ -243,7 +243,7 @@ def test_no_run_starts_after_close(fake, tmp_path):
     made = len(fake.made)
     time.sleep(0.2)
     assert len(fake.made) == made <= 3 + 2 * 3
-    with pytest.raises(RuntimeError, match="closed"):
+    with refuses(RuntimeError, "closed"):
         runs._new_trainer()
 
 
@@ -263,7 +263,7 @@ def test_failed_single_run_of_a_task_does_not_block(fake, tmp_path, capsys):
 
 def test_a_grid_of_one_run_that_fails(fake, tmp_path):
     fake.fails = {1}
-    with pytest.raises(trainers.WorkFailedError, match="the run failed"):
+    with refuses(trainers.WorkFailedError, "the run failed"):
         do([work(seed=1)], tmp_path)
 
 
@@ -304,7 +304,7 @@ def test_rates_are_per_number_of_workers(fake, tmp_path, capsys):
         flags = {**TINY, "seed": 1, "workers": workers}
         do([sweep.training_work({"seed": number}, flags)], tmp_path, jobs=1)
         said = capsys.readouterr().err
-        assert ("are measured" in said) == (number < 2)
+        assert ("measured" in said) == (number < 2)
     assert remaining_work.load(path, remaining_work.this_machine()).keys() == {
         PROBLEM,
         f"{PROBLEM} on 1 worker",
@@ -314,7 +314,7 @@ def test_rates_are_per_number_of_workers(fake, tmp_path, capsys):
 
 def test_missing_data_dir_is_refused_before_any_work(fake, tmp_path):
     fake.fails = {1}
-    with pytest.raises(ValueError, match="^data_dir must be there, found none$"):
+    with refuses(ValueError, "data_dir", "none"):
         parallel_runs.ParallelRuns(tmp_path).check(works())
     assert fake.made[0].seeds == []
 
@@ -337,11 +337,11 @@ def test_remaining_work_and_its_estimated_time(tmp_path):
     )
     said = remaining_work.sentence(grid, grid, tmp_path, {PROBLEM: rate()}, 2, 1)
     # 1798 rounds of 2 seconds beside 1800 of 4: the longer run takes two hours.
-    assert "2 of 2 runs and 3598 of 3600 rounds are left, about 2.0 h" in said
-    assert "2.0 GB of memory and 0.6 GB of disk, with 2 at a time on 1 group" in said
+    assert names(said, "2 of 2 runs", "3598 of 3600 rounds", "2.0 h")
+    assert names(said, "2.0 GB", "0.6 GB", "2 at a time")
     said = remaining_work.sentence(grid, grid, tmp_path, {PROBLEM: rate()}, 1, 2)
     # One after the other, on twice the processors each.
-    assert "about 1.5 h, 1.0 GB" in said
+    assert names(said, "1.5 h", "1.0 GB")
 
 
 @pytest.mark.parametrize(

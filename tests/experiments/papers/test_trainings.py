@@ -7,11 +7,12 @@ import pytest
 
 from experiments import flag_files
 from experiments.papers import sweep, trainers
+from tests.refusals import refuses
 
 
 def test_failed_training_names_its_command(tmp_path):
     work = sweep.training_work({"task": "digits"}, {"rounds": -1})
-    with pytest.raises(trainers.WorkFailedError, match="rounds=-1.*exit code 2: --r"):
+    with refuses(trainers.WorkFailedError, "--rounds=-1", "exit code 2", "rounds", -1):
         trainers.Trainer().train(work, tmp_path / "run")
 
 
