@@ -163,7 +163,7 @@ REFUSED = {
         f"{TINY} --mechanism=sgmf {ONCE} --matrix_file=/none.npz": "--matrix_file /none.npz",
         f"{TINY} what": "what",
         "--flagfile=tasks/digits.flags --mechanism=none --epsilon=2": "--epsilon none",
-        "--compression_rate=1e9": "10000 8.0",
+        "--compression_rate=1e9": "--epsilon",
         "--max_examples_per_client=x": "--max_examples_per_client x",
         "--task=docs --lstm_size=1000000000": "--lstm_size 100000 1000000000",
         "--task=docs --lstm_size=100000 --embedding_size=100000": "--vocab_size --embedding_size --lstm_size 1e+08",
