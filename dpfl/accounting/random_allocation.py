@@ -71,8 +71,8 @@ def slot_log_moments(log_moments: np.ndarray, rounds: int, slots: float) -> np.n
     size = log_moments.size
     power = np.arange(size)
     # exp(y / S) and B_1, both in y / S in place of y.
-    one = _exponential(1 / slots, size)
-    excess = log_moments + np.log(-np.expm1(-log_moments)) + one
+    unit = _exponential(1 / slots, size)
+    excess = log_moments + np.log(-np.expm1(-log_moments)) + unit
     first = excess
     done = 1
     for bit in bin(rounds)[3:]:
@@ -80,7 +80,7 @@ def slot_log_moments(log_moments: np.ndarray, rounds: int, slots: float) -> np.n
         excess = _product(excess, both)
         done *= 2
         if bit == "1":
-            grown = _product(excess, np.logaddexp(one, first))
+            grown = _product(excess, np.logaddexp(unit, first))
             rest = _product(first, _exponential(done / slots, size))
             excess = np.logaddexp(grown, rest)
             done += 1

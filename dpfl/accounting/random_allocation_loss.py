@@ -129,36 +129,36 @@ def _moved(
     return low, moved
 
 
-def _added(one: _Sum, other: _Sum, parts: int) -> _Sum:
+def _added(left: _Sum, right: _Sum, parts: int) -> _Sum:
     """The law of the sum of two independent sums on one grid, on a finer grid.
 
     The grid's step is divided by `parts`. The sum of terms i and j is
     log(1 + exp(-|i - j| step)) above the larger one, in logarithms.
     """
-    step = one.step / parts
+    step = left.step / parts
     cell = math.expm1(step)
     # From this distance on, the sum is within the cell above the larger term.
-    near = max(1, math.ceil(-math.log(cell) / one.step))
-    low = max(one.low, other.low)
-    end = max(one.low + one.masses.size, other.low + other.masses.size)
+    near = max(1, math.ceil(-math.log(cell) / left.step))
+    low = max(left.low, right.low)
+    end = max(left.low + left.masses.size, right.low + right.masses.size)
     out = np.zeros(parts * (end - low) + math.ceil(math.log(2) / step) + 3)
-    for larger, smaller in ((one, other), (other, one)):
+    for larger, smaller in ((left, right), (right, left)):
         _add_far(out[::parts], out[1::parts], larger, smaller, low, near, cell)
-    apart = one.low - other.low
+    apart = left.low - right.low
     # For equal laws, negative distances duplicate positive ones.
-    least = 0 if one is other else max(1 - near, apart - other.masses.size + 1)
-    distances = np.arange(least, min(near, apart + one.masses.size))
-    rise = np.log1p(np.exp(-np.abs(distances) * one.step)) / step
+    least = 0 if left is right else max(1 - near, apart - right.masses.size + 1)
+    distances = np.arange(least, min(near, apart + left.masses.size))
+    rise = np.log1p(np.exp(-np.abs(distances) * left.step)) / step
     below = np.floor(rise)
     shares = np.expm1((rise - below) * step) / cell
     first = np.maximum(0, distances - apart)
-    last = np.minimum(one.masses.size, other.masses.size + distances - apart)
-    places = parts * (one.low - low + first + np.maximum(0, -distances))
+    last = np.minimum(left.masses.size, right.masses.size + distances - apart)
+    places = parts * (left.low - low + first + np.maximum(0, -distances))
     places += below.astype(np.int64)
     rows = zip(*(x.tolist() for x in (distances, shares, first, last, places)))
     for d, share, i, stop, place in rows:
-        pairs = one.masses[i:stop] * other.masses[i + apart - d : stop + apart - d]
-        if d and one is other:
+        pairs = left.masses[i:stop] * right.masses[i + apart - d : stop + apart - d]
+        if d and left is right:
             pairs *= 2
         upper = pairs * share
         beyond = place + parts * pairs.size
@@ -166,13 +166,13 @@ def _added(one: _Sum, other: _Sum, parts: int) -> _Sum:
         pairs -= upper
         out[place:beyond:parts] += pairs
     return _Sum(
-        one.terms + other.terms,
+        left.terms + right.terms,
         *(step, parts * low, out),
-        one.lost + other.lost,
-        one.lost_mean
-        + other.lost_mean
-        + one.lost * other.terms
-        + other.lost * one.terms,
+        left.lost + right.lost,
+        left.lost_mean
+        + right.lost_mean
+        + left.lost * right.terms
+        + right.lost * left.terms,
     ).trimmed()
 
 

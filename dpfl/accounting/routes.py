@@ -250,7 +250,7 @@ def _reason(route: Route, result: Found, accounting_method: str, least: float) -
     if isinstance(result, str):
         return f"refused: {result}"
     if accounting_method not in route.accounting_methods:
-        return f"excluded by method {accounting_method!r}"
+        return f"excluded by accounting_method {accounting_method!r}"
     return "not taken: larger" if result > least else "not taken: no smaller"
 
 

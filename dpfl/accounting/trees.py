@@ -68,13 +68,13 @@ def _step_counts(name: str, value: Any) -> Any:
         return checks.integer(name, value)
     if not value:
         raise ValueError(checks.message(name, "a non-empty list", value))
-    return tuple(checks.integer(name, one, 0) for one in value)
+    return tuple(checks.integer(name, item, 0) for item in value)
 
 
 def _any_number(name: str, value: Any) -> Any:
     """The value of a field without a check of its own: numbers must be at least 0."""
     if isinstance(value, (list, tuple)):
-        return type(value)(_any_number(name, one) for one in value)
+        return type(value)(_any_number(name, item) for item in value)
     if isinstance(value, numbers.Integral):
         return checks.integer(name, value, 0)
     if isinstance(value, numbers.Real):
@@ -178,8 +178,8 @@ def _composed(event: dp_accounting.ComposedDpEvent) -> DpEvent:
     return event if is_same else attr.evolve(event, events=parts)
 
 
-def _is(one: Any, other: Any) -> bool:
-    return one is other
+def _is(left: Any, right: Any) -> bool:
+    return left is right
 
 
 def releases(event: DpEvent, count: int = 1) -> Iterator[tuple[DpEvent, int]]:

@@ -124,7 +124,7 @@ class Factors(abc.ABC):
             return plan.sensitivity(released)
         # The released part has less sensitivity, but a bound on it need not be smaller.
         bounds = (plan.sensitivity(released), plan.sensitivity(encoder))
-        return min(bounds, key=lambda one: one.value)
+        return min(bounds, key=lambda bound: bound.value)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The fields by name, which with the class determine the factors."""

@@ -184,7 +184,7 @@ def solve_epochs(
         nonlocal best, done
         done += 1
         if done % 5 == 0:
-            best = min(best, dual.solution(params), key=lambda one: one.gap)
+            best = min(best, dual.solution(params), key=lambda solution: solution.gap)
             if best.gap <= rtol:
                 raise _ReachedError
 
@@ -199,7 +199,7 @@ def solve_epochs(
             callback=stop,
             options=options,
         )
-        best = min(best, dual.solution(optimum.x), key=lambda one: one.gap)
+        best = min(best, dual.solution(optimum.x), key=lambda solution: solution.gap)
     if not best.gap <= rtol:
         raise ConvergenceError(
             f"rtol {rtol:g} was not reached in {max_iterations} iterations: the "

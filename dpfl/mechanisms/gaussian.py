@@ -169,7 +169,9 @@ class NoMechanism(mechanism.Mechanism):
     @property
     def trust(self) -> str:
         """The parties that clients trust."""
-        return "a trusted server, and whoever sees the model: there is no noise"
+        return (
+            "a trusted server and everyone who sees the model, since there is no noise"
+        )
 
     def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:
         """A NonPrivateDpEvent, whose epsilon is infinite."""

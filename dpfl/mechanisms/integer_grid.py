@@ -76,7 +76,7 @@ class RoundingFields:
     wrap_probability: Optional[float] = option(
         None,
         "Probability with which a coordinate of the sum may wrap around; unset for "
-        "that of the least error.",
+        "the one of least error.",
         above=0,
         below=1,
     )

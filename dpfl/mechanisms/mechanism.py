@@ -93,13 +93,13 @@ def secure_sum_trust(noise_source: str) -> str:
     if noise_source == "helpers":
         return (
             "a secure sum of clients and helpers who do not collude with the server, "
-            "which does not know who joined; in this simulation the server itself "
-            "opens the clients' sum without noise and adds the helpers' shares, so "
-            "that whoever runs it is trusted"
+            "which does not know who joined; this simulation's operator is trusted, "
+            "since the server itself opens the clients' sum without noise and adds "
+            "the helpers' shares"
         )
     return (
-        "a secure sum, simulated here: the server learns how many clients report, and "
-        "their sum, to which they add the noise"
+        "a secure sum, simulated here: the server learns the number of reporting "
+        "clients and their sum, to which each of them adds noise"
     )
 
 

@@ -378,7 +378,7 @@ def best(points: Sequence[StreamPoint]) -> StreamPoint:
     """The point of the least error, with the fewest bands among equals."""
     if not points:
         raise ValueError(checks.message("points", "a non-empty sequence", points))
-    return min(points, key=lambda one: (one.root_mean_error, one.bands))
+    return min(points, key=lambda each: (each.root_mean_error, each.bands))
 
 
 def choose(run: StreamRun) -> StreamPoint:

@@ -70,7 +70,7 @@ class History:
           known: Clients of some of them, by the rounds' numbers from 1 on.
         """
         begin = self._participation.excluded_from(rounds)
-        kept = {r: who for r, who in self._recent.items() if begin <= r < rounds}
+        kept = {r: names for r, names in self._recent.items() if begin <= r < rounds}
         for number in range(begin, rounds):
             names = known.get(number + 1)
             if names is not None:
@@ -99,7 +99,7 @@ class History:
     def add(self, names: Names) -> None:
         """Adds a round of clients that were checked, or of unknown ones if None."""
         begin = self._participation.excluded_from(self.rounds)
-        self._recent = {r: who for r, who in self._recent.items() if r >= begin}
+        self._recent = {r: names for r, names in self._recent.items() if r >= begin}
         if names is not None:
             self._recent[self.rounds] = names
             self._last.update(dict.fromkeys(names, self.rounds))

@@ -81,7 +81,7 @@ class Journal:
         rounds: dict[int, Names] = {}
         for number, names in self.entries():
             if rounds and number <= max(rounds):
-                rounds = {r: who for r, who in rounds.items() if r < number}
+                rounds = {r: each for r, each in rounds.items() if r < number}
             rounds[number] = names
         return rounds
 

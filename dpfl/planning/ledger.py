@@ -218,7 +218,7 @@ class Ledger:
         known: dict[int, Names] = {}
         for number, names in journal.entries():
             if number != self.rounds + 1:
-                known = {r: who for r, who in known.items() if r < number}
+                known = {r: names for r, names in known.items() if r < number}
                 self._lose(number - 1)
                 self._history.go_to(number - 1, known)
             self._add(names)
@@ -347,7 +347,7 @@ class Ledger:
                 self._journal.add(number + 1, cohort)
         self._lose(rounds)
         self._history = history
-        self._known = {r: who for r, who in self._known.items() if r <= rounds}
+        self._known = {r: names for r, names in self._known.items() if r <= rounds}
         for number, names in enumerate(named, rounds - len(named)):
             self._cohorts[number] = hash(frozenset(names))
             if self._journal is None:

@@ -53,7 +53,7 @@ def epsilon_remark(
     size = (
         "an infinite epsilon" if math.isinf(epsilon) else f"an epsilon of {epsilon:.4g}"
     )
-    much = f"note that {size} protects nobody"
+    remark = f"note that {size} protects nobody"
     try:
         calibrated = budget.calibrate(
             mechanism, participation, dimension, USUAL_EPSILON, delta, accounting_method
@@ -62,10 +62,10 @@ def epsilon_remark(
         mechanism.with_noise_multiplier(enough).check_noise(dimension)
     except (accounting.CalibrationError, ValueError):
         return (
-            f"{much}; no noise_multiplier brings it to {USUAL_EPSILON:g} with these "
+            f"{remark}; no noise_multiplier brings it to {USUAL_EPSILON:g} with these "
             "settings"
         )
-    return f"{much}; a noise_multiplier of {enough:g} brings it to {USUAL_EPSILON:g}"
+    return f"{remark}; a noise_multiplier of {enough:g} brings it to {USUAL_EPSILON:g}"
 
 
 @checks.of_arguments(budget.OF_A_FIGURE)
