@@ -28,25 +28,26 @@ from dpfl.training import isolation
 from . import cli, start, tables
 
 _MECHANISMS = flags.DEFINE_list(
-    "mechanisms", None, "Mechanisms to audit, by commas; all that are private if unset."
+    *("mechanisms", None),
+    "Mechanisms to audit, separated by commas; default: all private ones.",
 )
-_QUICK = flags.DEFINE_bool("quick", False, "One case a mechanism, and few trials.")
+_QUICK = flags.DEFINE_bool(
+    "quick", False, "Audit one case of each mechanism with few trials."
+)
 _TRIALS = flags.DEFINE_integer(
     "trials",
     None,
     "Releases of a case with a canary, and as many without; up to eight times as many "
-    "where these would show little, unless the audit is quick.",
+    "if these would show little, unless the audit is quick.",
 )
 _DRAWS = flags.DEFINE_integer(
-    "draws", None, "Draws of noise to be counted; of some mechanisms fewer."
+    "draws", None, "Draws of noise to count; some mechanisms take fewer."
 )
-_SEED = flags.DEFINE_integer("seed", 1, "Of canaries, keys and noise.")
-_OUTPUT = flags.DEFINE_string(
-    "output", None, "File for all lines, ending in .csv or .json."
-)
+_SEED = flags.DEFINE_integer("seed", 1, "Seed of canaries, keys and noise.")
+_OUTPUT = flags.DEFINE_string("output", None, "File for all lines, .csv or .json.")
 flags.DEFINE_bool("progress", True, "Whether a bar goes to stderr.")
 _ISOLATION = flags.DEFINE_string(
-    "worker_isolation", "auto", "What keeps others out of TFF's worker."
+    "worker_isolation", "auto", "Isolation of TFF's worker from other users."
 )
 
 COLUMNS = (
@@ -104,13 +105,13 @@ def main(argv: Sequence[str]) -> None:
         is_quick=_QUICK.value,
     )
     cli.work_begins()
-    found: list[findings.Finding] = []
+    results: list[findings.Finding] = []
     with _worker():
         with cli.bar(list(suite.jobs(settings))) as jobs:
             for name, job in jobs:
                 jobs.set_description(name)
-                found += job()
-    rows = [one.row() for one in found]
+                results += job()
+    rows = [one.row() for one in results]
     heads = {**dict(zip(COLUMNS, COLUMNS)), "accounting_method": "claimed by"}
     print(tables.text(rows, heads, digits=4))
     if _OUTPUT.value is not None:
@@ -119,7 +120,7 @@ def main(argv: Sequence[str]) -> None:
             f"{tables.as_json(rows)}\n" if is_json else files.csv_text(COLUMNS, rows)
         )
         files.write_atomically(_OUTPUT.value, content)
-    bad = [one for one in found if not one.is_sound]
+    bad = [one for one in results if not one.is_sound]
     for one in bad:
         print(f"{one.verdict}: {one.check} of {one.mechanism}, {one.setting}")
     if bad:

@@ -40,45 +40,45 @@ from .benchmarks.harness import AGGREGATORS, GROUPS, ROUND_ROWS, Row
 
 _ALL = "all"
 _QUICK_NOTE = (
-    "note that --quick only shows that the rows run: with sizes so small the numbers "
+    "note that --quick only shows that the rows run: with such small sizes the numbers "
     "mean nothing"
 )
 _ROWS = flags.DEFINE_list(
     "rows",
     None,
-    f"What to measure: rows of a round ({', '.join(ROUND_ROWS)}), groups of rows "
-    f"({', '.join(GROUPS)}), or '{_ALL}', which takes half an hour. If not "
-    "given, a round and the groups of the aggregators of a trusted server. With "
-    f"--peers, some of {', '.join(turns.CASES)}, the model and the clients of a round.",
+    f"Measurements: rows of a round ({', '.join(ROUND_ROWS)}), groups of rows "
+    f"({', '.join(GROUPS)}), or '{_ALL}', which takes half an hour. Default: a round "
+    "and the groups of the aggregators of a trusted server. With --peers, some of "
+    f"{', '.join(turns.CASES)}: the model and the clients of a round.",
 )
 _PEERS = flags.DEFINE_list(
     "peers",
     None,
-    "Simulators to be measured beside dpfl: tff, pfl, fedjax. pfl=PYTHON is one that "
-    "another interpreter has.",
+    "Simulators to measure beside dpfl: tff, pfl, fedjax. pfl=PYTHON runs pfl with "
+    "another interpreter.",
 )
 _REPEATS = flags.DEFINE_integer(
     "repeats",
     None,
-    "Timed repeats of each row in a process, 7 if not given.",
+    "Timed repeats of each row in a process; default: 7.",
     1,
     1000,
 )
 _PROCESSES = flags.DEFINE_integer(
     "processes",
     None,
-    "Processes that measure each group, 1 if not given; with --peers those of each "
-    f"simulator, at least 2, {turns.PROCESSES} if not given.",
+    "Processes that measure each group; default: 1. With --peers, processes of each "
+    f"simulator, at least 2; default: {turns.PROCESSES}.",
     1,
     1000,
 )
-_QUICK = flags.DEFINE_bool("quick", False, "A tiny round, to see that it runs.")
+_QUICK = flags.DEFINE_bool("quick", False, "Measure a tiny round, as a test.")
 _JSON = flags.DEFINE_bool("json", False, "Print JSON instead of a table.")
 _OUTPUT = flags.DEFINE_string(
     "output",
     None,
-    "File for the rows, as JSON, or as CSV if its name ends in .csv; each group's are "
-    "in it when they are measured.",
+    "File for the rows, as JSON, or as CSV if its name ends in .csv; each group is "
+    "written as soon as it is measured.",
 )
 # Columns of the CSV file, which docs/results keeps.
 _COLUMNS = (
@@ -127,14 +127,14 @@ def chosen_rows() -> list[str]:
 def as_measured(row: Row) -> Row:
     """A row with four significant digits, and memory in MiB."""
     as_they_are = ("run", "repeats", "processes", "description")
-    found = {name: row.get(name) for name in as_they_are}
-    found.update(row=row["name"], of=row.get("baseline"))
+    result = {name: row.get(name) for name in as_they_are}
+    result.update(row=row["name"], of=row.get("baseline"))
     of_range = 1 if "seconds_median" in row else 2**20
     measured = {**_MEASURED, "least": ("least", of_range), "most": ("most", of_range)}
     for name, (key, unit) in measured.items():
         value = row.get(key)
-        found[name] = None if value is None else float(f"{value / unit:.4g}")
-    return found
+        result[name] = None if value is None else float(f"{value / unit:.4g}")
+    return result
 
 
 def apart(measure: Callable[[], list[Row]], processes: int = 1) -> list[Row]:
@@ -147,13 +147,13 @@ def apart(measure: Callable[[], list[Row]], processes: int = 1) -> list[Row]:
     """
     context = multiprocessing.get_context("fork")
     of_this = (os.getpid(),)
-    found = []
+    results = []
     for _ in range(processes):
         with futures.ProcessPoolExecutor(
             1, context, launcher.end_with, of_this
         ) as pool:
-            found.append(pool.submit(measure).result())
-    return found[0] if processes == 1 else harness.over_processes(found)
+            results.append(pool.submit(measure).result())
+    return results[0] if processes == 1 else harness.over_processes(results)
 
 
 def of_groups() -> Measures:

@@ -150,12 +150,12 @@ def check_outputs(endings: Mapping[str, Collection[str]]) -> None:
         path = flags.FLAGS[name].value
         if path is None:
             continue
-        found = os.path.realpath(files.output_path(f"--{name}", path, allowed))
-        if found in users:
+        real_path = os.path.realpath(files.output_path(f"--{name}", path, allowed))
+        if real_path in users:
             raise ValueError(
-                f"--{name} must be another file than --{users[found]}, found {path}"
+                f"--{name} must be another file than --{users[real_path]}, found {path}"
             )
-        users[found] = name
+        users[real_path] = name
 
 
 @contextlib.contextmanager
@@ -176,7 +176,7 @@ def left_if_used(folder: Path) -> Iterator[None]:
 def no_arguments(argv: Sequence[str]) -> None:
     """Raises ValueError for a positional argument."""
     if len(argv) > 1:
-        raise ValueError(f"there are no positional arguments, found {argv[1]!r}")
+        raise ValueError(f"positional arguments are not allowed, found {argv[1]!r}")
 
 
 def command(
@@ -194,9 +194,9 @@ def command(
     """
     most = 3 if argv[1:] and argv[1] in with_argument else 2
     if not 2 <= len(argv) <= most or argv[1] not in names:
-        found = " ".join(argv[1:]) or "nothing"
+        given = " ".join(argv[1:]) or "nothing"
         raise ValueError(
-            f"the command must be one of {', '.join(names)}, found {found}"
+            f"the command must be one of {', '.join(names)}, found {given}"
         )
     return argv[1]
 
@@ -247,10 +247,10 @@ def is_by_hand(name: str) -> bool:
 
 def forget_from_files(names: Collection[str]) -> list[str]:
     """Resets flags that only flag files have set to their defaults; returns them."""
-    found = [n for n in names if flags.FLAGS[n].present and not is_by_hand(n)]
-    for name in found:
+    reset = [n for n in names if flags.FLAGS[n].present and not is_by_hand(n)]
+    for name in reset:
         flags.FLAGS[name].unparse()
-    return found
+    return reset
 
 
 def run(main: Callable[[Sequence[str]], Any]) -> None:
@@ -284,7 +284,7 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
             # absl compares unknown flags with all flags, letter by letter.
             every = flags.FLAGS.read_flags_from_files(list(argv[1:]))
             name = max((word.partition("=")[0] for word in every), key=len)
-            fail(f"--{name.lstrip('-')} is no flag of this command")
+            fail(f"--{name.lstrip('-')} is not a flag of this command")
 
     def guarded(argv: Sequence[str]) -> Any:
         try:
@@ -292,7 +292,7 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
         except SystemExit as error:
             # By a package's task or mechanism, say.
             if not (error.code or _working):
-                fail("the program was ended before it did anything", FAULT_EXIT_CODE)
+                fail("the program ended before its work began", FAULT_EXIT_CODE)
             raise
         except Exception as error:
             refusals = (OSError, TypeError, ValueError)
@@ -343,14 +343,14 @@ def _of_parsing(error: Exception) -> str:
     cause = error.__context__
     if isinstance(error, UnicodeDecodeError):
         wrong = error.object[error.start : error.end]
-        return checks.message("--flagfile", "a file of text in UTF-8", wrong)
+        return checks.message("--flagfile", "a file of UTF-8 text", wrong)
     if isinstance(error, flags.UnrecognizedFlagError):
         guesses = text.partition("Did you mean: ")[2].rstrip(" ?").split(", ")
         guess = f"; did you mean --{' or --'.join(guesses)}" if guesses[0] else ""
-        return f"--{error.flagname} is no flag of this command{guess}"
+        return f"--{error.flagname} is not a flag of this command{guess}"
     if isinstance(error, flags.CantOpenFlagFileError) and isinstance(cause, OSError):
-        found = f"{cause.filename} ({cause.strerror})"
-        return f"--flagfile must be a readable file, found {found}"
+        fault = f"{cause.filename} ({cause.strerror})"
+        return f"--flagfile must be a readable file, found {fault}"
     missing = "Missing value for flag "
     if text.startswith(missing):
         return f"{text[len(missing) :]} must have a value, found none"

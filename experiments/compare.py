@@ -46,10 +46,10 @@ _METRIC = flags.DEFINE_string(
 _BASELINE = flags.DEFINE_string(
     "baseline",
     None,
-    "Show what others gain over this run, by its name or folder, and its settings'.",
+    "Show the gain over this run and its settings, by the run's name or folder.",
 )
 _ANY_TASK = flags.DEFINE_bool(
-    "any_task", False, "Whether runs of different data and splits are compared too."
+    "any_task", False, "Compare runs of different data and splits, too."
 )
 
 # Columns of metrics.csv against which curves are drawn, their labels, and whether the
@@ -117,7 +117,7 @@ def page(
             elements.heading(runs, 1),
             *map(elements.paragraph, notes),
             elements.charts(charts),
-            elements.heading("What they reached and spent"),
+            elements.heading("Results and costs"),
             elements.table(rows, {**named, **heads}),
             elements.paragraph("Bits are those of a client and round."),
             elements.heading("Settings that differ"),

@@ -57,11 +57,11 @@ def _lines(rows: Rows, *names: str) -> dict[str, list[Mapping[str, Any]]]:
 
     The name is the mechanism, with the given columns that a row has, such as r=7.
     """
-    found: dict[str, list[Row]] = {}
+    lines: dict[str, list[Row]] = {}
     for row in rows:
         rates = [f", r={row[name]:g}" for name in names if row[name] is not None]
-        found.setdefault("".join([row["mechanism"], *rates]), []).append(row)
-    return found
+        lines.setdefault("".join([row["mechanism"], *rates]), []).append(row)
+    return lines
 
 
 def draw_costs(rows: Rows, panels: Mapping[str, str], path: str) -> None:
@@ -147,35 +147,39 @@ def draw_runs(
 
 
 def draw_steps(
-    found: Sequence[mf.Factorization], plan: mf.ParticipationSchema, path: str
+    factorizations: Sequence[mf.Factorization], plan: mf.ParticipationSchema, path: str
 ) -> None:
     """Draws the root squared error of each step, a line for each method.
 
     Args:
-      found: A factorization for each method.
+      factorizations: A factorization for each method.
       plan: Participation of a client.
       path: Path of the picture.
     """
     with _picture(path, 7, 4.5) as [[axis]]:
-        for one in found:
-            axis.plot(np.sqrt(one.step_errors(plan)), label=one.method, linewidth=1)
+        for factorization in factorizations:
+            axis.plot(
+                np.sqrt(factorization.step_errors(plan)),
+                label=factorization.method,
+                linewidth=1,
+            )
         axis.set(xlabel="round", ylabel="noise std of the iterate", yscale="log")
-        axis.set_title(str(found[0].workload))
+        axis.set_title(str(factorizations[0].workload))
         axis.legend(fontsize="small")
 
 
-def draw_heat_maps(found: Sequence[mf.Factorization], path: str) -> None:
+def draw_heat_maps(factorizations: Sequence[mf.Factorization], path: str) -> None:
     """Draws log10 |entry| of B and C, a column for each method."""
-    with _picture(path, 2.4 * len(found), 5, 2, len(found)) as axes:
-        for column, one in zip(axes.T, found):
-            for axis, name, matrix in zip(column, "BC", one.materialize()):
+    with _picture(path, 2.4 * len(factorizations), 5, 2, len(factorizations)) as axes:
+        for column, factorization in zip(axes.T, factorizations):
+            for axis, name, matrix in zip(column, "BC", factorization.materialize()):
                 size = np.abs(matrix)
                 with np.errstate(divide="ignore"):
                     image = np.log10(np.where(size > 0, size, np.nan))
                 axis.imshow(
                     image, aspect="auto", vmin=-4, vmax=1, interpolation="nearest"
                 )
-                axis.set_title(f"{name}, {one.method}", fontsize=8)
+                axis.set_title(f"{name}, {factorization.method}", fontsize=8)
                 axis.tick_params(labelsize=6)
 
 

@@ -41,16 +41,16 @@ class TimedFactorization:
         Errors are per coordinate at noise multiplier 1 and clip norm 1. The gap bounds
         the loss under one participation and is None for any other plan.
         """
-        found = self.factorization
-        sensitivity = found.sensitivity(plan)
+        factorization = self.factorization
+        sensitivity = factorization.sensitivity(plan)
         return {
-            "rounds": found.rounds,
-            "method": found.method,
-            "params": dict(found.params),
-            **dataclasses.asdict(found.errors(plan)),
+            "rounds": factorization.rounds,
+            "method": factorization.method,
+            "params": dict(factorization.params),
+            **dataclasses.asdict(factorization.errors(plan)),
             "sensitivity": sensitivity.value,
             "sensitivity_is_exact": sensitivity.exact,
-            "gap": found.gap if isinstance(plan, OneParticipation) else None,
+            "gap": factorization.gap if isinstance(plan, OneParticipation) else None,
             "seconds": self.seconds,
         }
 
@@ -212,12 +212,12 @@ def fixed_point_curve(
     Returns:
       (seconds, loss) after each iteration, and the dual bound on the loss.
     """
-    found = optimal.solve_workload(
+    solution = optimal.solve_workload(
         workload, rtol=rtol, max_iterations=20_000, accelerated=accelerated
     )
     # The coarser problems of the accelerated start come first, and count too.
-    earlier = found.seconds - found.history[-1].seconds
-    return [(earlier + p.seconds, p.loss) for p in found.history], found.bound
+    earlier = solution.seconds - solution.history[-1].seconds
+    return [(earlier + p.seconds, p.loss) for p in solution.history], solution.bound
 
 
 class _StopError(Exception):

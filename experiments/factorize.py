@@ -40,7 +40,9 @@ from dpfl.planning import bands_curve
 
 from . import cli, drawings, factorizations, mechanism_flags, tables
 
-_ROUNDS = flags.DEFINE_list("rounds", ["256"], "Rounds in a stream; several by commas.")
+_ROUNDS = flags.DEFINE_list(
+    "rounds", ["256"], "Rounds of a stream, or several, with commas."
+)
 _MOMENTUM = flags.DEFINE_float(
     "matrix_momentum", 0.0, "Momentum that the workload applies."
 )
@@ -54,7 +56,7 @@ _DROP_FACTOR = flags.DEFINE_float("drop_factor", 0.1, "Rate after the drop.")
 _COOLDOWN_FINAL = flags.DEFINE_float("cooldown_final", 0.05, "Rate of the last round.")
 _TAIL = flags.DEFINE_float("tail", 0.25, "Share of the rounds with the lower rates.")
 _METHOD = flags.DEFINE_enum(
-    "matrix_method", "optimal", sorted(mf.METHODS), "What compute computes."
+    "matrix_method", "optimal", sorted(mf.METHODS), "Method of compute."
 )
 _RTOL = flags.DEFINE_float("rtol", None, "Relative duality gap; by default 1e-6.")
 _BANDS = flags.DEFINE(
@@ -65,8 +67,8 @@ _BANDS = flags.DEFINE(
     "decoder; auto for those with the least error at --epsilon (compute of banded or "
     "toeplitz).",
 )
-_EPSILON = flags.DEFINE_float("epsilon", None, "Of the budget, for auto.")
-_DELTA = flags.DEFINE_float("delta", 1e-5, "Of the budget, for auto.")
+_EPSILON = flags.DEFINE_float("epsilon", None, "Epsilon of the budget, for auto.")
+_DELTA = flags.DEFINE_float("delta", 1e-5, "Delta of the budget, for auto.")
 _POPULATION = flags.DEFINE_integer("population", None, "Number of clients, for auto.")
 _COHORT_SIZE = flags.DEFINE_integer(
     "cohort_size", None, "Clients expected in a round, for auto."
@@ -87,15 +89,13 @@ _SEPARATION = flags.DEFINE_integer(
     "Least distance of one client's rounds, and their distance for optimal-epochs; "
     "needed with --epochs.",
 )
-_REPEATS = flags.DEFINE_integer("repeats", 3, "Runs of which time shows the median.")
+_REPEATS = flags.DEFINE_integer("repeats", 3, "Runs whose median time shows.")
 _PLAIN = flags.DEFINE_bool(
     "plain",
     True,
-    "Whether time runs the iteration without acceleration too, to compare.",
+    "Whether time also runs the iteration without acceleration.",
 )
-_CACHE = flags.DEFINE_string(
-    "matrix_cache", None, "Folder that keeps what was computed."
-)
+_CACHE = flags.DEFINE_string("matrix_cache", None, "Folder of cached factorizations.")
 _JSON = flags.DEFINE_bool("json", False, "Print JSON; null stands for infinity.")
 _OUTPUT = flags.DEFINE_string(
     "output",
@@ -226,7 +226,7 @@ def _params(method: str) -> dict[str, Any]:
 def _chosen_bands(method: str) -> int:
     """The number of bands of least error at --epsilon, which stderr reports."""
     cli.require("--matrix_bands=auto", "epsilon", "population", "cohort_size")
-    found, said = bands_curve.chosen(
+    bands, said = bands_curve.chosen(
         _workloads()[0],
         method,
         population=_POPULATION.value,
@@ -235,7 +235,7 @@ def _chosen_bands(method: str) -> int:
         delta=_DELTA.value,
     )
     print(said, file=sys.stderr)
-    return found
+    return bands
 
 
 def _check_meaning(command: str) -> None:
@@ -283,11 +283,11 @@ def compute() -> None:
             f"--rounds must be one number for compute, found {len(workloads)}"
         )
     method, params = _METHOD.value, _params(_METHOD.value)
-    found = factorizations.timed(lambda: _get(workloads[0], method, **params))
-    row = found.row(plan)
+    timed = factorizations.timed(lambda: _get(workloads[0], method, **params))
+    row = timed.row(plan)
     cli.work_begins()
     if _OUTPUT.value is not None:
-        mf.save(found.factorization, _OUTPUT.value)
+        mf.save(timed.factorization, _OUTPUT.value)
     _write([row], _ERROR_COLUMNS)
 
 
@@ -312,11 +312,11 @@ def compare() -> None:
         rows += [{**row, "ratio": row["total"] / best} for row in some]
     cli.work_begins()
     _write(rows, {**_ERROR_COLUMNS, "ratio": "loss / optimal"}, _OUTPUT.value)
-    found = [one.factorization for one in last]
+    matrices = [one.factorization for one in last]
     if _PLOT.value is not None:
-        drawings.draw_steps(found, plan, _PLOT.value)
+        drawings.draw_steps(matrices, plan, _PLOT.value)
     if _HEAT_MAPS.value is not None:
-        drawings.draw_heat_maps(found, _HEAT_MAPS.value)
+        drawings.draw_heat_maps(matrices, _HEAT_MAPS.value)
 
 
 _TIME_COLUMNS = {
@@ -378,7 +378,7 @@ def main(argv: Sequence[str]) -> None:
         with checks.renaming(_FLAG_OF):
             COMMANDS[command]()
     except iteration.ConvergenceError as error:
-        cli.fail(f"--rtol must be a gap that is reached, found that {error}")
+        cli.fail(f"--rtol must be larger: {error}")
 
 
 if __name__ == "__main__":

@@ -34,18 +34,18 @@ def path(name: str) -> Path:
     Raises:
       ValueError: If there is no such file.
     """
-    found = Path(str(importlib.resources.files(_CONFIGS).joinpath(name)))
-    if not found.is_file():
+    file = Path(str(importlib.resources.files(_CONFIGS).joinpath(name)))
+    if not file.is_file():
         wanted = f"one of {', '.join(names())}"
         raise ValueError(checks.message("the flag file", wanted, name))
-    return found
+    return file
 
 
 def names() -> list[str]:
     """The names of all flag files."""
     folder = Path(str(importlib.resources.files(_CONFIGS)))
-    found = sorted(folder.glob("*/*.flags"))
-    return [file.relative_to(folder).as_posix() for file in found]
+    paths = sorted(folder.glob("*/*.flags"))
+    return [file.relative_to(folder).as_posix() for file in paths]
 
 
 def lines(name: str) -> list[str]:
@@ -123,12 +123,12 @@ def _check(file: str, around: Sequence[str] = ()) -> int:
 
 def words(argv: Sequence[str]) -> list[str]:
     """A command line with its flag files resolved, each as one word."""
-    found: list[str] = []
+    result: list[str] = []
     rest = iter(argv)
     for word in rest:
         if word == "--":
-            return [*found, word, *rest]
+            return [*result, word, *rest]
         if word in ("--flagfile", "-flagfile"):
             word = "=".join([word, *itertools.islice(rest, 1)])
-        found.append(resolved(word))
-    return found
+        result.append(resolved(word))
+    return result

@@ -93,9 +93,9 @@ def _rate_help(field: str) -> str:
     if field not in mechanism_build.RATE_FIELDS:
         return ""
     rate = mechanism_lib.DEFAULT_COMPRESSION_RATE
-    text, default = "How many times fewer values are sent; 1 or more.", rate
+    text, default = "Factor by which fewer values are sent; at least 1.", rate
     if field == "keep_fraction":
-        text, default = "1 over --compression_rate, which it is given for.", 1 / rate
+        text, default = "1 over --compression_rate, given in its place.", 1 / rate
     return fields.flag_help(
         (name, text, f"{default:g}")
         for name in mechanisms.MECHANISMS

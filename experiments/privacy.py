@@ -96,19 +96,19 @@ _MECHANISM = flags.DEFINE_enum(
 flags.DEFINE_list(
     "mechanisms",
     None,
-    "The mechanisms that compare shows; by default every one whose flags are given.",
+    "Mechanisms of compare; default: all whose flags are given.",
 )
 flags.DEFINE_list(
-    "compression_rates", ["1", "10", "100", "1000"], "The rates that compare shows."
+    "compression_rates", ["1", "10", "100", "1000"], "Compression rates of compare."
 )
 _EQUAL = flags.DEFINE_enum(
-    "equal", "epsilon", ["epsilon", "error"], "What compare holds equal."
+    "equal", "epsilon", ["epsilon", "error"], "Quantity that compare holds equal."
 )
 _MEAN_SQUARED_ERROR = flags.DEFINE_float(
     "mean_squared_error",
     None,
-    "The error that compare --equal=error gives every mechanism; by default that of "
-    "the Gaussian mechanism at --epsilon.",
+    "Error of every mechanism for compare --equal=error; default: the error of the "
+    "Gaussian mechanism at --epsilon.",
 )
 _EPSILON = flags.DEFINE_float("epsilon", None, "The privacy budget's epsilon.")
 _DELTA = flags.DEFINE_float("delta", 1e-5, "The privacy budget's delta.")
@@ -123,9 +123,9 @@ _PARTICIPATION = flags.DEFINE_enum(
     "random_allocation: each client draws a round of every epoch in secret; "
     "cyclic_poisson: --min_separation groups take turns, and each client joins in "
     "its group's turn with the probability that makes cohort_size expected; "
-    "balls_in_bins: the same groups, as many as there can be, and which is a client's "
-    "is its secret; b_min_separation: each client joins by its own coins, in secret, "
-    "--min_separation rounds apart at least.",
+    "balls_in_bins: the same with as many groups as possible, and a client's group is "
+    "secret; b_min_separation: each client joins at random, in secret, at least "
+    "--min_separation rounds apart.",
 )
 _MIN_SEPARATION = flags.DEFINE_integer(
     "min_separation", None, participation_lib.MIN_SEPARATION_HELP
@@ -143,18 +143,18 @@ _ACCOUNTING_METHOD = flags.DEFINE_enum(
 flags.DEFINE_list(
     "widths",
     [str(bits) for bits in range(4, 17)],
-    "The numbers of bits of a coordinate that bits shows.",
+    "Numbers of bits a coordinate, for bits.",
 )
 flags.DEFINE_list(
     "bands",
     None,
-    "The numbers of bands that bands shows; by default 1, 2, 3, 4, 6, 8, 12 and so on "
-    "to as many as there are rounds in an epoch.",
+    "Numbers of bands, for bands; default: 1, 2, 3, 4, 6, 8, 12 and so on up to the "
+    "number of rounds in an epoch.",
 )
 flags.DEFINE_bool("progress", True, "Whether bits and bands show a bar on stderr.")
 _JSON = flags.DEFINE_bool("json", False, "Print JSON; null stands for infinity.")
 _OUTPUT = flags.DEFINE_string("output", None, "Write to this file, not to stdout.")
-_PLOT = flags.DEFINE_string("plot", None, "Draw what was found; a PNG file.")
+_PLOT = flags.DEFINE_string("plot", None, "Draw the results; a PNG file.")
 
 
 def _check_noise_multiplier(name: str, value: Any) -> None:
@@ -192,15 +192,15 @@ def _participation(cohort_size: int) -> Participation:
 def _cost(
     mechanism: Mechanism, participation: Participation
 ) -> comparison.MechanismCost:
-    found = comparison.cost(
+    cost = comparison.cost(
         mechanism,
         participation,
         _DIMENSION.value,
         _DELTA.value,
         _ACCOUNTING_METHOD.value,
     )
-    _remark(remarks.epsilon_remark, mechanism, participation, found)
-    return found
+    _remark(remarks.epsilon_remark, mechanism, participation, cost)
+    return cost
 
 
 def _remark(
@@ -223,17 +223,17 @@ def _calibrated(mechanism: Mechanism, participation: Participation) -> Mechanism
 
 def _rates() -> list[float]:
     """The requested compression rates; raises ValueError for an invalid one."""
-    found = []
+    rates = []
     for text in flags.FLAGS.compression_rates:
         try:
-            found.append(checks.real("rate", float(text), at_least=1))
+            rates.append(checks.real("rate", float(text), at_least=1))
         except ValueError:
             wanted = "numbers of at least 1"
             message = checks.message("--compression_rates", wanted, text)
             raise ValueError(message) from None
-    if not found:
+    if not rates:
         raise ValueError("--compression_rates must name at least one rate, found none")
-    return found
+    return rates
 
 
 def _names(values: Mapping[str, Any]) -> list[str]:
@@ -254,18 +254,18 @@ def _names(values: Mapping[str, Any]) -> list[str]:
         if missing
     ]
     if notes:
-        print(f"not shown for want of a flag: {', '.join(notes)}", file=sys.stderr)
+        print(f"not shown without a flag: {', '.join(notes)}", file=sys.stderr)
     return [name for name, missing in wants.items() if not missing]
 
 
-def _each(found: Iterable[Any], call: Callable[[Any], Any]) -> list[Any]:
+def _each(items: Iterable[Any], call: Callable[[Any], Any]) -> list[Any]:
     """Calls a function with each mechanism, or the name of each, and lists its results.
 
     A mechanism of another package that fails is not shown, and costs no other one its
     place; stderr says why. It fails as usual if --mechanisms has named it.
     """
     made = []
-    for each in found:
+    for each in items:
         name = getattr(each, "name", each)
         try:
             made.append(call(each))
@@ -294,8 +294,8 @@ def _fitting(
             ready = _complete(mechanism, participation)
             if by_error and not ready.has_whole_error:
                 raise ValueError(
-                    "--equal must be epsilon, since what its compression misses "
-                    f"depends on the updates, for {ready.name}, found error"
+                    f"--equal must be epsilon for {ready.name}, whose compression "
+                    "error depends on the updates, found error"
                 )
         except ValueError as error:
             if flags.FLAGS.mechanisms is not None:
@@ -304,10 +304,10 @@ def _fitting(
             return None
         return ready
 
-    found = [each for each in _each(candidates, fitting) if each is not None]
-    for what in dict.fromkeys(refused):
-        print(f"not shown: {what}", file=sys.stderr)
-    return found
+    fits = [each for each in _each(candidates, fitting) if each is not None]
+    for sentence in dict.fromkeys(refused):
+        print(f"not shown: {sentence}", file=sys.stderr)
+    return fits
 
 
 def _complete(mechanism: Mechanism, participation: Participation) -> Mechanism:
@@ -323,10 +323,10 @@ def _complete(mechanism: Mechanism, participation: Participation) -> Mechanism:
     )
     for sentence in chosen.sentences:
         print(f"{mechanism.name}: {sentence}", file=sys.stderr)
-    found = chosen.mechanism
-    found.check(participation, size)
-    found.check_accounting_method(_ACCOUNTING_METHOD.value, participation, size)
-    return found
+    complete = chosen.mechanism
+    complete.check(participation, size)
+    complete.check_accounting_method(_ACCOUNTING_METHOD.value, participation, size)
+    return complete
 
 
 def _one_mechanism(values: Mapping[str, Any]) -> tuple[Mechanism, Participation]:
@@ -342,9 +342,9 @@ def _epsilon() -> list[comparison.MechanismCost]:
     cli.refuse("epsilon", "epsilon", *_COMPARE_ONLY)
     cli.require("epsilon", "noise_multiplier")
     mechanism, participation = _one_mechanism(mechanism_flags.given())
-    found = _cost(mechanism, participation)
-    _remark(remarks.bits_remark, mechanism, participation, found)
-    return [found]
+    cost = _cost(mechanism, participation)
+    _remark(remarks.bits_remark, mechanism, participation, cost)
+    return [cost]
 
 
 def _noiseless() -> dict[str, Any]:
@@ -415,18 +415,18 @@ def _candidates(
     if participation.varies_cohorts and "noise_source" in own:
         # Clients that leave would take their noise along.
         values = {"noise_source": "helpers", **values}
-    found = _each(names, lambda n: comparison.candidates([n], rates, values))
-    return participation, _fitting(sum(found, []), participation, by_error)
+    groups = _each(names, lambda n: comparison.candidates([n], rates, values))
+    return participation, _fitting(sum(groups, []), participation, by_error)
 
 
 def _cost_at_error(
     mechanism: Mechanism, participation: Participation, target: float
 ) -> comparison.MechanismCost:
     at = (_DIMENSION.value, _DELTA.value, target, _ACCOUNTING_METHOD.value)
-    found = comparison.cost_at_error(mechanism, participation, *at)
-    if found.accounting_method != comparison.UNREACHABLE:
-        _remark(remarks.epsilon_remark, mechanism, participation, found)
-    return found
+    cost = comparison.cost_at_error(mechanism, participation, *at)
+    if cost.accounting_method != comparison.UNREACHABLE:
+        _remark(remarks.epsilon_remark, mechanism, participation, cost)
+    return cost
 
 
 def _bits() -> list[comparison.MechanismCost]:
@@ -486,12 +486,12 @@ def main(argv: Sequence[str]) -> None:
     """Runs the subcommand named by the first positional argument."""
     find, columns = SUBCOMMANDS[cli.command(argv, SUBCOMMANDS, ["explain"])]
     cli.check_outputs({"output": (), "plot": (".png",)})
-    found = find(*argv[2:])
-    rows = [dataclasses.asdict(each) for each in found]
+    results = find(*argv[2:])
+    rows = [dataclasses.asdict(each) for each in results]
     if columns or _JSON.value:
         tables.show(rows, columns, _OUTPUT.value, "json" if _JSON.value else "text")
     else:
-        content = "".join(f"{privacy_explained.text(each)}\n" for each in found)
+        content = "".join(f"{privacy_explained.text(each)}\n" for each in results)
         tables.write(content, _OUTPUT.value)
 
 

@@ -60,10 +60,10 @@ BANDS_FIELDS = {
 
 def widths() -> list[int]:
     """The numbers of bits given by --widths."""
-    found = cli.integers("widths", "whole numbers with commas between them")
-    for width in found:
+    counts = cli.integers("widths", "whole numbers with commas between them")
+    for width in counts:
         checks.integer("--widths", width, 1, integer.MOST_BITS)
-    return found
+    return counts
 
 
 def of_bits(
@@ -87,11 +87,11 @@ def of_bits(
     ]
     budget = (options.epsilon, options.delta, options.accounting_method)
     with cli.bar(wanted) as shown:
-        found = list(
+        results = list(
             comparison.points(shown, participation, options.dimension, *budget)
         )
     points: list[comparison.MechanismCost] = []
-    for mechanism, point, refused in found:
+    for mechanism, point, refused in results:
         if point is None:
             print(f"not shown: {mechanism.name}: {refused}", file=sys.stderr)
         else:
@@ -148,9 +148,9 @@ def of_bands(rates: Sequence[float], values: Mapping[str, Any]) -> list[BandsRow
     guess = 1.0
     with cli.bar(wanted) as each:
         for curve, bands in each:
-            found = bands_curve.point(runs[curve], bands, guess=guess)
-            points.setdefault(curve, []).append(found)
-            guess = found.noise_multiplier
+            result = bands_curve.point(runs[curve], bands, guess=guess)
+            points.setdefault(curve, []).append(result)
+            guess = result.noise_multiplier
     rows: list[BandsRow] = []
     for (name, rate), those in points.items():
         rows += _rows(those, name, rate, reference)
@@ -196,11 +196,11 @@ def _names(given: Optional[Sequence[str]]) -> Sequence[str]:
 
 def _counts() -> list[int]:
     wanted = "positive whole numbers with commas between them"
-    found = cli.integers("bands", wanted)
-    if min(found, default=1) < 1:
-        message = checks.message("--bands", wanted, ",".join(map(str, found)))
+    counts = cli.integers("bands", wanted)
+    if min(counts, default=1) < 1:
+        message = checks.message("--bands", wanted, ",".join(map(str, counts)))
         raise ValueError(message)
-    return found
+    return counts
 
 
 def _of_whole_sums(
@@ -210,8 +210,8 @@ def _of_whole_sums(
     whole = [mechanisms.MatrixFactorization.name]
     if asked is not None and names != whole:
         raise ValueError(
-            f"--mechanisms must be {whole[0]} for {participation}, of which nothing is "
-            f"dropped, found {','.join(names)}"
+            f"--mechanisms must be {whole[0]} for {participation}, which excludes "
+            f"compression, found {','.join(names)}"
         )
     if set(rates) != {1.0}:
         raise ValueError(

@@ -103,25 +103,24 @@ def of_run(folder: str) -> Explained:
     """
     [run] = run_folders.read([folder])
     if not run.summary["rounds"]:
-        raise ValueError(f"RUN must be one of at least one round, found {folder}")
+        raise ValueError(f"no round of the run in {folder} has completed yet")
     try:
         cost = _cost_of(run.summary)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            "RUN must be a folder whose summary.json has all settings of a mechanism "
-            f"that this dpfl knows, found {folder} ({error})"
+            f"the summary.json of RUN must have a mechanism and its settings, found "
+            f"{folder} ({error})"
         ) from error
-    found = of_cost(cost, run.summary["rounds"], folder)
+    explained = of_cost(cost, run.summary["rounds"], folder)
     saved = run.summary["epsilon"]
-    if found.epsilon != saved and not math.isclose(
-        found.epsilon, saved, rel_tol=_ROUNDING
+    if explained.epsilon != saved and not math.isclose(
+        explained.epsilon, saved, rel_tol=_ROUNDING
     ):
         raise ValueError(
-            f"RUN must have the epsilon {found.epsilon!r} of its settings in its "
-            f"summary.json, found {saved!r} in {folder}; another version of dpfl may "
-            "have written it"
+            f"epsilon is {saved!r} in the summary.json of {folder}, but its settings "
+            f"have {explained.epsilon!r}; another version of dpfl may have written it"
         )
-    return found
+    return explained
 
 
 def _cost_of(summary: Mapping[str, Any]) -> ledger.RunCost:
@@ -145,24 +144,24 @@ def _cost_of(summary: Mapping[str, Any]) -> ledger.RunCost:
     )
 
 
-def text(found: Explained) -> str:
+def text(explained: Explained) -> str:
     """Lines for people: epsilon, what it is of, and a table of the routes."""
 
     def words(part: Mapping[str, Any]) -> str:
         fields = (f"{k}={v}" for k, v in part.items() if v is not None and k != "name")
         return f"{part['name']}: {', '.join(fields)}"
 
-    order = "" if found.order is None else f", order {found.order:g}"
+    order = "" if explained.order is None else f", order {explained.order:g}"
     lines = [
-        f"epsilon {found.epsilon!r} at delta {found.delta:g} "
-        f"by {found.accounting_method}{order}, for the relation {found.relation} "
-        "(adjacency.md)",
-        f"mechanism {words(found.mechanism)}",
-        f"participation {words(found.participation)}",
-        f"parameters {found.dimension}",
-        f"event{f' ({found.page})' if found.page else ''}:",
-        *(f"  {line}" for line in found.event),
-        f"routes, of which --accounting_method={found.asked_method} takes the least "
+        f"epsilon {explained.epsilon!r} at delta {explained.delta:g} "
+        f"by {explained.accounting_method}{order}, for the relation "
+        f"{explained.relation} (adjacency.md)",
+        f"mechanism {words(explained.mechanism)}",
+        f"participation {words(explained.participation)}",
+        f"parameters {explained.dimension}",
+        f"event{f' ({explained.page})' if explained.page else ''}:",
+        *(f"  {line}" for line in explained.event),
+        f"routes; --accounting_method={explained.asked_method} takes the least "
         "epsilon:",
     ]
     cells = [list(_HEADS.values())]
@@ -171,7 +170,7 @@ def text(found: Explained) -> str:
             *(row["route"], "-" if row["epsilon"] is None else repr(row["epsilon"])),
             *(row["reason"], ", ".join(row["pages"]) or "-"),
         ]
-        for row in found.routes
+        for row in explained.routes
     ]
     widths = [max(map(len, column)) for column in zip(*cells)]
     for line in cells:

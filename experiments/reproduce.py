@@ -43,16 +43,16 @@ _SCALE = flags.DEFINE_enum(
 )
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", "figures", "Folder for all figures.")
 _PLOT_ONLY = flags.DEFINE_bool(
-    "plot_only", False, "Draw what the results table holds; do no work."
+    "plot_only", False, "Draw the existing results without any run."
 )
 _TABLE = flags.DEFINE_string(
     "table",
     None,
-    "A CSV file that is written: labels and what was measured, small enough to keep; "
-    "where curves are drawn, FILE_curves.csv beside it has their points.",
+    "CSV file to write, with labels and measurements; the points of curves go to "
+    "FILE_curves.csv beside it.",
 )
 _FROM_TABLE = flags.DEFINE_string(
-    "from_table", None, "Draw this file, as --table wrote it; do no work."
+    "from_table", None, "Draw this file of --table without any run."
 )
 _DATA_DIR = flags.DEFINE_string(
     "data_dir", None, "Folder of the data sets, for --scale=medium and paper."
@@ -60,16 +60,15 @@ _DATA_DIR = flags.DEFINE_string(
 _JOBS = flags.DEFINE_integer(
     "jobs",
     None,
-    "Training runs at a time; as many as the processors and the memory that a run was "
-    "measured to take allow if not given, or one with --workers.",
+    "Concurrent training runs; default: as many as processors and memory allow, or one "
+    "with --workers.",
 )
 _CONCURRENCY = flags.DEFINE_integer(
     *("concurrency", None),
-    "Groups of clients that each run works on at a time; an equal share of the "
-    "processors if not given.",
+    "Concurrent client groups of each run; default: an equal share of the CPUs.",
 )
 _ROUND_DEADLINE = flags.DEFINE_float(
-    "round_deadline", None, "For each run: seconds that a round may take."
+    "round_deadline", None, "For each run: deadline of a round in seconds."
 )
 _ALLOW_PARTIAL_DATA = flags.DEFINE_bool(
     "allow_partial_data",
@@ -224,11 +223,11 @@ def _drawn_table(
     try:
         return rows, draw(figure, rows, folder)
     except KeyError as missing:
-        found = f"{table} without {missing.args[0]}"
-        raise result_tables.refused(figure, _SCALE.value, found) from missing
+        fault = f"{table} without {missing.args[0]}"
+        raise result_tables.refused(figure, _SCALE.value, fault) from missing
     except ValueError as error:
-        found = f"{table}, which cannot be drawn ({error})"
-        raise result_tables.refused(figure, _SCALE.value, found) from error
+        fault = f"{table}, which cannot be drawn ({error})"
+        raise result_tables.refused(figure, _SCALE.value, fault) from error
 
 
 def _results(figure: sweep.Figure, grid: Sequence[sweep.Work], folder: Path) -> Rows:
@@ -242,7 +241,7 @@ def _results(figure: sweep.Figure, grid: Sequence[sweep.Work], folder: Path) -> 
             _do_work(grid, table, folder)
     done = [work for work in grid if work in table]
     if not done:
-        raise ValueError(f"--plot_only needs results, found none in {path}")
+        raise ValueError(f"--plot_only needs results, and {path} has none")
     rows = [{**table.row(work), "folder": str(folder / work.folder)} for work in done]
     if _TABLE.value is not None:
         result_tables.write(Path(_TABLE.value), figure, _SCALE.value, done, rows)

@@ -96,7 +96,7 @@ def _run(name: str, folder: Path) -> RunFolder:
     path = folder / "summary.json"
     if not path.exists():
         begun = (folder / "manifest.json").exists()
-        why = "whose run is not done" if begun else "in which there is no run"
+        why = "whose run is not finished" if begun else "without a run"
         raise ValueError(
             f"RUN must be a folder with a summary.json, found {folder}, {why}"
         )
@@ -114,7 +114,7 @@ def _run(name: str, folder: Path) -> RunFolder:
     return RunFolder(name, summary, rows, folder)
 
 
-def _checked(found: Any) -> dict[str, Any]:
+def _checked(content: Any) -> dict[str, Any]:
     """A summary without marks of exact keys, its numbers as floats.
 
     Raises:
@@ -122,13 +122,13 @@ def _checked(found: Any) -> dict[str, Any]:
         is left out.
     """
     if not (
-        isinstance(found, dict)
-        and isinstance(found.get(privacy_coverage.KEY, {}), dict)
+        isinstance(content, dict)
+        and isinstance(content.get(privacy_coverage.KEY, {}), dict)
     ):
         raise ValueError("summary.json must be a mapping")
-    if re.search("[\ud800-\udfff]", json.dumps(found, ensure_ascii=False)):
-        raise ValueError("summary.json must be of whole characters, found half of one")
-    summary = privacy_coverage.plain_keys(found)
+    if re.search("[\ud800-\udfff]", json.dumps(content, ensure_ascii=False)):
+        raise ValueError("summary.json must not have a lone surrogate character")
+    summary = privacy_coverage.plain_keys(content)
     kinds = {**dict.fromkeys(_TEXTS, str), **dict.fromkeys(_MAPPINGS, dict)}
     for name, kind in {**kinds, "lower_is_better": list}.items():
         if not isinstance(summary.get(name), kind):
@@ -141,7 +141,7 @@ def _checked(found: Any) -> dict[str, Any]:
     if summary.get(_SECONDS) is not None:
         summary[_SECONDS] = _number(_SECONDS, summary[_SECONDS], 0, _LARGEST)
     if not isinstance(summary.get(_DIGEST, ""), str):
-        raise ValueError(f"summary.json must have {_DIGEST}, a text")
+        raise ValueError(f"summary.json must have {_DIGEST}, a string")
     for settings in (summary["settings"], summary["flags"]):
         if type(settings.get("seed")) not in (int, type(None)):
             raise ValueError("summary.json must have a seed that is an integer")
@@ -159,12 +159,12 @@ def _number(
     name: str, value: Any, least: float, most: float, is_measured: bool = False
 ) -> float:
     """A number of a summary, in which 'inf' and 'nan' are texts."""
-    found = float(value) if value in ("inf", "-inf", "nan") else value
-    if type(found) in (int, float):
+    number = float(value) if value in ("inf", "-inf", "nan") else value
+    if type(number) in (int, float):
         with contextlib.suppress(OverflowError):
-            found = float(found)
-            if least <= found <= most or (is_measured and math.isnan(found)):
-                return found
+            number = float(number)
+            if least <= number <= most or (is_measured and math.isnan(number)):
+                return number
     raise ValueError(
         f"summary.json must have {name}, a number from {least} to {most}, found "
         f"{str(value)[:40]!r}"
@@ -196,10 +196,10 @@ def check_one_task(runs: Sequence[RunFolder]) -> None:
         own, other = (str(each.summary.get(_DIGEST)) for each in (run, first))
         if own != other:
             raise ValueError(
-                "RUN must be of the same data and split as the others, found "
+                "RUN must have the same data and split as the others, found "
                 f"{first.summary['task']} ({other[:8]}) in {first.name} and "
                 f"{run.summary['task']} ({own[:8]}) in {run.name}; --any_task "
-                "compares them all the same"
+                "compares them anyway"
             )
 
 
@@ -228,11 +228,11 @@ def different_settings(runs: Sequence[RunFolder]) -> list[str]:
 
 def remarks(runs: Sequence[RunFolder]) -> list[str]:
     """Remarks on why the epsilons of the runs are not directly comparable."""
-    found = []
+    sentences = []
     for key, words in {
         "relation": "epsilons are for different neighbours",
         "delta": "epsilons are at different deltas",
-        "accounting_method": "epsilons were found by different accounting methods",
+        "accounting_method": "epsilons are by different accounting methods",
     }.items():
         users: dict[Any, list[str]] = {}
         for run in runs:
@@ -241,18 +241,18 @@ def remarks(runs: Sequence[RunFolder]) -> list[str]:
                 users.setdefault(run.summary[key], []).append(run.name)
         if len(users) > 1:
             parts = (f"{value} ({', '.join(names)})" for value, names in users.items())
-            found.append(f"note: {words}: {'; '.join(parts)}")
-    return found
+            sentences.append(f"note: {words}: {'; '.join(parts)}")
+    return sentences
 
 
 def labels(runs: Sequence[RunFolder]) -> dict[str, str]:
     """A label for each run, by its name: the settings that differ, else the name."""
     settings = different_settings(runs)
-    found = {
+    differences = {
         run.name: ", ".join(f"{s}={_setting(run, s)}" for s in settings) for run in runs
     }
-    words = list(found.values())
-    return {k: v if words.count(v) == 1 else k for k, v in found.items()}
+    words = list(differences.values())
+    return {k: v if words.count(v) == 1 else k for k, v in differences.items()}
 
 
 def arms(
@@ -273,8 +273,8 @@ def arms(
     """
     by_name = {run.name: run for run in runs}
     if baseline not in by_name:
-        found = [run.name for run in runs if _is_folder(run, baseline)]
-        baseline = found[0] if found else baseline
+        folders = [run.name for run in runs if _is_folder(run, baseline)]
+        baseline = folders[0] if folders else baseline
     if baseline not in by_name:
         known = ", ".join(by_name)
         raise ValueError(f"--baseline must be one of {known}, found {baseline!r}")
@@ -327,16 +327,16 @@ def _arm(run: RunFolder, settings: Sequence[str]) -> tuple[str, ...]:
 def row(run: RunFolder, settings: Sequence[str]) -> dict[str, Any]:
     """A line of the table, with the named settings."""
     summary = run.summary
-    found: dict[str, Any] = {"run": run.name}
-    found.update((name, _setting(run, name)) for name in settings)
+    line: dict[str, Any] = {"run": run.name}
+    line.update((name, _setting(run, name)) for name in settings)
     for column, final in summary["final_metrics"].items():
         name = column[len(_EVAL) :]
         seen = [value for _, value in run.points("round", column)]
         best = min if name in summary["lower_is_better"] else max
-        found[f"final_{name}"] = final
-        found[f"best_{name}"] = best(seen) if seen else None
+        line[f"final_{name}"] = final
+        line[f"best_{name}"] = best(seen) if seen else None
     # The number of rounds done may differ from the planned one.
-    found["rounds_done"] = summary["rounds"]
-    found.update((name, summary[name]) for name in _SPENT)
-    found["seconds"] = summary.get(_SECONDS)
-    return found
+    line["rounds_done"] = summary["rounds"]
+    line.update((name, summary[name]) for name in _SPENT)
+    line["seconds"] = summary.get(_SECONDS)
+    return line

@@ -40,19 +40,19 @@ from .papers.sweep import Training
 
 SEARCHED = ("client_lr", "server_lr", "clip_norm", "server_momentum")
 _VALUES = {
-    name: flags.DEFINE_list(name, None, f"Values of --{name} that are tried.")
+    name: flags.DEFINE_list(name, None, f"Values of --{name} to try.")
     for name in SEARCHED
 }
 _DRAWS = flags.DEFINE_integer(
-    "draws", None, "Random settings between the values; all combinations if not given."
+    "draws", None, "Random settings between the values; default: all combinations."
 )
-_RUNS = flags.DEFINE_integer("runs", 100, "Runs at the most, over all calls.")
-_HOURS = flags.DEFINE_float("hours", None, "No run begins after so many hours.")
+_RUNS = flags.DEFINE_integer("runs", 100, "Maximum number of runs, over all calls.")
+_HOURS = flags.DEFINE_float("hours", None, "Hours after which no run begins.")
 _SEEDS = flags.DEFINE_list("seeds", ["1001"], "Seeds of the runs of each setting.")
 _FRACTION = flags.DEFINE_float(
-    "validation_fraction", 0.1, "Share of the training data that is evaluated on."
+    "validation_fraction", 0.1, "Share of the training data to evaluate on."
 )
-_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Where results go.")
+_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Folder of the results.")
 # Limit of combinations, beyond which they would never be done.
 _MOST_RUNS = 10**4
 cli.check_flag("draws", checks.integer, at_most=_MOST_RUNS)
@@ -78,7 +78,7 @@ class Tried(NamedTuple):
 
 def _numbers(name: str) -> list[float]:
     """The values of a searched flag; raises ValueError if one is no number."""
-    found = []
+    values = []
     for word in _VALUES[name].value:
         try:
             number = float(word)
@@ -88,8 +88,8 @@ def _numbers(name: str) -> list[float]:
             raise ValueError(
                 checks.message(f"--{name}", "numbers from 0 on with commas", word)
             )
-        found.append(number)
-    return sorted(set(found))
+        values.append(number)
+    return sorted(set(values))
 
 
 def settings_of(
@@ -105,15 +105,15 @@ def settings_of(
     if draws is None:
         every = itertools.product(*values.values())
         return [dict(zip(values, chosen)) for chosen in every]
-    for name, found in values.items():
-        if found[0] <= 0 and found[-1] > found[0]:
+    for name, numbers in values.items():
+        if numbers[0] <= 0 and numbers[-1] > numbers[0]:
             raise ValueError(
-                f"--{name} must be above 0 with --draws, whose scale is that of "
-                f"logarithms, found {found[0]:g}"
+                f"--{name} must be above 0 with --draws, whose scale is logarithmic, "
+                f"found {numbers[0]:g}"
             )
     rng = np.random.default_rng(_DRAWS_SEED)
     return [
-        {name: _drawn(found, rng) for name, found in values.items()}
+        {name: _drawn(numbers, rng) for name, numbers in values.items()}
         for _ in range(draws)
     ]
 
@@ -133,26 +133,26 @@ def given_flags(words: Sequence[str]) -> dict[str, str]:
     Raises:
       ValueError: If a word is no flag, or is the search's own flag.
     """
-    found: dict[str, str] = {}
+    given: dict[str, str] = {}
     for word in words:
         name, value = _flag(word)
         if name == "flagfile":
             path = flag_files.resolved(f"--flagfile={value}").partition("=")[2]
             lines = flag_files.lines_in(Path(os.path.expanduser(path)))
-            found.update(map(_flag, lines))
+            given.update(map(_flag, lines))
             continue
         if name in _OWN:
             raise ValueError(f"--{name} must stand before --, found {word} after it")
-        found[name] = value
+        given[name] = value
     # Searched flags override those of a flag file.
-    return {name: value for name, value in found.items() if name not in _OWN}
+    return {name: value for name, value in given.items() if name not in _OWN}
 
 
 def _flag(word: str) -> tuple[str, str]:
     """Splits a word of a command line into a flag's name and value."""
     if not word.startswith("-") or not flag_files.pair(word)[0]:
         wanted = "--FLAG=VALUE of dpfl-train"
-        raise ValueError(checks.message("what follows --", wanted, word))
+        raise ValueError(checks.message("every word after --", wanted, word))
     return flag_files.pair(word)
 
 
@@ -179,11 +179,11 @@ def _work(given: Mapping[str, str], setting: Setting, seed: str) -> Training:
 def _ends(grid: Sequence[Training]) -> list[Training]:
     """A run of each seed, and the runs at the ends of the searched ranges."""
     first = {one.labels["seed"]: number for number, one in enumerate(grid)}
-    found = set(first.values())
+    chosen = set(first.values())
     for name in SEARCHED if grid else ():
         values = [one.labels.get(name, 0.0) for one in grid]
-        found |= {values.index(min(values)), values.index(max(values))}
-    return [grid[number] for number in sorted(found)]
+        chosen |= {values.index(min(values)), values.index(max(values))}
+    return [grid[number] for number in sorted(chosen)]
 
 
 def _do_runs(
@@ -242,7 +242,7 @@ def _ranked(rows: tables.Rows, metric: str, lower_is_better: bool) -> list[Tried
     for row in rows:
         key = tuple((name, float(row[name])) for name in SEARCHED if row.get(name))
         groups.setdefault(key, []).append(_metric_of(row, metric))
-    found = [
+    tried = [
         Tried(dict(key), len(values), sum(values) / len(values))
         for key, values in groups.items()
     ]
@@ -251,7 +251,7 @@ def _ranked(rows: tables.Rows, metric: str, lower_is_better: bool) -> list[Tried
         mean = one.mean if lower_is_better else -one.mean
         return math.isnan(one.mean), -one.seeds, 0.0 if math.isnan(mean) else mean
 
-    return sorted(found, key=worth)
+    return sorted(tried, key=worth)
 
 
 def main(argv: Sequence[str]) -> None:
@@ -290,15 +290,15 @@ def main(argv: Sequence[str]) -> None:
             except trainers.WorkFailedError as error:
                 trainers.end(error)
     rows = [table.row(one) for one in done]
-    found = _ranked(rows, metric.final_column, metric.lower_is_better)
+    ranked = _ranked(rows, metric.final_column, metric.lower_is_better)
     name = f"validation {metric.name}"
-    shown = [{**one.setting, "seeds": one.seeds, name: one.mean} for one in found]
+    shown = [{**one.setting, "seeds": one.seeds, name: one.mean} for one in ranked]
     if shown:
         print(tables.text(shown, {column: column for column in shown[0]}))
     if len(done) < len(grid):
-        print(f"{len(grid) - len(done)} of {len(grid)} runs are beyond the budget")
-    if found and not math.isnan(found[0].mean):
-        best = {**given, **{n: f"{v:g}" for n, v in found[0].setting.items()}}
+        print(f"{len(grid) - len(done)} of {len(grid)} runs exceed the budget")
+    if ranked and not math.isnan(ranked[0].mean):
+        best = {**given, **{n: f"{v:g}" for n, v in ranked[0].setting.items()}}
         lines = [f"--{name}={value}" for name, value in best.items()]
         files.write_atomically(best_flags, "\n".join(lines) + "\n")
         print(f"best: {best_flags}")

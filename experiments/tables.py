@@ -71,10 +71,10 @@ def numbers(rows: Iterable[Row], column: str) -> list[float]:
 
 def mean_and_range(rows: Rows, column: str) -> tuple[float, float, float]:
     """The mean of a column, and the distances to its least and greatest values."""
-    found = numbers(rows, column)
-    mean = sum(found) / len(found)
+    values = numbers(rows, column)
+    mean = sum(values) / len(values)
     # The mean of equal values may be rounded to beyond them.
-    return mean, max(0.0, mean - min(found)), max(0.0, max(found) - mean)
+    return mean, max(0.0, mean - min(values)), max(0.0, max(values) - mean)
 
 
 def read_run(path: Path, *, cut: bool = False) -> list[dict[str, str]]:

@@ -41,15 +41,13 @@ from . import cli, mechanism_flags, start
 NONE = "none"
 
 # Headings of the help; for the settings, the first field of each.
-_TASKS, _MECHANISMS, _OUTPUT = "What is learned", "Mechanism", "Output and machines"
+_TASKS, _MECHANISMS, _OUTPUT = "Task", "Mechanism", "Output and machines"
 _HEADS = {
     **{"participation": "Clients", "client_lr": "Training", "epsilon": "Privacy"},
     "checkpoint_every": _OUTPUT,
 }
 with cli.headed(_TASKS):
-    _TASK = flags.DEFINE_enum(
-        "task", "digits", registry.task_names(), "What is learned."
-    )
+    _TASK = flags.DEFINE_enum("task", "digits", registry.task_names(), "Task to learn.")
 with cli.headed(_MECHANISMS):
     _MECHANISM = flags.DEFINE_enum(
         "mechanism", "l2_csgm", sorted(mechanisms.MECHANISMS), "The mechanism."
@@ -118,7 +116,7 @@ with cli.headed(_TASKS):
 _RUN_FLAGS = _define_run_flags()
 with cli.headed(_OUTPUT):
     _OUTPUT_DIR = flags.DEFINE_string(
-        "output_dir", None, "Where results go; ./runs/NAME-OF-THE-FLAGS if not given."
+        "output_dir", None, "Folder of the results; default: ./runs/NAME-OF-THE-FLAGS."
     )
 
 
@@ -172,7 +170,7 @@ def forget_other_mechanisms() -> None:
         if forgotten:
             names = ", ".join(f"--{name}" for name in forgotten)
             deadlines.say(
-                f"flag file: {names} left out, without meaning for {_MECHANISM.value}"
+                f"flag file: {names} ignored, which {_MECHANISM.value} does not have"
             )
 
 
@@ -238,7 +236,7 @@ def main(argv: Sequence[str], **shared: Any) -> None:
             summary = run.train()
         except KeyboardInterrupt:
             deadlines.say(
-                "stopped; the same command goes on from the newest checkpoint"
+                "stopped; the same command resumes from the newest checkpoint"
             )
             raise
         except training.input_errors() as error:
@@ -248,7 +246,7 @@ def main(argv: Sequence[str], **shared: Any) -> None:
             sys.exit(1)
         except (OSError, *training.worker_errors()) as error:  # type: ignore[misc]
             deadlines.say(
-                f"error: {error}; the same command goes on from the newest checkpoint"
+                f"error: {error}; the same command resumes from the newest checkpoint"
             )
             sys.exit(1)
     print(report.final_lines(summary))

@@ -30,16 +30,16 @@ _PORT = flags.DEFINE_integer("port", None, "TCP port to listen on.")
 _CONCURRENCY = flags.DEFINE_integer(
     "concurrency",
     None,
-    "Groups of clients at a time; the processors if not given. It should be "
-    "dpfl-train's: of more groups, up to four times as many are worked on at a time.",
+    "Client groups that run concurrently; default: number of CPUs. It should equal "
+    "dpfl-train's, since at most four times as many groups run concurrently.",
 )
 _ISOLATION = flags.DEFINE_enum(
     "isolation",
     "loopback",
     ["loopback", "anyone_can_connect"],
-    "Who may connect: this machine's users, or whoever reaches it.",
+    "Hosts that may connect: this machine only, or any that reaches the port.",
 )
-_LOG = flags.DEFINE_string("log", None, "File for what TFF's worker prints.")
+_LOG = flags.DEFINE_string("log", None, "File for the output of TFF's worker.")
 
 cli.check_flag("port", checks.integer, at_most=65535)
 cli.check_flag("concurrency", checks.integer, at_most=1000)
@@ -74,7 +74,7 @@ def main(argv: Sequence[str]) -> None:
         cli.fail(str(error))
     except OSError as error:
         where = f"{_PORT.value} ({error.strerror})"
-        raise ValueError(f"--port must be one that is free, found {where}") from error
+        raise ValueError(f"--port must be free, found {where}") from error
     except worker_lib.WorkerDiedError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(cli.FAULT_EXIT_CODE)

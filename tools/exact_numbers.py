@@ -102,10 +102,10 @@ def _gaussian_domination() -> Numbers:
         return dp_accounting.SelfComposedDpEvent(stream, 16)
 
     for name, accounting_method in ways.items():
-        found = accounting.calibrate_noise_multiplier(
+        multiplier = accounting.calibrate_noise_multiplier(
             epochs, _EPSILON, 1e-5, accounting_method=accounting_method
         )
-        yield f"z, SGMF, {name}", found
+        yield f"z, SGMF, {name}", multiplier
 
 
 def _fixed_size(is_slow: bool) -> Numbers:
@@ -121,9 +121,9 @@ def _fixed_size(is_slow: bool) -> Numbers:
         }.items():
             for way in (dpfl.FixedSize, dpfl.WithoutReplacement):
                 run = way(10_000, n, rounds)
-                found = dpfl.calibrate(one, run, _MODEL, epsilon, 1e-5)
+                calibrated = dpfl.calibrate(one, run, _MODEL, epsilon, 1e-5)
                 setting = f"epsilon = {epsilon:g}, T = {rounds}, {name}"
-                yield f"{setting}, {way.name}", found.noise_multiplier
+                yield f"{setting}, {way.name}", calibrated.noise_multiplier
 
 
 def _random_allocation() -> Numbers:
@@ -141,18 +141,21 @@ def _random_allocation() -> Numbers:
         }
         for name, run in ways.items():
             for accounting_method, how in (("rdp", " (Renyi)"), ("tight", "")):
-                found = accounting.epsilon(
+                epsilon = accounting.epsilon(
                     run, 1e-5, accounting_method=accounting_method
                 ).epsilon
-                yield f"epsilon, z = {z:g}, {rounds}, {name}{how}", found
+                yield f"epsilon, z = {z:g}, {rounds}, {name}{how}", epsilon
 
 
 def _matrix_factorization() -> Numbers:
     for rounds in (64, 1024):
-        found = tree.honaker_online(mf.prefix_sum(rounds))
-        nodes = np.linalg.norm(found.encoder(), axis=0).max()
+        factorization = tree.honaker_online(mf.prefix_sum(rounds))
+        nodes = np.linalg.norm(factorization.encoder(), axis=0).max()
         yield f"largest column, T = {rounds}, nodes", nodes
-        yield f"largest column, T = {rounds}, released", found.sensitivity().value
+        yield (
+            f"largest column, T = {rounds}, released",
+            factorization.sensitivity().value,
+        )
     # Two rounds and two groups of a fixed size.
     moved = accounting.gaussian_epsilon(1e-5, 1 / math.sqrt(2**2 + 1))
     yield "epsilon, groups of a fixed size", moved
@@ -167,12 +170,12 @@ def _of_run(
 ) -> Numbers:
     for rate, kind in _KINDS.items():
         run = streams.run_of(rate, 10.0, 512, **how)
-        found = make(dataclasses.replace(run, accounting_method=accounting_method))
+        point = make(dataclasses.replace(run, accounting_method=accounting_method))
         if accounting_method == "rdp":
-            yield f"z, {name}, {kind}", found.noise_multiplier
-            yield f"error, {name}, {kind}", found.root_mean_error
+            yield f"z, {name}, {kind}", point.noise_multiplier
+            yield f"error, {name}, {kind}", point.root_mean_error
         else:
-            yield f"error by privacy loss, {name}, {kind}", found.root_mean_error
+            yield f"error by privacy loss, {name}, {kind}", point.root_mean_error
             # The dense stream alone.
             break
 
@@ -188,9 +191,9 @@ def _bands(is_slow: bool) -> Numbers:
             yield from _of_run(f"h = {bands}, {SLOW}", rdp, make, encoder="banded")
     yield from _of_run("streams that restart", rdp, bands_curve.restarting)
     for rate, kind in _KINDS.items():
-        found = streams.random_allocation(rate, 10.0, 512)
-        yield f"z, random allocation, {kind}", found["noise_multiplier"]
-        yield f"error, random allocation, {kind}", found["error"]
+        result = streams.random_allocation(rate, 10.0, 512)
+        yield f"z, random allocation, {kind}", result["noise_multiplier"]
+        yield f"error, random allocation, {kind}", result["error"]
     # Every client in rounds exactly 32 apart: one Gaussian mechanism on the run.
     noise = accounting.calibrate_noise_multiplier(
         dp_accounting.GaussianDpEvent, 10.0, 1e-5, accounting_method="rdp"
@@ -273,8 +276,10 @@ def _integer_release() -> Numbers:
     def grown(y: float) -> float:
         return stats.norm.pdf(y, scale=s) * moment(y)
 
-    found, _ = integrate.quad(grown, -4, 8, epsabs=1e-18, points=(0.5, 1, 2), limit=500)
-    yield "percent of a sampled moment", 100 * (log_moment / math.log1p(found) - 1)
+    integral, _ = integrate.quad(
+        grown, -4, 8, epsabs=1e-18, points=(0.5, 1, 2), limit=500
+    )
+    yield "percent of a sampled moment", 100 * (log_moment / math.log1p(integral) - 1)
 
 
 def _tasks() -> Numbers:
@@ -303,8 +308,8 @@ def _error_of_sums(way: str) -> float:
     separations = {"one stream": epoch, "one stream, cyclic sampling": groups}
     if way not in separations:
         return float(((rounds + 1) / 2) ** 0.5)
-    found = bands_curve.encoder_of(mf.prefix_sum(rounds), separations[way])
-    return found.errors().root_mean
+    encoder = bands_curve.encoder_of(mf.prefix_sum(rounds), separations[way])
+    return encoder.errors().root_mean
 
 
 def _figures() -> Numbers:
@@ -319,7 +324,7 @@ def numbers(is_slow: bool = True) -> Iterator[tuple[str, str, float]]:
     """Yields page, name and value of the numbers, either the slow or the fast ones."""
     # A uniform float32 is at least 1e-7, which limits Box-Muller.
     tails = [("end of a float32 normal sampler", math.sqrt(-2 * math.log(1e-7)))]
-    for page, found in (
+    for page, results in (
         ("privacy/client_sampling", _client_sampling()),
         ("privacy/gaussian_domination", _gaussian_domination()),
         ("privacy/fixed_size", _fixed_size(is_slow)),
@@ -335,7 +340,7 @@ def numbers(is_slow: bool = True) -> Iterator[tuple[str, str, float]]:
         ("sketching", [("chance beyond 4 deviations", 2 * stats.norm.sf(4))]),
         ("figures", _figures()),
     ):
-        for name, value in found:
+        for name, value in results:
             yield page, name, float(value)
 
 

@@ -182,12 +182,12 @@ def _relevant(line: Sequence[str], table: Sequence[Any]) -> list[Any]:
     given = dict(word.lstrip("-").partition("=")[::2] for word in line)
     users = {"all", given.get("mechanism", "l2_csgm"), given.get("task", "digits")}
     users.update(given.get("mechanisms", "").split(","))
-    found = []
+    relevant = []
     for flag in table:
         has = re.search(r"\bUsed by ([\w, ]+)\.", flag.help or "")
         if flag.name in given or has is None or users & set(has[1].split(", ")):
-            found.append(flag)
-    return found
+            relevant.append(flag)
+    return relevant
 
 
 def lines(binary: str, table: Sequence[Any], seed: int) -> Iterator[list[str]]:
@@ -270,8 +270,8 @@ def _run(name: str, module: Any, line: Sequence[str]) -> dict[str, Any]:
     for device in _DEVICES:
         if not stat.S_ISCHR(os.stat(device).st_mode):
             fault = f"{device} was replaced"
-    found = {"line": line, "code": code, "seconds": seconds, "fault": fault}
-    return {**found, "said": said[-600:]}
+    result = {"line": line, "code": code, "seconds": seconds, "fault": fault}
+    return {**result, "said": said[-600:]}
 
 
 def _serve(name: str, count: int, seed: int, is_given: bool) -> None:

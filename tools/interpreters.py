@@ -160,11 +160,11 @@ def main() -> int:
                 provide(version)
             except (OSError, subprocess.CalledProcessError) as error:
                 print(f"error: no Python {version}: {error}", file=sys.stderr)
-        found = find(version)
-        if found is None:
+        path = find(version)
+        if path is None:
             print(f"error: Python {version} must be installed", file=sys.stderr)
             return 1
-        print(f"Python {version}: {found}")
+        print(f"Python {version}: {path}")
     if find_torch() is None:
         print("PyTorch: making an environment", flush=True)
         try:

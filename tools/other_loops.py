@@ -87,8 +87,8 @@ def main(argv: Sequence[str]) -> None:
     runs = [(way, s) for s in range(1, given.seeds + 1) for way in (OWN, *LOOPS)]
     rows: list[tuple[object, ...]] = []
     with futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for run, found in zip(runs, pool.map(trained, *zip(*runs))):
-            rows.append((*run, *found))
+        for run, result in zip(runs, pool.map(trained, *zip(*runs))):
+            rows.append((*run, *result))
             columns = zip(("loop", "seed", "final_accuracy", "epsilon"), zip(*rows))
             tables.write_columns(given.table, dict(columns))
 

@@ -51,11 +51,11 @@ def value(rows: tables.Rows, name: str, shown: str, **by: str) -> str:
     rows = tables.where(rows, **by)
     if name == "lines":
         return str(len(rows))
-    found = [float(row[name]) for row in rows if row[name]]
-    if not found:
+    values = [float(row[name]) for row in rows if row[name]]
+    if not values:
         return ""
-    mean = sum(found) / len(found)
-    cells = [f"{x:{shown}}" for x in (mean, min(found), max(found))]
+    mean = sum(values) / len(values)
+    cells = [f"{x:{shown}}" for x in (mean, min(values), max(values))]
     return cells[0] if cells[1] == cells[2] else "{} ({} to {})".format(*cells)
 
 
@@ -93,8 +93,11 @@ def gained(
         pairs = {cell(row, *keys, *over): bases[cell(row, *over)] for row in line}
         if any(ours == other for ours, other in pairs.items()):
             return ""
-        found = effects.effect(cells, list(pairs.items()))
-        ends = [f"{x:{shown}}".rstrip("%") for x in (found.size, found.low, found.high)]
+        interval = effects.effect(cells, list(pairs.items()))
+        ends = [
+            f"{x:{shown}}".rstrip("%")
+            for x in (interval.size, interval.low, interval.high)
+        ]
         return "{} ({} to {})".format(*ends)
 
     return text

@@ -108,12 +108,12 @@ def cells(text: str) -> Iterator[str]:
 
 def count(text: str) -> Count:
     """The counts of a page."""
-    found = list(sentences(text))
-    many = [numbers(sentence) for sentence in found]
+    parts = list(sentences(text))
+    many = [numbers(sentence) for sentence in parts]
     table = list(cells(text)) or [""]
-    total = max(1, len(found))
+    total = max(1, len(parts))
     return Count(
-        sum(map(words, found)) / total,
+        sum(map(words, parts)) / total,
         sum(many) / total,
         sum(n >= MANY for n in many) / total,
         max(map(words, table)),

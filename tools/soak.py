@@ -35,8 +35,8 @@ Part = Callable[[int, argparse.Namespace, pathlib.Path], kills.Outcome]
 def run_lines(count: int, seed: int) -> kills.Outcome:
     """Runs the fuzzer of command lines."""
     share = -(-count // len(fuzz.BASES))
-    found = [each for name in fuzz.BASES for each in fuzz.results(name, share, seed)]
-    return len(found), [json.dumps(each) for each in found if each["fault"]]
+    results = [each for name in fuzz.BASES for each in fuzz.results(name, share, seed)]
+    return len(results), [json.dumps(each) for each in results if each["fault"]]
 
 
 # Kinds of trouble, by the flag of their amount: the default amount, a description, and

@@ -178,7 +178,7 @@ def _drawn(
     draw: Callable[[np.random.Generator], np.ndarray], count: int, epsilon: float
 ) -> tuple[float, float]:
     """Delta of `count` losses of P, and its standard error, by sampling one of them."""
-    generator, found = np.random.default_rng(1), []
+    generator, estimates = np.random.default_rng(1), []
     for _ in range(_BATCHES):
         losses = draw(generator)
         if count > 1:
@@ -190,8 +190,8 @@ def _drawn(
             law = _sum(points, law, count, losses)
         else:
             law = np.full(len(losses), 1 / len(losses))
-        found.append(law @ -np.expm1(np.minimum(epsilon - losses, 0)))
-    return float(np.mean(found)), float(np.std(found, ddof=1) / _BATCHES**0.5)
+        estimates.append(law @ -np.expm1(np.minimum(epsilon - losses, 0)))
+    return float(np.mean(estimates)), float(np.std(estimates, ddof=1) / _BATCHES**0.5)
 
 
 def of_slots(run: Run, mechanism: Any) -> tuple[float, float]:
@@ -314,8 +314,8 @@ def true_noise(run: Run, most: float) -> float:
 
     def excess(log_noise: float) -> float:
         noised = run.mechanism.with_noise_multiplier(math.exp(log_noise))
-        found, error = run.truth(run, noised)
-        return math.log(max(found - 3 * error, 1e-30) / run.delta)
+        delta, error = run.truth(run, noised)
+        return math.log(max(delta - 3 * error, 1e-30) / run.delta)
 
     high = math.log(most) + 2 * _TOLERANCE
     root = optimize.brentq(excess, high - 0.7, high, xtol=_TOLERANCE)
@@ -518,7 +518,7 @@ def row(run: Run, before: Mapping[str, str], is_of_peers: bool) -> dict[str, str
       is_of_peers: Whether to recompute the peers' noise rather than dpfl's.
     """
     plan = run.participation
-    found = {
+    result = {
         "mechanism": run.mechanism.name,
         "trust": "secure sum" if run.mechanism.sums_securely else "server",
         "participation": plan.name,
@@ -528,7 +528,7 @@ def row(run: Run, before: Mapping[str, str], is_of_peers: bool) -> dict[str, str
         "delta": f"{run.delta:g}",
     }
     ours = dpfl_noise(run)
-    found.update(dpfl=f"{ours:.8g}")
+    result.update(dpfl=f"{ours:.8g}")
     peer, by, least = (before.get(name, "") for name in ("peer", "by", "least"))
     if run.peer is None:
         peer, by = "", run.by or "none"
@@ -539,7 +539,7 @@ def row(run: Run, before: Mapping[str, str], is_of_peers: bool) -> dict[str, str
         least = f"{true_noise(run, ours):.6g}"
     over = f"{100 * (ours / float(least) - 1):.3g}" if least else ""
     return {
-        **found,
+        **result,
         "peer": peer,
         "by": by,
         "least": least,
@@ -548,9 +548,9 @@ def row(run: Run, before: Mapping[str, str], is_of_peers: bool) -> dict[str, str
     }
 
 
-def key(found: Mapping[str, str]) -> str:
+def key(row: Mapping[str, str]) -> str:
     """The key of a row."""
-    return ", ".join(found[name] for name in ("mechanism", "participation", "run"))
+    return ", ".join(row[name] for name in ("mechanism", "participation", "run"))
 
 
 def main(argv: Sequence[str]) -> None:
@@ -568,7 +568,7 @@ def main(argv: Sequence[str]) -> None:
     # In the order of `RUNS`, without those that are no longer in it.
     rows = [before[run.key] for run in RUNS if run.key in before]
     tables.write_columns(
-        given.table, {column: [found[column] for found in rows] for column in rows[0]}
+        given.table, {column: [line[column] for line in rows] for column in rows[0]}
     )
 
 

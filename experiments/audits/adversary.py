@@ -70,8 +70,8 @@ def directions(
         return inner @ _unsketched(made, shared)
     if isinstance(mechanism, mechanisms.SparseRecovery):
         # The sketch is the matrix itself, and the clip of a sketch is over this.
-        found = inner @ tf.transpose(tf.linalg.pinv(shared["sketch"]))
-        return found * shared["largest"]
+        updates = inner @ tf.transpose(tf.linalg.pinv(shared["sketch"]))
+        return updates * shared["largest"]
     return inner
 
 

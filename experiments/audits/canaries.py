@@ -94,10 +94,10 @@ class Case:
             length, stddev = adversary.stream_column(config)
             keep = config.keep_fraction
             return score_distributions.gaussian(self.block, stddev / length, keep)
-        found = score_distributions.of_release(config, self.dimension, self.block)
+        scores = score_distributions.of_release(config, self.dimension, self.block)
         if getattr(config, "adaptive_clipping", False):
-            found = found.plus(score_distributions.of_count(config))
-        return found.sampled(self.participation.sampling_probability)
+            scores = scores.plus(score_distributions.of_count(config))
+        return scores.sampled(self.participation.sampling_probability)
 
 
 class Trials:
@@ -179,15 +179,15 @@ class Canaries(Trials):
         agrees = self._through_tff(trials, rounds_in_tff)
         if self.trials < trials:
             self._without_tff(trials)
-        found = [self._bound()]
+        results = [self._bound()]
         if agrees is not None:
             detail = "a round through TFF is the composed one"
-            found.append(self._finding("composition", agrees, detail=detail))
+            results.append(self._finding("composition", agrees, detail=detail))
         if self._bits is not None:
             detail = "numbers opened that are not from 0 to 2^b - 1"
             seen = {"claimed": 0.0, "found": float(self._outside), "detail": detail}
-            found.append(self._finding("residues", not self._outside, **seen))
-        return found
+            results.append(self._finding("residues", not self._outside, **seen))
+        return results
 
     def _through_tff(self, trials: int, most_rounds: Optional[int]) -> Optional[bool]:
         """Adds trials of the real factory; returns whether the first is as composed."""
@@ -263,13 +263,13 @@ class Canaries(Trials):
         length = len(case.block)
         released = np.atleast_2d(seen.release)[:, : length * case.canaries]
         blocks = released.reshape(-1, length)
-        found = adversary.log_ratio(case.mechanism, case.dimension, blocks, case.block)
+        scores = adversary.log_ratio(case.mechanism, case.dimension, blocks, case.block)
         if seen.within is not None:
-            found = found + adversary.count_ratio(
+            scores = scores + adversary.count_ratio(
                 case.mechanism, np.atleast_1d(seen.within)
             )
         q = case.participation.sampling_probability
-        return adversary.sampled_score(found, q)
+        return adversary.sampled_score(scores, q)
 
     def _stream_scores(
         self, seen: list[rounds.AdversaryView], axes: np.ndarray
@@ -306,11 +306,11 @@ def images(case: Any, clients: int, canaries: int) -> np.ndarray:
     """
     length = len(case.block)
     size = adversary.release_length(case.mechanism, case.dimension)
-    found = np.zeros([clients, size], np.float32)
+    pictures = np.zeros([clients, size], np.float32)
     scale = _LENGTH * case.mechanism.clip_norm
     for i in range(canaries):
-        found[i, i * length : (i + 1) * length] = np.multiply(case.block, scale)
-    return found
+        pictures[i, i * length : (i + 1) * length] = np.multiply(case.block, scale)
+    return pictures
 
 
 def _is_same(one: rounds.AdversaryView, other: rounds.AdversaryView) -> bool:

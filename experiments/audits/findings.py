@@ -126,21 +126,21 @@ def tightest(
     """
     event = mechanism.dp_event(participation, dimension)
     reported = accounting.epsilon(event, delta)
-    found = [reported]
+    reports = [reported]
     try:
-        found.append(accounting.epsilon(event, delta, accounting_method="tight"))
+        reports.append(accounting.epsilon(event, delta, accounting_method="tight"))
     except calibration.UnsupportedAccountingMethodError:
         pass
     exact = _one_coordinate(mechanism, participation, dimension)
     if exact is not None:
         report = accounting.epsilon(exact, delta)
         accounting_method = ONE_COORDINATE + report.accounting_method
-        found.append(
+        reports.append(
             attr.evolve(
                 report, accounting_method=accounting_method, relation=reported.relation
             )
         )
-    return min(found, key=lambda report: report.epsilon)
+    return min(reports, key=lambda report: report.epsilon)
 
 
 def _one_coordinate(
@@ -221,12 +221,12 @@ def epsilon_finding(
     """
     present, absent = scores
     trials = min(len(present), len(absent))
-    promised, found = {}, {}
+    promised, reached = {}, {}
     for name in bounds.DIRECTIONS:
         threshold, promised[name] = expected.threshold(
             name, trials, delta, _BY_DISTRIBUTION
         )
-        found[name] = bounds.epsilon_lower_bound_at(
+        reached[name] = bounds.epsilon_lower_bound_at(
             *(present, absent, delta),
             threshold=threshold,
             direction=name,
@@ -235,7 +235,7 @@ def epsilon_finding(
     halves = bounds.epsilon_lower_bound(
         present, absent, delta, confidence=_BY_HALVES
     ).epsilon
-    largest = max(*found.values(), halves)
+    largest = max(*reached.values(), halves)
     needed = expected.attainable(delta)
     return Finding(
         check="epsilon",
@@ -247,8 +247,8 @@ def epsilon_finding(
         attainable=needed / claim.epsilon,
         trials=trials,
         accounting_method=claim.accounting_method,
-        detail=f"by what is likelier with it {found['present']:.3f}, by what is "
-        f"likelier without {found['absent']:.3f}, of which {max(promised.values()):.3f}"
-        f" was expected, and {halves:.3f} by halves",
+        detail=f"by what is likelier with it {reached['present']:.3f}, by what is "
+        f"likelier without {reached['absent']:.3f}, of which "
+        f"{max(promised.values()):.3f} was expected, and {halves:.3f} by halves",
         **named,
     )

@@ -263,11 +263,13 @@ def _noise_of(
     through = rounds.FactoryRounds(mechanism, _DIMENSION, own)
     zeros = np.zeros([len(words), _DIMENSION], np.float32)
     bits = getattr(mechanism, "bits", None)
-    found = []
+    releases = []
     for _ in range(number_of_rounds):
         released = through.run(zeros, words).release
-        found.append(released if bits is None else adversary.centered(released, bits))
-    return found
+        releases.append(
+            released if bits is None else adversary.centered(released, bits)
+        )
+    return releases
 
 
 def runs(mechanism: Any, seed: int, more: bool) -> Iterator[findings.Finding]:
@@ -310,8 +312,10 @@ def contrived_seeds(mechanism: Any) -> Iterator[findings.Finding]:
         noise for own in _CONTRIVED for noise in _noise_of(mechanism, own, words, 2)
     ]
     setting = "seeds 7 and 7 + 2^63, rounds 0 and 1"
-    found = _compared(mechanism, setting, *noises)
-    yield dataclasses.replace(found, check="seeds", detail=f"largest {found.detail}")
+    finding = _compared(mechanism, setting, *noises)
+    yield dataclasses.replace(
+        finding, check="seeds", detail=f"largest {finding.detail}"
+    )
 
 
 def masks(mechanism: Any, seed: int) -> Iterator[findings.Finding]:
@@ -349,11 +353,11 @@ def masks(mechanism: Any, seed: int) -> Iterator[findings.Finding]:
 def _compared(mechanism: Any, setting: str, *noises: np.ndarray) -> findings.Finding:
     """The finding whether all noises are unrelated."""
     pairs = itertools.combinations(noises, 2)
-    found = max((findings.correlation(*pair) for pair in pairs), key=abs)
+    largest = max((findings.correlation(*pair) for pair in pairs), key=abs)
     return findings.Finding(
-        *("repeats", mechanism.name, setting, abs(found) < _LIMIT),
+        *("repeats", mechanism.name, setting, abs(largest) < _LIMIT),
         claimed=0.0,
-        found=found,
+        found=largest,
         trials=noises[0].size,
         detail="correlation in standard deviations",
     )

@@ -66,13 +66,13 @@ class ScoreDistribution:
 
         For log-likelihood ratios that is the epsilon of the pair itself.
         """
-        found = [0.0]
+        epsilons = [0.0]
         for direction in bounds.DIRECTIONS:
             hit, false = self._rates(direction)
             is_seen = (hit > delta) & (false > 0)
             ratio = (hit[is_seen] - delta) / false[is_seen]
-            found += [math.log(np.max(ratio))] if ratio.size else []
-        return max(found)
+            epsilons += [math.log(np.max(ratio))] if ratio.size else []
+        return max(epsilons)
 
     def threshold(
         self, direction: str, trials: int, delta: float, confidence: float

@@ -132,14 +132,14 @@ class StreamCanaries(canaries.Trials):
         """
         while self.trials < trials:
             self._add(*self._run())
-        found = [self._bound()]
+        results = [self._bound()]
         if in_tff:
             agrees, detail = (
                 self._agrees_with_tff(),
                 "a run through TFF is the composed one",
             )
-            found.append(self._finding("composition", agrees, detail=detail))
-        return found
+            results.append(self._finding("composition", agrees, detail=detail))
+        return results
 
     def _run(self) -> tuple[np.ndarray, np.ndarray]:
         """A score for each canary of a run, and which of them were present."""

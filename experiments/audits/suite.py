@@ -65,13 +65,13 @@ def jobs(settings: Settings) -> Iterator[tuple[str, Job]]:
     """The jobs of an audit, by name; TFF's default context must sum securely."""
     seed, is_quick = settings.seed, settings.is_quick
     for name in settings.mechanisms:
-        found = cases.of(name)
-        for case in found[:1] if is_quick else found:
+        own_cases = cases.of(name)
+        for case in own_cases[:1] if is_quick else own_cases:
             yield f"{name}: {case.setting}", partial(_bounded, case, settings)
         if name in streams.CASES and not is_quick:
             for stream in streams.CASES[name]():
                 yield f"{name}: {stream.setting}", partial(_streamed, stream, settings)
-        mechanism = found[0].mechanism
+        mechanism = own_cases[0].mechanism
         if name in _DRAWN:
             yield f"{name}: tails", partial(_counted, name, settings)
         yield f"{name}: measured", partial(sums.measured, _wide(name))

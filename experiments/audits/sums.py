@@ -101,11 +101,11 @@ def measured(mechanism: Any) -> Iterator[findings.Finding]:
 
 
 def _measured(
-    mechanism: Any, setting: str, is_sound: bool, found: float
+    mechanism: Any, setting: str, is_sound: bool, value: float
 ) -> findings.Finding:
     return findings.Finding(
         *("measured", mechanism.name, setting, bool(is_sound)),
-        found=found,
+        found=value,
         detail="by how much it differs for neighbours with equal releases",
     )
 

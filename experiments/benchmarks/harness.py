@@ -148,11 +148,11 @@ def measure(name: str, settings: Settings) -> list[Row]:
             own.worker = stack.enter_context(worker_lib.start(groups=is_grouped))
             tff.framework.set_default_context(own.worker.context(secure_sums=True))
         module = importlib.import_module(f".{group.module}", __package__)
-        found = getattr(module, name)(own)
-        if not isinstance(found, list):
+        result = getattr(module, name)(own)
+        if not isinstance(result, list):
             warm_ups = min(group.warm_ups, own.most_warm_ups)
-            found = compare(found, repeats, warm_ups=warm_ups)
-    return found
+            result = compare(result, repeats, warm_ups=warm_ups)
+    return result
 
 
 def compare(
@@ -188,28 +188,28 @@ def compare(
     rows = []
     for name in functions:
         other = next(iter(functions)) if baselines is None else baselines[name]
-        found: Row = {"name": name, "repeats": repeats, "baseline": other}
+        timed: Row = {"name": name, "repeats": repeats, "baseline": other}
         for clock, seconds in taken.items():
-            found[f"{clock}seconds_median"] = float(np.median(seconds[name]))
-            found[f"{clock}ratio"] = None
+            timed[f"{clock}seconds_median"] = float(np.median(seconds[name]))
+            timed[f"{clock}ratio"] = None
             if other is not None and all(seconds.get(other, [0.0])):
                 ratios = np.divide(seconds[name], seconds[other])
-                found[f"{clock}ratio"] = float(np.median(ratios))
-        rows.append(found)
+                timed[f"{clock}ratio"] = float(np.median(ratios))
+        rows.append(timed)
     return rows
 
 
-def over_processes(found: Sequence[Sequence[Row]]) -> list[Row]:
+def over_processes(results: Sequence[Sequence[Row]]) -> list[Row]:
     """The rows of several processes, with medians and ranges over them.
 
     Raises:
       ValueError: If the processes measured different rows.
     """
-    names = [[row["name"] for row in rows] for rows in found]
+    names = [[row["name"] for row in rows] for rows in results]
     if any(own != names[0] for own in names):
         raise ValueError(f"processes must measure the same rows, found {names}")
     rows = []
-    for each in zip(*found):
+    for each in zip(*results):
         merged: Row = {**each[0], "processes": len(each)}
         for key in ("seconds_median", "cpu_seconds_median", "bytes", *_RATIOS):
             if each[0].get(key) is not None:

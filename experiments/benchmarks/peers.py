@@ -194,8 +194,8 @@ def _of_fedjax(work: RoundWork) -> PeerLoop:
         return hk.Sequential(layers)(batch["x"])
 
     def loss(batch: Any, logits: Any) -> Any:
-        found = fedjax.metrics.unreduced_cross_entropy_loss(batch["y"], logits)
-        return found.reshape(len(found), -1).mean(1)
+        losses = fedjax.metrics.unreduced_cross_entropy_loss(batch["y"], logits)
+        return losses.reshape(len(losses), -1).mean(1)
 
     every = [fedjax.ClientDataset({"x": x, "y": y}) for x, y in _examples(work)]
     sample = every[0].all_examples()
@@ -246,8 +246,8 @@ def measured(peer: str, work: RoundWork) -> dict[str, float]:
         loop.round(work.cohort)
         taken.append([read() - start for read, start in zip(clocks, begin)])
     seconds = map(statistics.median, zip(*taken))
-    found = dict(zip(("seconds", "processor_seconds"), seconds))
-    return {**found, "parameters": moved, "examples": work.cohort * loop.examples}
+    times = dict(zip(("seconds", "processor_seconds"), seconds))
+    return {**times, "parameters": moved, "examples": work.cohort * loop.examples}
 
 
 def main(argv: Sequence[str]) -> None:

@@ -107,12 +107,12 @@ def factorization(settings: Settings) -> list[Row]:
     plain = factorizations.measure(workload, accelerated=False, repeats=1)
     fast = factorizations.measure(workload, repeats=settings.repeats)
     name, key = f"factorization T={settings.matrix_rounds}", "seconds_median"
-    found: list[Row] = []
+    table: list[Row] = []
     for word, cost in (("plain", plain), ("accelerated", fast)):
         said = f"{cost.iterations} iterations"
         words = f"{name}, {word}"
-        found.append(row(words, key, cost.seconds, *found, description=said))
-    return [*found, row(f"{name}, memory", "bytes", fast.peak_bytes)]
+        table.append(row(words, key, cost.seconds, *table, description=said))
+    return [*table, row(f"{name}, memory", "bytes", fast.peak_bytes)]
 
 
 def start_up(settings: Settings) -> dict[str, Call]:
@@ -146,12 +146,12 @@ def parameters(settings: Settings) -> list[Row]:
     The ratio is the largest memory of both processes over the command's estimate at its
     start; a refused run has the estimate and no ratio.
     """
-    found = []
+    table = []
     for units in settings.hidden_units:
         is_widest = units > settings.hidden_units[0]
         names = list(_OF_MECHANISMS)[: _OF_ANY_WIDTH if is_widest else None]
-        found += [_wide_run(name, units, settings.wide_rounds) for name in names]
-    return found
+        table += [_wide_run(name, units, settings.wide_rounds) for name in names]
+    return table
 
 
 def _wide_run(label: str, units: int, rounds: int) -> Row:
@@ -343,10 +343,10 @@ def _late_rounds(
     skipped = int(rounds * _WARM_UP)
     tenth = max(1, (rounds - skipped) // 10)
 
-    def late(what: str, key: str, found: Sequence[float], description: str) -> Row:
-        early = statistics.median(found[skipped : skipped + tenth])
+    def late(what: str, key: str, values: Sequence[float], description: str) -> Row:
+        early = statistics.median(values[skipped : skipped + tenth])
         first = {"name": "first tenth", key: early}
-        last = statistics.median(found[-tenth:])
+        last = statistics.median(values[-tenth:])
         more = {"repeats": rounds, "description": description}
         return row(f"{name}: {what}", key, last, first, **more)
 

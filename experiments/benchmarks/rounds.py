@@ -204,15 +204,15 @@ def rounds(settings: Settings) -> list[Row]:
             tff.framework.set_default_context(context)
             call = TIMED[name].build(task, settings.cohort)
             calls[name] = functools.partial(_in_context, context, call)
-        found = compare(
+        results = compare(
             calls, settings.repeats, baselines, min(1, settings.most_warm_ups)
         )
-    for each in found:
+    for each in results:
         each["description"] = TIMED[each["name"]].description
     for name, peak in zip(MEMORY_ROWS, settings.worker.peak_memory()):
         if name in settings.round_rows:
-            found.append(row(name, "bytes", peak))
-    return found
+            results.append(row(name, "bytes", peak))
+    return results
 
 
 def _in_context(context: Any, call: Call) -> Any:
@@ -268,7 +268,7 @@ def sizes(settings: Settings) -> list[Row]:
     The mechanism is L2-CSGM at 100-fold compression. The baseline of the largest cohort
     is as many clients in several rounds; that of the others is the smallest cohort.
     """
-    found: list[Row] = []
+    results: list[Row] = []
     largest = max(settings.cohorts)
     for model in settings.models:
         process = training_process(_task(model, largest, 20), _csgm(largest))
@@ -279,8 +279,8 @@ def sizes(settings: Settings) -> list[Row]:
         calls[several] = functools.partial(_again, calls[f"{model}, n={middle}"], times)
         least = f"{model}, n={settings.cohorts[0]}"
         beside = {**dict.fromkeys(calls, least), f"{model}, n={largest}": several}
-        found += compare(calls, settings.repeats, beside, settings.most_warm_ups)
-    return found
+        results += compare(calls, settings.repeats, beside, settings.most_warm_ups)
+    return results
 
 
 def _again(call: Call, times: int) -> None:
@@ -317,5 +317,5 @@ def workers(settings: Settings) -> list[Row]:
                 process, lambda state: state, None, pool, settings.worker
             )
             calls[f"workers: {len(some)}"] = _round(remote, n)
-        found = compare(calls, settings.repeats, warm_ups=settings.most_warm_ups)
-    return found
+        results = compare(calls, settings.repeats, warm_ups=settings.most_warm_ups)
+    return results

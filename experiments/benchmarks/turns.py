@@ -53,24 +53,24 @@ def interpreters(given: Sequence[str]) -> dict[str, str]:
     Raises:
       ValueError: If a word is malformed, or a peer cannot be imported.
     """
-    found: dict[str, str] = {}
+    pythons: dict[str, str] = {}
     for word in given or [""]:
         name, _, python = word.partition("=")
-        if name in found or not (word == "tff" or name in ELSEWHERE):
+        if name in pythons or not (word == "tff" or name in ELSEWHERE):
             raise ValueError(
                 "--peers must be some of tff, pfl and fedjax, each once, the last two "
                 f"with =PYTHON if another interpreter has them, found {word!r}"
             )
-        found[name] = python or sys.executable
-    for name in ELSEWHERE.keys() & found.keys():
+        pythons[name] = python or sys.executable
+    for name in ELSEWHERE.keys() & pythons.keys():
         module, install = ELSEWHERE[name]
-        if not _imports(found[name], module):
+        if not _imports(pythons[name], module):
             raise ValueError(
                 f"--peers must be packages that can be imported, found no {name} with "
-                f"{found[name]}; {install} in an environment ENV installs it for "
+                f"{pythons[name]}; {install} in an environment ENV installs it for "
                 f"--peers={name}=ENV/bin/python"
             )
-    return found
+    return pythons
 
 
 def _imports(python: str, module: str) -> bool:
@@ -147,16 +147,16 @@ def _row(way: str, taken: Mapping[str, Sequence[Row]]) -> Row:
     # Imported here, since SciPy takes time that a refusal need not wait for.
     from .. import effects
 
-    found: Row = {"name": way, "processes": len(taken[way]), "baseline": None}
+    result: Row = {"name": way, "processes": len(taken[way]), "baseline": None}
     for key, clock in _CLOCKS.items():
         every = {w: [each[key] for each in taken[w]] for w in ("dpfl", way)}
-        found[f"{clock}seconds_median"] = statistics.median(every[way])
-        found[f"{clock}seconds"] = every[way]
+        result[f"{clock}seconds_median"] = statistics.median(every[way])
+        result[f"{clock}seconds"] = every[way]
         if way != "dpfl":
-            found["baseline"] = "dpfl"
+            result["baseline"] = "dpfl"
             # Processes of one turn are near each other in time.
             logs = {w: dict(enumerate(map(math.log, s))) for w, s in every.items()}
             gap = effects.effect(logs, [(way, "dpfl")])
             ends = {"ratio": gap.size, "low": gap.low, "high": gap.high}
-            found.update((f"{clock}{k}", math.exp(v)) for k, v in ends.items())
-    return found
+            result.update((f"{clock}{k}", math.exp(v)) for k, v in ends.items())
+    return result

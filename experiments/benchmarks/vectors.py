@@ -258,11 +258,11 @@ def recurrent(settings: Settings) -> dict[str, Call]:
     gradients = [tf.random.normal([m, n]) for m, _, n in shapes]
 
     def products() -> list[tf.Tensor]:
-        found = []
+        results = []
         for (x, w), g in zip(pairs, gradients):
-            found += [x @ w, tf.matmul(x, g, transpose_a=True)]
-            found += [tf.matmul(g, w, transpose_b=True)]
-        return found
+            results += [x @ w, tf.matmul(x, g, transpose_a=True)]
+            results += [tf.matmul(g, w, transpose_b=True)]
+        return results
 
     calls: dict[str, Call] = {
         "lstm: matrix products alone": products,
@@ -320,18 +320,18 @@ def noise_dense(settings: Settings) -> list[Row]:
     seconds["last row alone"] = seconds_of(call, rounds - 1, 1)
     timed = partial(row, key="seconds_median", repeats=1)
     end = timed("noise: dense, block at end", value=seconds["block at end"])
-    found = [timed(f"noise: dense, {n}", value=s, of=end) for n, s in seconds.items()]
+    results = [timed(f"noise: dense, {n}", value=s, of=end) for n, s in seconds.items()]
     said = "peak of the process, TensorFlow itself included"
-    return [*found, row("noise: dense, memory", "bytes", peak, description=said)]
+    return [*results, row("noise: dense, memory", "bytes", peak, description=said)]
 
 
 def noise_recurrences(settings: Settings) -> dict[str, Call]:
     """A round of the streams that remember a few vectors."""
     return {
         f"noise: {name}": _stream_call(
-            build_stream(found, settings.dimension, arrays=FusedTensors())
+            build_stream(factorization, settings.dimension, arrays=FusedTensors())
         )
-        for name, found in recurrences(settings.matrix_rounds).items()
+        for name, factorization in recurrences(settings.matrix_rounds).items()
     }
 
 
@@ -341,16 +341,18 @@ def noise_bands(settings: Settings) -> dict[str, Call]:
     workload = fact.prefix_sum(rounds)
     # Coefficients of the square root of prefix sums: 1, 1/2, 3/8 and so on.
     column = np.append(1.0, (1 - 0.5 / np.arange(1, rounds)).cumprod())
-    found = {"independent": fact.compute(workload, "identity")}
+    factorizations = {"independent": fact.compute(workload, "identity")}
     for count in (8, 64, 256):
         factors = fact.ToeplitzFactors(column * (np.arange(rounds) < count))
-        found[f"{count} bands"] = fact.Factorization(workload, "toeplitz", {}, factors)
+        factorizations[f"{count} bands"] = fact.Factorization(
+            workload, "toeplitz", {}, factors
+        )
     ways = {"": FusedTensors(), ", band by band": Tensors()}
     return {
         f"noise: {name}{way}": _stream_call(
             build_stream(each, settings.model, arrays=arrays)
         )
-        for name, each in found.items()
+        for name, each in factorizations.items()
         for way, arrays in ways.items()
         if not way or each.method == "toeplitz"
     }

@@ -193,15 +193,15 @@ SLACK |= dict.fromkeys(("docs", "stackoverflow"), 0.04)
 
 def _with_noise(rows: Rows) -> list[Row]:
     """Rows with their noise, which is the budget or z, and their setting in words."""
-    found: list[Row] = []
+    results: list[Row] = []
     for row in rows:
         is_budget = bool(row.get("budget"))
         amount = float(row["budget" if is_budget else "noise_multiplier"])
         noise = f"{'ε' if is_budget else 'z'}={amount:g}"
         rate = f"r={float(row['compression_rate']):g}"
         setting = f"n={row['cohort_size']}, {rate}, {row['bits']} bits, {noise}"
-        found.append({**row, "noise": noise, "setting": setting})
-    return found
+        results.append({**row, "noise": noise, "setting": setting})
+    return results
 
 
 def _final(rows: Rows) -> float:
@@ -217,7 +217,7 @@ def fewest_bits(rows: Rows) -> list[Row]:
     These have the fewest bits whose metric is within the slack of the most bits
     without a sketch. Rates without such a number of bits have no run.
     """
-    found: list[Row] = []
+    runs: list[Row] = []
     rows = _with_noise(rows)
     for task in distinct(rows, "task"):
         for noise in distinct(where(rows, task=task), "noise"):
@@ -232,8 +232,8 @@ def fewest_bits(rows: Rows) -> list[Row]:
                 groups = where(own, compression_rate=rate)
                 widths = sorted(distinct(groups, "bits"), key=int)
                 tried = [where(groups, bits=bits) for bits in widths]
-                found += next((g for g in tried if _final(g) >= worst), [])
-    return found
+                runs += next((g for g in tried if _final(g) >= worst), [])
+    return runs
 
 
 def rate_of_equal_time(small: int, large: int) -> float:
@@ -250,7 +250,7 @@ def equal_times(rows: Rows) -> list[Row]:
     Enough is the lowest rate of the sweep at which secure aggregation takes no longer
     for the larger cohort than for the smaller (Fig. 8).
     """
-    found: list[Row] = []
+    runs: list[Row] = []
     rows = _with_noise(rows)
     for task in distinct(rows, "task"):
         least, most = TIMED_COHORTS[task]
@@ -258,10 +258,10 @@ def equal_times(rows: Rows) -> list[Row]:
         own = where(rows, task=task)
         large = where(own, cohort_size=most)
         rates = sorted(distinct(large, "compression_rate"), key=float)
-        found += where(own, cohort_size=least, compression_rate=1)
+        runs += where(own, cohort_size=least, compression_rate=1)
         for rate in [r for r in rates if float(r) >= needed - 1e-6][:1]:
-            found += where(large, compression_rate=rate)
-    return found
+            runs += where(large, compression_rate=rate)
+    return runs
 
 
 class Layers(NamedTuple):

@@ -43,14 +43,14 @@ _POINTS = 256
 
 def _steps_work(method: str, momentum: float, rounds: int) -> Work:
     def compute(folder: Path) -> Mapping[str, Any]:
-        found = mf.compute(mf.momentum(rounds, momentum), method)
-        steps = found.step_errors()
+        factorization = mf.compute(mf.momentum(rounds, momentum), method)
+        steps = factorization.step_errors()
         drawn = np.linspace(1, rounds, min(rounds, _POINTS)).round().astype(int)
         columns = {STEPS.place: drawn, STEPS.columns[0]: steps[drawn - 1]}
         write_columns(
             folder / STEPS.file, {name: list(c) for name, c in columns.items()}
         )
-        return dataclasses.asdict(found.errors())
+        return dataclasses.asdict(factorization.errors())
 
     return Work({"momentum": momentum, "method": method}, {"rounds": rounds}, compute)
 
@@ -87,9 +87,13 @@ def _table_work(rounds: int, method: str) -> Work:
     }.get(method, {})
 
     def compute(_: Path) -> Mapping[str, Any]:
-        found = mf.compute(mf.prefix_sum(rounds), method, **parameters)
-        errors = found.errors()
-        return {"loss": found.loss, "root_mean": errors.root_mean, "max": errors.max}
+        factorization = mf.compute(mf.prefix_sum(rounds), method, **parameters)
+        errors = factorization.errors()
+        return {
+            "loss": factorization.loss,
+            "root_mean": errors.root_mean,
+            "max": errors.max,
+        }
 
     return Work({"rounds": rounds, "method": method}, parameters, compute)
 
@@ -271,7 +275,7 @@ SEEDS = {
 
 def _cells(problem: str, scale: str, streams: Any, epsilon: float) -> list[Cell]:
     """The runs of streams at a budget; infinity means no noise."""
-    found: list[Cell] = []
+    cells: list[Cell] = []
     for method, schedule in streams:
         flags: dict[str, Any] = dict(PROBLEMS[scale][problem])
         if method == NO_NOISE:
@@ -288,8 +292,8 @@ def _cells(problem: str, scale: str, streams: Any, epsilon: float) -> list[Cell]
             flags["server_lr"] = rate
         flags["participation"] = "once_per_epoch"
         labels = {"problem": problem, "mechanism": method, "schedule": schedule}
-        found.append(({**labels, "epsilon": epsilon}, flags))
-    return cross(found, axis("seed", SEEDS[problem]))
+        cells.append(({**labels, "epsilon": epsilon}, flags))
+    return cross(cells, axis("seed", SEEDS[problem]))
 
 
 def _budgets(scale: str) -> Iterator[Cell]:
@@ -317,8 +321,8 @@ def _final(scale: str) -> Iterator[Cell]:
 
 def _constant(rows: Rows) -> list[Row]:
     """Rows with noise, a constant rate, and the default cohort."""
-    found = [r for r in where(rows, schedule="constant") if r["problem"] != FEWER]
-    return [row for row in found if row["mechanism"] != NO_NOISE]
+    noised = [r for r in where(rows, schedule="constant") if r["problem"] != FEWER]
+    return [row for row in noised if row["mechanism"] != NO_NOISE]
 
 
 FIGURES = [

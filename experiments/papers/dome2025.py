@@ -353,17 +353,17 @@ def ablations(scale: str) -> dict[str, tuple[str, Mapping[str, Any]]]:
     ablated = ABLATED[scale]
     given, base = dome_flags(ablated.task), ablated.base
     size, clip = int(given["sketch_size"]), float(given["clip_norm"])
-    found: dict[str, tuple[str, Mapping[str, Any]]] = {}
-    found[base] = (f"nothing changed, k={size}", {})
+    variants: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    variants[base] = (f"nothing changed, k={size}", {})
     for other in ablated.sizes:
         # A sketch of k random rows sees k/d of a squared norm.
         own = float(f"{clip * math.sqrt(other / size):.4g}")
         flags: Mapping[str, Any] = {"sketch_size": other, "clip_norm": own}
-        found[f"{base}_k{other}"] = (f"a sketch of {other} numbers (k)", flags)
+        variants[f"{base}_k{other}"] = (f"a sketch of {other} numbers (k)", flags)
     rank = {"max_rank": (f"up to {size} directions kept (r)", {"max_rank": size})}
     for change, shown in {**_CHANGES, **rank, **_OF_BASE[base]}.items():
-        found[f"{base}_{change}"] = shown
-    return found
+        variants[f"{base}_{change}"] = shown
+    return variants
 
 
 def _ablated(scale: str) -> Iterator[Cell]:

@@ -137,8 +137,8 @@ def choices(rounds: int = 120, dimension: int = 100) -> Iterator[dict[str, Any]]
             run = learner.learn(rounds, mean=mean, seed=seed)
             error = run.errors[-rounds // 4 :].mean() - floor
             overlap = run.overlaps[-rounds // 4 :].mean()
-            found = f"{overlap:.6f}", f"{error:.6f}"
-            yield dict(zip(_COLUMNS, ("choices", name, setting, seed, *found)))
+            texts = f"{overlap:.6f}", f"{error:.6f}"
+            yield dict(zip(_COLUMNS, ("choices", name, setting, seed, *texts)))
 
 
 def drifting(rounds: int = 150, dimension: int = 64) -> Iterator[dict[str, Any]]:
@@ -154,8 +154,8 @@ def drifting(rounds: int = 150, dimension: int = 64) -> Iterator[dict[str, Any]]
     for drift, (name, learner) in itertools.product(DRIFTS, learners.items()):
         for seed in SEEDS:
             run = learner.learn(rounds, rank=3, drift=drift, seed=seed)
-            found = f"{run.overlaps[-rounds // 3 :].mean():.6f}", ""
-            yield dict(zip(_COLUMNS, ("drift", f"{drift:g}", name, seed, *found)))
+            numbers = f"{run.overlaps[-rounds // 3 :].mean():.6f}", ""
+            yield dict(zip(_COLUMNS, ("drift", f"{drift:g}", name, seed, *numbers)))
 
 
 def main(argv: Sequence[str]) -> None:

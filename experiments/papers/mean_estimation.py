@@ -55,13 +55,13 @@ def work(
             config, None, dimension, epsilon, DELTA, accounting_method="rdp"
         )
         errors = measured_means.measured_errors(noised, dimension, repeats, make, SEED)
-        found = {
+        measured = {
             "noise_multiplier": float(getattr(noised, "noise_multiplier", 0.0)),
             "squared_error": float(errors.mean()),
             "standard_error": float(errors.std(ddof=1) / math.sqrt(repeats)),
             "bits_per_parameter": noised.uplink_bits(dimension) / dimension,
         }
-        return found if theory is None else {**found, "theory": theory(noised)}
+        return measured if theory is None else {**measured, "theory": theory(noised)}
 
     every = {
         **{"clients": config.cohort_size, "dimension": dimension, "repeats": repeats},

@@ -75,9 +75,9 @@ def seeded(
       cells: The cells.
       seeds: The seeds; None for those of this scale.
     """
-    more, found = _MORE_SEEDS.get(figure, ()), []
+    more, runs = _MORE_SEEDS.get(figure, ()), []
     for cell in cells:
         counts = [n for labels, n in more if labels.items() <= cell[0].items()]
         own = seeds or range(1, max([len(SEEDS), *counts]) + 1)
-        found += cross([cell], axis("seed", own))
-    return found
+        runs += cross([cell], axis("seed", own))
+    return runs

@@ -242,8 +242,8 @@ def _kept_work(run: str, rate: int, accounting_method: str) -> Work:
         plan, delta = _KEPT[run]
         mechanism = mechanisms.L2Csgm(100, 1.0, 1.0, keep_fraction=1 / rate)
         budget = (stream_errors.DIMENSION, EPSILON, delta, accounting_method)
-        found = planning.calibrate(mechanism, plan, *budget)
-        return {"noise_multiplier": found.noise_multiplier}
+        calibrated = planning.calibrate(mechanism, plan, *budget)
+        return {"noise_multiplier": calibrated.noise_multiplier}
 
     labels = {
         "run": run,
@@ -263,15 +263,15 @@ def _kept(_: str) -> Iterator[Work]:
 
 def _over_gaussian(rows: Rows) -> list[Row]:
     """Rows with their noise relative to the exact one of the Gaussian mechanism."""
-    found: list[Row] = []
+    results: list[Row] = []
     for row in rows:
         same = where(
             rows, run=row["run"], compression_rate=1, accounting_method="tight"
         )
         for base in same:
             ratio = float(row["noise_multiplier"]) / float(base["noise_multiplier"])
-            found.append({**row, "noise_over_Gaussian's": str(ratio)})
-    return found
+            results.append({**row, "noise_over_Gaussian's": str(ratio)})
+    return results
 
 
 # Frequency with which an interval of two cells contains the true effect and excludes
@@ -288,10 +288,10 @@ def _interval_work(seeds: int, effect: float, alike: float) -> Work:
         runs = own + math.sqrt(alike) * rng.normal(size=(_TRIES, 1, seeds))
         runs[:, 0] += effect
         cells = ({n: dict(enumerate(c)) for n, c in enumerate(both)} for both in runs)
-        found = [effects.effect(both, [(0, 1)]) for both in cells]
+        intervals = [effects.effect(both, [(0, 1)]) for both in cells]
         return {
-            "coverage": sum(e.low <= effect <= e.high for e in found) / _TRIES,
-            "shown": sum(e.low > 0 for e in found) / _TRIES,
+            "coverage": sum(e.low <= effect <= e.high for e in intervals) / _TRIES,
+            "shown": sum(e.low > 0 for e in intervals) / _TRIES,
         }
 
     labels = {"seeds": seeds, "true_effect": effect, "correlation": alike}

@@ -205,10 +205,10 @@ class ParallelRuns:
 
     def _at_a_time(self, runs: int, rates: remaining_work.Rates) -> int:
         """The number of concurrent runs; also sets their groups of clients."""
-        found = self._jobs or remaining_work.jobs(self._machine, runs, rates)
-        shared = remaining_work.concurrency(self._machine, min(found, max(1, runs)))
+        jobs = self._jobs or remaining_work.jobs(self._machine, runs, rates)
+        shared = remaining_work.concurrency(self._machine, min(jobs, max(1, runs)))
         self._groups = self._concurrency or shared
-        return found
+        return jobs
 
     def _hire(self, threads: int) -> None:
         """Starts threads up to a number, but no more than chains."""
@@ -317,12 +317,12 @@ def _is_spent(trainer: Trainer, runs: int, first_memory: int) -> bool:
 
 def _chains(works: Sequence[Training], at_a_time: int) -> list[list[Training]]:
     """Lists of runs that one process does; lists of one run if there are few runs."""
-    found: dict[str, list[Training]] = {}
+    chains: dict[str, list[Training]] = {}
     for work in works:
-        found.setdefault(work.all_but_seed, []).append(work)
+        chains.setdefault(work.all_but_seed, []).append(work)
     # A process that has nothing to do costs more than tracing twice.
-    is_few = len(found) < 2 * at_a_time
-    return [[work] for work in works] if is_few else list(found.values())
+    is_few = len(chains) < 2 * at_a_time
+    return [[work] for work in works] if is_few else list(chains.values())
 
 
 def _bar(total: int, initial: int, unit: str) -> tqdm.tqdm:

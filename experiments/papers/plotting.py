@@ -215,18 +215,18 @@ def _is_named(plot: Plot, rows: Rows) -> bool:
 
 def _words(plot: Plot, names: str, key: Sequence[str]) -> str:
     """The labels of rows in words."""
-    found = []
+    parts = []
     for name, value in zip(names.split(), key):
         number = _number(value)
         if value in plot.titles or not value:
-            found.append(plot.titles.get(value, ""))
+            parts.append(plot.titles.get(value, ""))
         elif math.isnan(number):
-            found.append(value)
+            parts.append(value)
         elif math.isinf(number):
-            found.append("no noise")
+            parts.append("no noise")
         else:
-            found.append(f"{_head(name)} {number:g}")
-    return ", ".join(filter(None, found))
+            parts.append(f"{_head(name)} {number:g}")
+    return ", ".join(filter(None, parts))
 
 
 def _scale(column: str) -> int:
@@ -258,9 +258,9 @@ def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> set[int]:
         if plot.baseline and plot.baseline in key:
             axis.axhline(0, color=look["color"], ls=":", lw=1.2, label=label)
             continue
-        found = list(_points(plot, own, column, rows))
-        counts.update(seeds for seeds, *_ in found)
-        points = [point for _, *point in found]
+        drawn = list(_points(plot, own, column, rows))
+        counts.update(seeds for seeds, *_ in drawn)
+        points = [point for _, *point in drawn]
         if named:
             away = _APART * (number - (len(lines) - 1) / 2)
             shown = [(names.index(place) + away, *reach) for place, *reach in points]
@@ -319,13 +319,13 @@ def _points(
             key = tuple(own[0].get(name, "") for name in names)
             # The baseline at the same place, unless it is a single point.
             base = next((one for one in bases if one[-1] == key[-1]), bases[0])
-            found = effects.effect(cells, [(key, base)])
-            if math.isinf(found.high):
+            effect = effects.effect(cells, [(key, base)])
+            if math.isinf(effect.high):
                 continue
-            seeds = found.seeds
-            mean = _scale(column) * found.size
-            down = mean - _scale(column) * found.low
-            up = _scale(column) * found.high - mean
+            seeds = effect.seeds
+            mean = _scale(column) * effect.size
+            down = mean - _scale(column) * effect.low
+            up = _scale(column) * effect.high - mean
         if plot.error and column == plot.y.split()[0]:
             down = up = 2 * float(own[0][plot.error])
         place = own[0][plot.x]

@@ -118,10 +118,10 @@ def sentence(
 def load(path: Path, machine: Machine) -> dict[str, Rate]:
     """Loads the costs that were measured on such a machine, by problem."""
     try:
-        found = files.read_json(path)
-        if found["processors"] != machine.processors:
+        content = files.read_json(path)
+        if content["processors"] != machine.processors:
             return {}
-        rates = {task: Rate(**fields) for task, fields in found["tasks"].items()}
+        rates = {task: Rate(**fields) for task, fields in content["tasks"].items()}
         are_finite = [
             math.isfinite(sum(vars(rate).values())) for rate in rates.values()
         ]
@@ -145,8 +145,8 @@ def save(path: Path, machine: Machine, rates: Rates) -> None:
 
 def checkpoint_bytes(folder: Path) -> int:
     """The size of a run's largest checkpoint; 0 if it has none."""
-    found = [p.stat() for p in (folder / "checkpoints").glob("*") if p.is_file()]
-    return max((each.st_size for each in found), default=0)
+    stats = [p.stat() for p in (folder / "checkpoints").glob("*") if p.is_file()]
+    return max((each.st_size for each in stats), default=0)
 
 
 def _time(hours: float) -> str:

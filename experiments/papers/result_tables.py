@@ -35,17 +35,17 @@ def curves_path(path: Path) -> Path:
     return path.with_name(f"{path.stem}_curves{path.suffix}")
 
 
-def refused(figure: Figure, scale: str, found: str) -> ValueError:
+def refused(figure: Figure, scale: str, fault: str) -> ValueError:
     """The error for a table that is not of this figure.
 
     Args:
       figure: The figure.
       scale: Name of the scale.
-      found: Words on the table.
+      fault: Words on the table.
     """
     return ValueError(
         f"--from_table must be a table of {figure.name} at the {scale} scale, "
-        f"found {found}"
+        f"found {fault}"
     )
 
 
@@ -134,10 +134,10 @@ def _check_curves(
         key = tuple(point[name] for name in labels)
         counts[key] = counts.get(key, 0) + 1
     for row in rows:
-        found = counts.get(tuple(row.get(name, "") for name in labels), 0)
-        if str(found) != row.get(_POINTS):
+        count = counts.get(tuple(row.get(name, "") for name in labels), 0)
+        if str(count) != row.get(_POINTS):
             wanted = row.get(_POINTS, "unknown")
-            text = f"{found} points of a curve in {path} where {wanted} were written"
+            text = f"{count} points of a curve in {path} where {wanted} were written"
             raise refused(figure, scale, text)
 
 
@@ -147,8 +147,8 @@ def _check_numbers(cells: Row, place: str, figure: Figure, scale: str) -> None:
         try:
             float(0 if cell in _NOTHING else cell)
         except ValueError as error:
-            found = f"{cell!r} for {name} in {place}"
-            raise refused(figure, scale, found) from error
+            fault = f"{cell!r} for {name} in {place}"
+            raise refused(figure, scale, fault) from error
 
 
 def _lines(path: Path, figure: Figure, scale: str) -> Iterator[tuple[str, Row]]:
@@ -169,6 +169,6 @@ def _lines(path: Path, figure: Figure, scale: str) -> Iterator[tuple[str, Row]]:
             raise refused(figure, scale, f"{place} cut off")
         owner = tuple(cells[: len(_OWNER)])
         if owner != (figure.name, scale):
-            found = f"one of {owner[0]} at the {owner[1]} scale in {path}"
-            raise refused(figure, scale, found)
+            fault = f"one of {owner[0]} at the {owner[1]} scale in {path}"
+            raise refused(figure, scale, fault)
         yield place, dict(zip(head[len(_OWNER) :], cells[len(_OWNER) :]))

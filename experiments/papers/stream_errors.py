@@ -125,7 +125,7 @@ def least(rows: Rows) -> list[Row]:
 
 def _ways(rows: Rows) -> list[Row]:
     """The lines of the drawing: errors over those of Poisson sampling."""
-    found: list[Row] = []
+    results: list[Row] = []
     for rate, epsilon in PANELS:
         own = where(rows, compression_rate=rate, epsilon=epsilon)
         streams = where(own, method=STREAM)
@@ -142,8 +142,8 @@ def _ways(rows: Rows) -> list[Row]:
                 if row["rounds"] in poisson:
                     base = float(poisson[row["rounds"]]["error"])
                     ratio = str(float(row["error"]) / base)
-                    found.append({**row, "way": way, "error_over_Poisson's": ratio})
-    return found
+                    results.append({**row, "way": way, "error_over_Poisson's": ratio})
+    return results
 
 
 PLOT = Plot(

@@ -118,9 +118,9 @@ class Training(Work):
 
 def measured(folder: Path) -> dict[str, Any]:
     """The final metrics and the `SUMMARY_COLUMNS` of a finished run."""
-    found = privacy_coverage.plain_keys(files.read_json(folder / "summary.json"))
-    names = [n for n in found if n.startswith("final_") and n != "final_metrics"]
-    return {name: found[name] for name in (*names, *SUMMARY_COLUMNS)}
+    summary = privacy_coverage.plain_keys(files.read_json(folder / "summary.json"))
+    names = [n for n in summary if n.startswith("final_") and n != "final_metrics"]
+    return {name: summary[name] for name in (*names, *SUMMARY_COLUMNS)}
 
 
 def training_work(
@@ -170,15 +170,15 @@ def axis(name: str, values: Iterable[Any]) -> list[Cell]:
 
 def cross(*axes: Iterable[Cell]) -> list[Cell]:
     """Every choice of a cell from each axis; the last axis changes first."""
-    found: list[Cell] = []
+    crossed: list[Cell] = []
     for cells in itertools.product(*axes):
         labels: dict[str, Any] = {}
         flags: dict[str, Any] = {}
         for more, others in cells:
             labels |= more
             flags |= others
-        found.append((labels, flags))
-    return found
+        crossed.append((labels, flags))
+    return crossed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,8 +244,8 @@ class Figure:
 def _is_key(text: str) -> bool:
     """Whether a cell is what `Work.key` makes."""
     with contextlib.suppress(ValueError):
-        found = reading.parsed(KEY, text)
-        return isinstance(found, list) and list(map(type, found)) == [dict, dict]
+        content = reading.parsed(KEY, text)
+        return isinstance(content, list) and list(map(type, content)) == [dict, dict]
     return False
 
 
@@ -307,7 +307,7 @@ def points_of(rows: Rows, curves: Curves) -> list[Row]:
         labels = [n for n in head[: head.index(curves.place)] if n in rows[0]]
         for point in every:
             points.setdefault(tuple(point[n] for n in labels), []).append(point)
-    found: list[Row] = []
+    expanded: list[Row] = []
     for row in rows:
         own: Rows = points.get(tuple(row[name] for name in labels), [])
         if CURVES not in row:
@@ -316,5 +316,5 @@ def points_of(rows: Rows, curves: Curves) -> list[Row]:
             values = {n: each[n] for n in curves.columns if each.get(n)}
             if values:
                 place = each.get(curves.place, str(number))
-                found.append({**row, curves.place: place, **values})
-    return found
+                expanded.append({**row, curves.place: place, **values})
+    return expanded

@@ -206,8 +206,8 @@ def _environment() -> Optional[dict[str, str]]:
         # Installed packages are found by Python itself.
         return None
     before = os.environ.get("PYTHONPATH")
-    found = [str(_ROOT), before] if before else [str(_ROOT)]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(found)}
+    paths = [str(_ROOT), before] if before else [str(_ROOT)]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def main() -> None:

@@ -85,11 +85,13 @@ class Claim:
         )
 
         def pairs(ours: Labels, other: Labels) -> list[tuple]:
-            found = {cell(r): cell({**r, **other}) for r in rows if tables.has(r, ours)}
-            missing = [key for key in found.values() if key not in cells]
-            if missing or not found:
+            matches = {
+                cell(r): cell({**r, **other}) for r in rows if tables.has(r, ours)
+            }
+            missing = [key for key in matches.values() if key not in cells]
+            if missing or not matches:
                 raise ValueError(f"{self.table} must have {missing or ours}")
-            return list(found.items())
+            return list(matches.items())
 
         every = pairs(self.ours, self.other)
         scale = 1.0
@@ -100,23 +102,25 @@ class Claim:
             # Weights of the pairs: one part of the effect, the others of the subtracted
             # one.
             every, scale = every + taken * self.times, 1.0 + self.times
-        found = effects.effect(cells, every)
-        return found.times(scale)
+        return effects.effect(cells, every).times(scale)
 
-    def verdict(self, found: effects.Effect) -> str:
+    def verdict(self, effect: effects.Effect) -> str:
         """The verdict by the condition that was set beforehand."""
-        is_above = found.is_above(LIMITS[self.asks])
+        is_above = effect.is_above(LIMITS[self.asks])
         return {"yes": HOLDS, "no": FAILS}.get(is_above, is_above)
 
     def cells(self, folder: Path) -> tuple[str, str, str, str]:
         """Verdict, effect, seeds and condition; accuracies are in points."""
-        found = self.effect(folder)
-        away = min(abs(x - LIMITS[self.asks]) for x in (found.low, found.high))
+        interval = self.effect(folder)
+        away = min(abs(x - LIMITS[self.asks]) for x in (interval.low, interval.high))
         # An end that equals the limit only after rounding gets two digits.
         digits = 2 if away < 0.0005 else 1
-        ends = (f"{100 * x:.{digits}f}" for x in (found.size, found.low, found.high))
+        ends = (
+            f"{100 * x:.{digits}f}"
+            for x in (interval.size, interval.low, interval.high)
+        )
         effect = "{} ({} to {})".format(*ends)
-        return self.verdict(found), effect, str(found.seeds), self.asks
+        return self.verdict(interval), effect, str(interval.seeds), self.asks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,11 +172,11 @@ class Exact:
 
     def cells(self, folder: Path) -> tuple[str, str, str, str]:
         """Verdict, number, no seeds and condition."""
-        found, ends = self.value(folder), self.range(folder)
-        within = {self.least <= each <= self.most for each in ends or [found]}
+        value, ends = self.value(folder), self.range(folder)
+        within = {self.least <= each <= self.most for each in ends or [value]}
         verdict = UNDECIDED if len(within) > 1 else HOLDS if within == {True} else FAILS
         word, limit = ("at least", self.least) if self.least else ("at most", self.most)
-        shown = [f"{each:#.3g}" for each in (found, *ends)]
+        shown = [f"{each:#.3g}" for each in (value, *ends)]
         number = "{} ({} to {})".format(*shown) if ends else shown[0]
         return verdict, number, "", f"{word} {limit:g}"
 

@@ -54,4 +54,4 @@ def test_a_child_is_the_installed_train_binary(installed, tmp_path):
     assert f"'-m dpfl.experiments.train --output_dir=run --flagfile={found}" in rest[0]
     assert "exit code 2" in rest[0]
     # What the binary itself said: it was found, and so was the flag file.
-    assert "is no flag of this command" in rest[1]
+    assert "is not a flag of this command" in rest[1]

@@ -362,7 +362,7 @@ def test_help_lists_main_flags():
         assert word in done.stdout
     heads = re.findall(r"^[A-Z][\w ]+(?=:$)", done.stdout, re.M)
     assert heads == [
-        *("What is learned", "Mechanism", "Clients", "Training", "Privacy"),
+        *("Task", "Mechanism", "Clients", "Training", "Privacy"),
         "Output and machines",
     ]
     # A folder is no number.

@@ -129,8 +129,8 @@ def kill_loops(kills: int, seed: int, folder: pathlib.Path) -> Outcome:
             os.kill(pid, signal.SIGKILL)
             done += os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
         runs.fork_call(_loop, str(own))
-        found = runs.record(own)
-        faults += [f"loop: other {k}" for k in expected if found[k] != expected[k]]
+        record = runs.record(own)
+        faults += [f"loop: other {k}" for k in expected if record[k] != expected[k]]
         shutil.rmtree(own)
     return done, faults
 
@@ -161,8 +161,8 @@ def _finish(
     if code:
         tail = training.log.read_text(errors="replace")[-1000:]
         return [*faults, f"{name}: the resumed training ended with {code}: {tail}"]
-    found = runs.differences(folder, untouched.results)
-    return faults + [f"{name}: {difference}" for difference in found]
+    differences = runs.differences(folder, untouched.results)
+    return faults + [f"{name}: {difference}" for difference in differences]
 
 
 def _await_moment(

@@ -245,38 +245,38 @@ def record(folder: pathlib.Path) -> dict[str, Any]:
 def differences(folder: pathlib.Path, expected: dict[str, Any]) -> list[str]:
     """Names of the results in which a training differs from another."""
     try:
-        found = results(folder)
+        results_now = results(folder)
     except (OSError, ValueError) as error:
         return [f"its results cannot be read ({error})"]
-    return [f"other {name}" for name in expected if found[name] != expected[name]]
+    return [f"other {name}" for name in expected if results_now[name] != expected[name]]
 
 
 def model_bits(path: pathlib.Path) -> dict[str, bytes]:
     """The weights in a .keras file by name."""
     import h5py
 
-    found: dict[str, bytes] = {}
+    weights: dict[str, bytes] = {}
 
     def keep(name: str, item: Any) -> None:
         if isinstance(item, h5py.Dataset):
-            found[name] = item[()].tobytes()
+            weights[name] = item[()].tobytes()
 
     with zipfile.ZipFile(path) as archive:
         content = io.BytesIO(archive.read("model.weights.h5"))
     with h5py.File(content) as file:
         file.visititems(keep)
-    return found
+    return weights
 
 
 def events(folder: pathlib.Path) -> list[tuple[int, str, float]]:
     """The (round, name, value) of all events, without their wall time."""
     import tensorflow as tf
 
-    found = []
+    rows = []
     for path in sorted(folder.glob("tensorboard/*tfevents*")):
         for event in tf.compat.v1.train.summary_iterator(str(path)):
-            found += [(event.step, v.tag, v.simple_value) for v in event.summary.value]
-    return found
+            rows += [(event.step, v.tag, v.simple_value) for v in event.summary.value]
+    return rows
 
 
 if __name__ == "__main__":

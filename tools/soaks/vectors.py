@@ -109,9 +109,9 @@ class _Aggregation:
         noise_seed = tf.constant([number, -1], tf.int64)
         decoded = self._decode(self._state, total, sums, shared, noise_seed)
         self._state = decoded.state
-        found = {"mean": decoded.mean, **decoded.measurements}
-        found |= {f"state {name}": part for name, part in decoded.state.items()}
-        for name, part in found.items():
+        outputs = {"mean": decoded.mean, **decoded.measurements}
+        outputs |= {f"state {name}": part for name, part in decoded.state.items()}
+        for name, part in outputs.items():
             if not np.isfinite(np.asarray(part, np.float64)).all():
                 faults.append(f"{name} is not finite after round {number}")
         return faults
@@ -154,12 +154,12 @@ def shift(codec: Any, message: Any, plain: Any) -> tuple[int, int]:
     Returns:
       Both in squared steps.
     """
-    found = []
+    sums = []
     for part in (message, plain):
         # The codecs around one of integers add names.
         while isinstance(part, dict):
             part = part["values" if "values" in part else "update"]
-        found.append(np.asarray(part, np.int64))
+        sums.append(np.asarray(part, np.int64))
     inner = codec
     while not (hasattr(inner, "_sum") or hasattr(inner, "_grid")):
         inner = inner.inner if hasattr(inner, "inner") else inner._inner
@@ -167,7 +167,7 @@ def shift(codec: Any, message: Any, plain: Any) -> tuple[int, int]:
     bits = inner._config.bits if hasattr(inner, "_grid") else 32
     # The integers are residues, and the shares of noise are equal in both messages.
     half = 1 << (bits - 1)
-    steps = (found[0] - found[1] + half) % (1 << bits) - half
+    steps = (sums[0] - sums[1] + half) % (1 << bits) - half
     bound = grid.max_squared_norm
     if not bound:
         # Each coordinate of a vector within the clip is rounded up or down.

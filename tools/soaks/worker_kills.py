@@ -100,9 +100,9 @@ def kill_in_rounds(seed: int, kills: int) -> tuple[int, list[str]]:
             delay = drawn.uniform(0, seconds)
             timer = threading.Timer(delay, rounds.kill, [victim])
             timer.start()
-            found = rounds.round()
+            bits = rounds.round()
             timer.join()
-            if found != expected:
+            if bits != expected:
                 faults.append(f"kill {number}: other bits after {delay:.3f} s")
             rounds.restart(victim)
     return kills, faults
