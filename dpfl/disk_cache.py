@@ -4,7 +4,7 @@
 """Results of long computations, cached on disk for the next process.
 
     @disk_cache.kept(to_parts, from_parts)
-    def longest_figure(event, delta): ...
+    def slow_epsilon(event, delta): ...
 
 The key of a result is a digest of the function, its arguments, the source of dpfl's
 numeric packages, the versions of libraries and the machine, so that an entry of an

@@ -241,7 +241,7 @@ def test_key_includes_threads_numpy_and_blas_settings():
 
 @pytest.mark.parametrize("epsilon", ["7.84", None, True, -1.0, 1e999])
 def test_invalid_cached_epsilon_is_recomputed(folder, epsilon):
-    from_parts = secret_participation._figure
+    from_parts = secret_participation._cached_epsilon
     assert from_parts({"epsilon": 0.5, "accounting_method": "monte-carlo"}, {}) == (
         0.5,
         "monte-carlo",

@@ -359,7 +359,7 @@ def test_classes():
 GAUSSIAN = dpfl.Gaussian(12, 1.0, 1.5)
 OF_A_RUN = {"mechanism": GAUSSIAN, "participation": dpfl.FixedSize(**PARTICIPATION)}
 OF_A_RUN = {**OF_A_RUN, "dimension": 96}
-FIGURE = {**OF_A_RUN, "delta": 0.125}
+OF_AN_EPSILON = {**OF_A_RUN, "delta": 0.125}
 EVENT = {"event": RELEASE, "delta": 0.125}
 WORKLOAD = factorization.prefix_sum(8)
 
@@ -378,18 +378,21 @@ def ledger(rounds: Any = 3, **given: Any) -> Any:
 
 # A call for each public function, by its name, and arguments.
 FUNCTIONS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
-    "epsilon": (dpfl.epsilon, FIGURE),
-    "privacy_report": (lambda **more: dpfl.privacy_report(**more).epsilon, FIGURE),
-    "calibrate": (dpfl.calibrate, {**FIGURE, "epsilon": 1.5}),
+    "epsilon": (dpfl.epsilon, OF_AN_EPSILON),
+    "privacy_report": (
+        lambda **more: dpfl.privacy_report(**more).epsilon,
+        OF_AN_EPSILON,
+    ),
+    "calibrate": (dpfl.calibrate, {**OF_AN_EPSILON, "epsilon": 1.5}),
     "resolve": (
         lambda **more: dpfl.resolve(**more).mechanism,
-        {**FIGURE, "epsilon": 1.5},
+        {**OF_AN_EPSILON, "epsilon": 1.5},
     ),
     "noise": (
         lambda **more: list(dpfl.noise(**more))[:1],
         {**OF_A_RUN, "seed": 100, "first_round": 99},
     ),
-    "Ledger": (ledger, {**FIGURE, "rounds": 100, "target_epsilon": 100.0}),
+    "Ledger": (ledger, {**OF_AN_EPSILON, "rounds": 100, "target_epsilon": 100.0}),
     "loss_distribution": (
         lambda **more: dpfl.loss_distribution(**more).get_epsilon_for_delta(0.125),
         {**EVENT, "interval": 0.125},

@@ -270,7 +270,7 @@ def calibrate_noise_multiplier(
     return math.exp(best * step)
 
 
-def has_tight_figure(event: dp_accounting.DpEvent) -> bool:
+def has_tight_epsilon(event: dp_accounting.DpEvent) -> bool:
     """Whether an exact, PLD or Monte Carlo epsilon is available."""
     event = trees.normalised(event)
     if trees.has_registered(event):
@@ -283,7 +283,7 @@ def has_tight_figure(event: dp_accounting.DpEvent) -> bool:
 def _may_be_tight(make_event: MakeEvent, noise_multiplier: float) -> bool:
     """Whether a tight epsilon is available at this noise, or there is no such event."""
     try:
-        return has_tight_figure(make_event(noise_multiplier))
+        return has_tight_epsilon(make_event(noise_multiplier))
     except (events.NoiseTooLargeError, events.NoiseTooSmallError):
         return True
 

@@ -42,7 +42,7 @@ MOST_RELEASES = 10**15
 _MOST_PRODUCTS = 10**300
 
 # Classes of other packages, by `accountant.register`. Their events cost what was
-# registered, also where a base class has a smaller figure.
+# registered, also where a base class has a smaller cost.
 REGISTERED: set[type] = set()
 
 

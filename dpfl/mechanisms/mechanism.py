@@ -248,7 +248,7 @@ class Mechanism(Checked, abc.ABC):
         # The kind of the releases does not depend on the noise.
         noised = self.with_noise_multiplier(self.some_noise_multiplier)
         event = noised.dp_event(participation, dimension)
-        if not calibration.has_tight_figure(event):
+        if not calibration.has_tight_epsilon(event):
             wanted = (
                 f"auto or rdp for {self.name} with {participation.name}, which have no "
                 "tight epsilon"

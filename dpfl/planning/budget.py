@@ -37,7 +37,7 @@ OF_A_RUN: Mapping[str, checks.Check] = {
     "accounting_method": functools.partial(checks.choice, choices=ACCOUNTING_METHODS),
 }
 # Checks for functions whose epsilon may be infinite, or that have none.
-OF_A_FIGURE = {name: check for name, check in OF_A_RUN.items() if name != "epsilon"}
+OF_AN_EPSILON = {name: check for name, check in OF_A_RUN.items() if name != "epsilon"}
 
 
 @checks.of_arguments(OF_A_RUN)

@@ -21,7 +21,7 @@ USUAL_EPSILON = 8.0
 _MORE_BITS, _WORTH_IT = 2, 0.9
 
 
-@checks.of_arguments(budget.OF_A_FIGURE)
+@checks.of_arguments(budget.OF_AN_EPSILON)
 def epsilon_remark(
     epsilon: float,
     mechanism: Mechanism,
@@ -68,7 +68,7 @@ def epsilon_remark(
     return f"{remark}; a noise_multiplier of {enough:g} brings it to {USUAL_EPSILON:g}"
 
 
-@checks.of_arguments(budget.OF_A_FIGURE)
+@checks.of_arguments(budget.OF_AN_EPSILON)
 def bits_remark(
     epsilon: float,
     mechanism: Mechanism,

@@ -84,7 +84,7 @@ def epsilon_of_two(gram, delta):
     return optimize.brentq(over, 0, 60)
 
 
-class TestTheFigure:
+class TestEpsilon:
     @pytest.mark.parametrize("rounds", [2, 3, 4])
     @pytest.mark.parametrize("delta", [1e-3, 1e-6])
     def test_epsilon_is_closely_above_quadrature(self, rounds, delta):

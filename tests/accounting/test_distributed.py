@@ -435,7 +435,7 @@ def test_skellam_noise_of_many_tiny_shares_is_computed():
 
 @pytest.mark.parametrize("kind", KINDS)
 class TestEnds:
-    """Numbers that are far apart: a figure, or a sentence on one of them."""
+    """Numbers that are far apart: an epsilon, or a sentence on one of them."""
 
     def make(self, kind, **changes):
         return unit_event(kind, **{"rounding_bias": 0.0, **changes})

@@ -191,7 +191,7 @@ class TestRenyiWithoutExtraVariance:
     @pytest.mark.parametrize("joined", [1.0, 0.3, 0.01])
     @pytest.mark.parametrize("kept", [1.0, 0.4, 0.05])
     def test_two_masked_and_sampled_coordinates(self, kept, joined):
-        """Summed over both; the accountant's figure is exact for removing."""
+        """Summed over both; the accountant's epsilon is exact for removing."""
         stddev = 1.7
         for shifts in ((1, 1), (2, 2), (3, 1)):
             logs, ratios = zip(*(pair(stddev, v, 6) for v in shifts))

@@ -169,7 +169,7 @@ class TestCyclic:
             assert max(exact) == pytest.approx(limit, rel=1e-9)
 
     def test_more_bands_than_the_separation_are_refused(self):
-        """Overlapping columns: the truth is above the figure, which is refused."""
+        """Overlapping columns: the truth is above the epsilon, which is refused."""
         encoder, q = banded(5, 3, seed=3), 0.3
         as_if = dp_accounting.SelfComposedDpEvent(
             dp_accounting.PoissonSampledDpEvent(q, gaussian(1.3)), 3

@@ -110,7 +110,7 @@ class TestTheSum:
             assert found == pytest.approx(event.rate)
 
 
-class TestTheFigure:
+class TestEpsilon:
     @pytest.mark.parametrize("delta", [1e-2, 1e-4])
     def test_epsilon_is_closely_above_quadrature(self, delta):
         found, accounting_method = tight_epsilon(FEW, delta)

@@ -71,7 +71,7 @@ def slots_log_ratio(z, slots):
     return log_ratio
 
 
-class TestFigures:
+class TestEpsilons:
     def test_rdp_matches_published_values(self):
         two = RandomAllocation(gaussian(1.0), rounds=2, slots=2).rdp([2, 8])
         np.testing.assert_allclose(two, [0.62011, 3.30792], atol=6e-6)

@@ -180,7 +180,7 @@ class TestRate:
         np.testing.assert_allclose(found, 1.0, atol=1e-5)
 
     def test_routes_agree(self):
-        # On either side of each change of route the figures are nearly the same.
+        # On either side of each change of route the divergences are nearly the same.
         orders = [1.5, 2, 2.5, 3.3, 8, 64, 512]
         gauss = DiscreteGaussianNoise(100, 2.0)
         assert ratio_moments.route_of(gauss) == "gaussian"

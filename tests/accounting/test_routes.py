@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Every route to an epsilon: its figure, why it is taken or not, and its pages."""
+"""Every route to an epsilon: its epsilon, why it is taken or not, and its pages."""
 
 import math
 import re

@@ -432,8 +432,8 @@ def test_explain_agrees_with_epsilon_and_calibrate():
             assert found[name] == row[name], name
         z = found["mechanism"]["noise_multiplier"]
         assert z == row["noise_multiplier"] and z == pytest.approx(3.35, abs=0.01)
-        figures = {each["route"]: each["epsilon"] for each in found["routes"]}
-        assert figures["rdp"] == row["epsilon"] < figures["stopped-pld"] < 23
+        epsilons = {each["route"]: each["epsilon"] for each in found["routes"]}
+        assert epsilons["rdp"] == row["epsilon"] < epsilons["stopped-pld"] < 23
         assert found["participation"]["rounds"] == 60
         assert found["event"][1] == "  60 times:"
 

@@ -4,7 +4,7 @@
 """What must hold where the wheel is installed without TensorFlow; run there as is.
 
 The environment has nothing but the wheel and what it asks for, so these are plain
-asserts. The figures are those of the Gaussian mechanism, which has a closed form.
+asserts. The epsilons are those of the Gaussian mechanism, which has a closed form.
 """
 
 import importlib
