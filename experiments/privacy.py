@@ -23,7 +23,7 @@ against the number of bands of a stream of noise over the whole run, for clients
 are dealt into as many groups, or with --participation=once_per_epoch take part once in
 an epoch, or with balls_in_bins or b_min_separation have rounds that are their secret.
 `explain` shows why an epsilon is what it is, of the run of an output folder or of flags
-as for epsilon or calibrate: the event, and each route to an epsilon, its epsilon, why
+as for epsilon or calibrate: the event, and of each route to an epsilon its value, why
 it was taken or not, and the pages of docs/privacy that prove it.
 DOME's is not shown, since what its sketch misses depends on the updates, and
 sparse_recovery's is of the right order only. Bits are per client and round and count
