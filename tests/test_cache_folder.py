@@ -187,7 +187,7 @@ class TestRoom:
 
 class TestPlace:
     @pytest.mark.parametrize("value", ["", "off", "Off", " off "])
-    def test_none(self, folder, entry, monkeypatch, tmp_path, value):
+    def test_caching_can_be_switched_off(self, folder, entry, monkeypatch, tmp_path, value):
         monkeypatch.setenv("DPFL_CACHE", value)
         monkeypatch.chdir(tmp_path)
         assert cache_folder.folder() is None and cache_folder.read(KEY) is None
@@ -204,14 +204,14 @@ class TestPlace:
             monkeypatch.setenv("XDG_CACHE_HOME", relative)
             assert cache_folder.folder() == tmp_path / ".cache" / "dpfl"
 
-    def test_at_home(self, tmp_path, monkeypatch):
+    def test_default_folder_is_in_the_home(self, tmp_path, monkeypatch):
         monkeypatch.setenv("HOME", str(tmp_path))
         monkeypatch.setenv("DPFL_CACHE", "~/mine")
         assert cache_folder.folder() == tmp_path / "mine"
 
     @pytest.mark.parametrize("given", [None, "~", "~/mine", "~nobody-of-this-name/a"])
     @pytest.mark.parametrize("home", [None, "", "relative"])
-    def test_no_home(self, tmp_path, monkeypatch, given, home):
+    def test_missing_home_disables_caching(self, tmp_path, monkeypatch, given, home):
         monkeypatch.chdir(tmp_path)
         monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
         for name, value in (("DPFL_CACHE", given), ("HOME", home)):

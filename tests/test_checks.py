@@ -86,7 +86,7 @@ def test_arrays():
                 check(name, wrong)
 
 
-def test_renaming_changes_the_name_in_front_alone():
+def test_renaming_changes_only_the_leading_name():
     known = {"bands": "matrix_bands"}
     with refuses(ValueError, "matrix_bands", 1, 0):
         with checks.renaming(known):

@@ -114,7 +114,7 @@ class TestHolesPutBack:
         found = audited("gaussian", "coordinate", trials=2_000, rounds_in_tff=0)
         assert bad(found) == {"epsilon"}
 
-    def test_a_clip_that_is_not_applied(self, monkeypatch):
+    def test_missing_clipping_is_detected(self, monkeypatch):
         import tensorflow as tf
 
         from dpfl.aggregators import integer_sums

@@ -21,7 +21,7 @@ def rows(done):
     return json.loads(done.stdout)
 
 
-def test_compute_saves_what_it_prints(tmp_path):
+def test_compute_saves_the_printed_factorization(tmp_path):
     flags = ["--rounds=32", "--matrix_momentum=0.9", "--rtol=1e-8", "--output=m.npz"]
     (row,) = rows(factorize(tmp_path, "compute", "--json", *flags))
     assert row["total"] == pytest.approx(2564.239220, rel=1e-7)

@@ -329,7 +329,7 @@ def test_refused_flags_leave_nothing(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_an_output_dir_that_cannot_be_one(tmp_path):
+def test_unusable_output_dir_is_refused(tmp_path):
     """Said in one sentence, before any work."""
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "file", tmp_path / "file" / "run"):
@@ -338,7 +338,7 @@ def test_an_output_dir_that_cannot_be_one(tmp_path):
         assert names(done.stderr, "output_dir", path)
 
 
-def test_checkpoints_without_their_manifest_are_no_run(tmp_path):
+def test_checkpoints_without_manifest_are_refused(tmp_path):
     """With another seed, another run's rounds would be released as this one's."""
     run = tmp_path / "run"
     (run / "checkpoints").mkdir(parents=True)

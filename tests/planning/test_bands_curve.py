@@ -169,7 +169,7 @@ class TestRestarting:
         noise = calibrated(stream, mechanisms.OncePerEpoch(240, 20, 30), run)
         assert bands_curve.restarting(run).noise_multiplier == pytest.approx(noise)
 
-    def test_of_prefix_sums_alone(self):
+    def test_only_prefix_sum_workloads_are_supported(self):
         run = replace(SMALL, workload=mf.momentum(48, 0.9))
         with refuses(ValueError, "workload"):
             bands_curve.restarting(run)

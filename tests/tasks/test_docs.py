@@ -246,7 +246,7 @@ def test_tampered_cache_file_is_not_used(site, tmp_path, is_of_before):
     assert path.read_bytes() == whole
 
 
-def test_a_sentence_counts_in_the_first_module_alone(site, tmp_path):
+def test_sentence_counts_only_in_its_first_module(site, tmp_path):
     found, _ = docs.read_packages(
         _small(docs_source="packages", data_dir=str(tmp_path / "kept")), str(site)
     )

@@ -191,7 +191,7 @@ def test_invalid_emnist_label_gives_a_nonfinite_client():
     assert np.all(x[0] == 0.5)
 
 
-def test_a_data_file_that_is_a_pipe_is_refused(tmp_path):
+def test_pipe_as_data_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with refuses(ValueError, tmp_path / "pipe"):
         data_files._check_length(str(tmp_path / "pipe"))

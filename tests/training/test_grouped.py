@@ -103,7 +103,7 @@ def test_integer_sums_leave_the_same_bits(task, tff_secure_context, name, groups
 
 
 @pytest.mark.parametrize("groups", [1, 2])
-def test_sums_of_floats_differ_in_their_last_bits_alone(task, tff_context, groups):
+def test_float_sums_differ_only_in_last_bits(task, tff_context, groups):
     found = two_rounds(process(task, "none", groups))
     expected = one_at_a_time(task, "none")
     for a, b in zip(tf.nest.flatten(found), tf.nest.flatten(expected)):

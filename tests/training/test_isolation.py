@@ -472,7 +472,7 @@ def test_legacy_32_bit_system_calls_are_blocked():
         isolated.close()
 
 
-def test_a_port_is_kept():
+def test_given_port_is_used():
     with socket.socket() as trial:
         trial.bind(("127.0.0.1", 0))
         port = trial.getsockname()[1]
@@ -503,7 +503,7 @@ def test_log_names_the_chosen_isolation(tmp_path):
     assert names(second, "isolation", "loopback", "127.0.0.1")
 
 
-def test_addresses_as_the_kernel_writes_them():
+def test_kernel_address_format_is_parsed():
     assert isolation._endpoint("0100007F:1F90") == ("127.0.0.1", 8080)
     assert isolation._endpoint("0" * 24 + "01000000:0050") == ("::1", 80)
 

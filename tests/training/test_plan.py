@@ -79,7 +79,7 @@ def test_insufficient_memory_is_refused_before_work(make_plan, monkeypatch):
         make_plan(epsilon=4.0, concurrency=2)
 
 
-def test_only_sgd_takes_the_tasks_momentum(make_plan):
+def test_only_sgd_uses_the_task_s_momentum(make_plan):
     assert make_plan(server_optimizer="adam").config.server_momentum is None
 
 

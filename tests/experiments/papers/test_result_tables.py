@@ -38,7 +38,7 @@ def rows_of(name, folder):
 
 
 @pytest.mark.parametrize("name", KINDS.values())
-def test_a_figure_is_drawn_from_its_table_alone(name, tmp_path):
+def test_figure_is_drawn_only_from_its_table(name, tmp_path):
     figure = index.FIGURES[name]
     works, table = rows_of(name, tmp_path / "runs")
     result_tables.write(tmp_path / "table.csv", figure, "medium", works, table)
