@@ -187,7 +187,9 @@ class TestRoom:
 
 class TestPlace:
     @pytest.mark.parametrize("value", ["", "off", "Off", " off "])
-    def test_caching_can_be_switched_off(self, folder, entry, monkeypatch, tmp_path, value):
+    def test_caching_can_be_switched_off(
+        self, folder, entry, monkeypatch, tmp_path, value
+    ):
         monkeypatch.setenv("DPFL_CACHE", value)
         monkeypatch.chdir(tmp_path)
         assert cache_folder.folder() is None and cache_folder.read(KEY) is None
@@ -204,7 +206,7 @@ class TestPlace:
             monkeypatch.setenv("XDG_CACHE_HOME", relative)
             assert cache_folder.folder() == tmp_path / ".cache" / "dpfl"
 
-    def test_default_folder_is_in_the_home(self, tmp_path, monkeypatch):
+    def test_tilde_in_the_setting_is_expanded(self, tmp_path, monkeypatch):
         monkeypatch.setenv("HOME", str(tmp_path))
         monkeypatch.setenv("DPFL_CACHE", "~/mine")
         assert cache_folder.folder() == tmp_path / "mine"
