@@ -35,7 +35,8 @@ KEY = "exact"
 COVERED, EXACT, SECRET = "covered", "exact", "secret"
 
 # Measurements of aggregators that are functions of the release or of public numbers.
-# All other measurements count as exact, whatever their names.
+# A mechanism declares others, as `released_measurements`; one that nobody declares is
+# refused where the aggregator is made.
 RELEASED_MEASUREMENTS = (
     *("clip_norm", "linf_clip", "noise_stddev", "granularity", "wrap_probability"),
     *("iterate_noise_stddev", "downlink_bits", "retained_rank", "subspace_overlap"),
@@ -131,9 +132,14 @@ def _fits(name: str, patterns: Collection[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def measured_column(name: str) -> str:
-    """The column of an aggregator's measurement."""
-    if name in RELEASED_MEASUREMENTS:
+def measured_column(name: str, declared: Collection[str] = ()) -> str:
+    """The column of an aggregator's measurement.
+
+    Args:
+      name: Name of the measurement.
+      declared: The mechanism's `released_measurements`.
+    """
+    if name in RELEASED_MEASUREMENTS or name in declared:
         return f"aggregator_{name}"
     return f"{MARK}aggregator_{plain(name)}"
 

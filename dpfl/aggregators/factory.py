@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Optional
 
 import numpy as np
@@ -165,6 +165,7 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
         identity: str = "",
         output: str = "mean",
         measure: Optional[str] = None,
+        released_measurements: Collection[str] = (),
         checks_context: bool = True,
     ):
         """Initializes the factory.
@@ -183,6 +184,8 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
             if the server is trusted with each message, and none if the codec sums
             securely; "released" opens none; "exact_for_simulation" opens them always:
             beside a secure sum the server then sees more than the event covers.
+          released_measurements: Names of the codec's measurements of the release, as
+            of `Mechanism`; `create` refuses others.
           checks_context: Whether building a process that needs a secure sum requires
             that TFF's current context can sum securely; False for a process that is
             built here and run elsewhere.
@@ -198,6 +201,7 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
         self._make_codec = make_codec
         self._output = output
         self._measure = measure
+        self._released = tuple(released_measurements)
         self._checks_context = checks_context
         self._identity = identity
         self._seed = seed
@@ -276,4 +280,6 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
         if self._seed is not None:
             identity = f"{self._identity}:{layout.dimension}:{layout.value_type}"
             fixed = philox.seed_from_int(self._seed, identity)
-        return RoundFunctions(codec, layout, fixed, self._output, self._measure)
+        return RoundFunctions(
+            codec, layout, fixed, self._output, self._measure, self._released
+        )

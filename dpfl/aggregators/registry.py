@@ -101,6 +101,7 @@ def build(
         identity=mechanism.identity,
         output=output,
         measure=measure,
+        released_measurements=mechanism.released_measurements,
         checks_context=checks_context,
     )
 

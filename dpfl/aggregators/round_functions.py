@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import collections
 import secrets
+from collections.abc import Collection
 from typing import Any, Optional
 
 import tensorflow as tf
 
-from dpfl import seed_domains
+from dpfl import checks, seed_domains
 from dpfl.aggregators import measurements, reductions
 from dpfl.aggregators.codec import Codec, Fields, Structure
 from dpfl.aggregators.layout import Layout
-from dpfl.privacy_coverage import EXACT_FOR_SIMULATION
+from dpfl.privacy_coverage import EXACT_FOR_SIMULATION, RELEASED_MEASUREMENTS
 from dpfl.vectors import randomness
 
 # The seed of the next round's rotation or sketch in the state of a secure sum without
@@ -49,6 +50,7 @@ class RoundFunctions:
         seed: Optional[Any],
         output: str,
         measure: Optional[str],
+        released_measurements: Collection[str] = (),
     ):
         """Initializes the functions.
 
@@ -60,6 +62,7 @@ class RoundFunctions:
             restored state repeats nothing.
           output: As for `factory.CodecFactory`.
           measure: As for `factory.CodecFactory`.
+          released_measurements: As for `factory.CodecFactory`.
         """
         self.codec = codec
         self.measures_exactly = measure == EXACT_FOR_SIMULATION or (
@@ -68,6 +71,7 @@ class RoundFunctions:
         self.layout = layout
         self.seed = seed
         self._output = output
+        self._released = {*RELEASED_MEASUREMENTS, *released_measurements}
         # The words drawn here and those drawn by the worker each suffice alone.
         self._entropy = [secrets.randbits(64) - (1 << 63) for _ in range(2)]
 
@@ -151,10 +155,19 @@ class RoundFunctions:
           shared: The result of `prepare`.
           total: The total of the messages, as the codec's reduction opens it.
           sums: The sums of the scalars that `encode` returns.
+
+        Raises:
+          ValueError: If a measurement is not declared to be made of the release.
         """
         own = _own_state(state)
         noise_seed = self._drawn(state, seed_domains.RoundDomain.SERVER_NOISE)
         decoded = self.codec.decode(own, total, sums, shared["expanded"], noise_seed)
+        for name in decoded.measurements.keys() - self._released:
+            wanted = (
+                f"all names that {type(self.codec).__name__}.decode measures of the "
+                "release, as the mechanism declares them"
+            )
+            raise ValueError(checks.message("released_measurements", wanted, name))
         result = decoded.mean
         if self._output == "sum":
             result *= self.codec.divisor(sums)

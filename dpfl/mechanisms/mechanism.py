@@ -166,6 +166,9 @@ class Mechanism(Checked, abc.ABC):
     shares_a_seed: ClassVar[bool] = False
     # Whether clients' example counts may weight the mean.
     is_weighted: ClassVar[bool] = False
+    # Names of measurements that its codec makes of the release or of public numbers,
+    # besides `privacy_coverage.RELEASED_MEASUREMENTS`. They are written unmarked.
+    released_measurements: ClassVar[tuple[str, ...]] = ()
     # Whether `mean_squared_error` is the whole error: if not, the rest depends on the
     # updates, so that errors cannot be compared.
     has_whole_error: ClassVar[bool] = True

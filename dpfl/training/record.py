@@ -208,7 +208,9 @@ def round_row(
     row["epsilon"] = epsilon
     row["noise_multiplier"] = plan.mechanism.noise_multiplier
     measured = {
-        privacy_coverage.measured_column(name): value
+        privacy_coverage.measured_column(
+            name, plan.mechanism.released_measurements
+        ): value
         for name, value in _prefixed("", flat_scalars(measurements)).items()
     }
     row.update(_bit_columns(plan, before, clients, measured))

@@ -9,10 +9,11 @@ import functools
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import tensorflow_federated as tff
 
-from dpfl import aggregators, mechanisms
-from dpfl.aggregators import registry
+from dpfl import aggregators, mechanisms, privacy_coverage
+from dpfl.aggregators import codec, registry
 from tests.refusals import refuses
 
 VALUE_TYPE = tff.to_type([(np.float32, (2, 3)), np.float32])
@@ -215,6 +216,32 @@ def test_exact_measurements_are_optional_with_trusted_server(weighted):
     weight = (tff.TensorType(np.float32),) if weighted else ()
     process = factory.create(VALUE_TYPE, *weight)
     assert measured_names(process) == ["downlink_bits"]
+
+
+class Forgetful(codec.OuterCodec):
+    def decode(self, *arguments):
+        decoded = self.inner.decode(*arguments)
+        more = collections.OrderedDict(decoded.measurements, own=tf.constant(0.5))
+        return decoded._replace(measurements=more)
+
+
+def test_undeclared_measurement_is_refused_and_a_declared_one_unmarked():
+    build = functools.partial(aggregators.build, around=Forgetful)
+    with refuses(ValueError, "released_measurements", "own"):
+        build(make("gaussian")).create(VALUE_TYPE)
+
+    @dataclasses.dataclass(frozen=True)
+    class Declared(mechanisms.Gaussian):
+        released_measurements = ("own",)
+
+    entry = mechanisms.registry._ENTRIES[mechanisms.Gaussian]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(mechanisms.registry._ENTRIES, Declared, entry)
+        process = build(Declared(N, 1.0, 0.3)).create(VALUE_TYPE)
+    assert "own" in measured_names(process)
+    declared = Declared.released_measurements
+    assert privacy_coverage.measured_column("own", declared) == "aggregator_own"
+    assert privacy_coverage.measured_column("own") == "exact_aggregator_own"
 
 
 def test_every_mechanism_has_an_aggregator_and_a_test_case():
