@@ -745,5 +745,5 @@ def test_cut_word_counts_are_refused(stackoverflow_folder, tmp_path):
 
 
 def test_a_word_twice_in_the_vocabulary_is_refused():
-    with refuses(ValueError, "word", "a"):
+    with refuses(ValueError, "vocabulary"):
         stackoverflow.batch_parser(["a", "b", "a"], 5)
