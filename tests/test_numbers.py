@@ -144,7 +144,7 @@ EXEMPT = {
 
 
 # What a sentence says of an argument in place of its name.
-ALIASES = {"target_epsilon": "budget", "sampling_probability": "cohorts vary"}
+ALIASES = {"target_epsilon": "budget", "sampling_probability": "noise_source"}
 # Methods that are for other mechanisms.
 REFUSED = {("sgmf", "again_event"), ("none", "with_noise_multiplier")}
 
