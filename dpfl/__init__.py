@@ -46,7 +46,7 @@ Participation: which clients are in which rounds.
 Accounting and planning: epsilon of a run, and numbers that meet a budget.
 
 - `epsilon`: epsilon of a whole run.
-- `privacy_report`: the same with its relation, method and order.
+- `privacy_report`: the same with its relation, accounting method and order.
 - `PrivacyReport`: the result of `privacy_report`.
 - `calibrate`: the mechanism with the least noise that meets a budget.
 - `resolve`: the mechanism with numbers in place of "auto".

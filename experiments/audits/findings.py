@@ -112,7 +112,7 @@ def tightest(
     dimension: int,
     delta: float,
 ) -> accounting.PrivacyReport:
-    """The least epsilon of a run by any accountant that supports it.
+    """The least epsilon of a run by any accounting method that supports it.
 
     A lower bound is most informative if the claim itself is not loose. So this is the
     least epsilon by the accounting methods "auto" and "tight", and of
