@@ -70,6 +70,11 @@ class Participation(Checked, abc.ABC):
         return dataclasses.replace(self, rounds=rounds)
 
     @property
+    def name_in_digests(self) -> str:
+        """The name in the digests of runs, which a renaming does not change."""
+        return self.name
+
+    @property
     def sampling_probability(self) -> float:
         """The q by which Poisson sampling amplifies privacy; 1 if nothing does."""
         return 1.0
@@ -436,6 +441,8 @@ class RandomAllocation(Independent, InEpochs):
     """
 
     name: ClassVar[str] = "random_allocation"
+    # An earlier name, which digests keep: seeds are made from them.
+    name_in_digests = "random_slot"
 
     @property
     def slots(self) -> float:

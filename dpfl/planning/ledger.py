@@ -213,7 +213,7 @@ class Ledger:
             return
         about = {"mechanism": mechanism.identity, "dimension": dimension}
         plan = dataclasses.asdict(participation)
-        about.update(participation=participation.name, **plan)
+        about.update(participation=participation.name_in_digests, **plan)
         self._journal = journal = Journal(path, about)
         known: dict[int, Names] = {}
         for number, names in journal.entries():

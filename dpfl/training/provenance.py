@@ -94,6 +94,7 @@ def digest(plan: plan_lib.Plan) -> str:
     del facts["source"], facts["arithmetic"]
     named = facts["flags"]
     del named["seed"], named["measure"]
+    named["participation"] = plan.participation.name_in_digests
     facts["flags"] = {_NAMES_IN_DIGEST.get(k, k): named[k] for k in named}
     return files.digest(facts)
 

@@ -186,6 +186,13 @@ def test_a_renamed_setting_keeps_its_name_in_the_digest(make_plan, monkeypatch):
     assert of_manifest ^ set(in_digest) == {"accounting_method", "accountant"}
 
 
+def test_a_renamed_participation_keeps_its_name_in_the_digest(make_plan, monkeypatch):
+    plans = [make_plan(participation=p) for p in ("random_allocation", "poisson")]
+    monkeypatch.setattr(provenance.files, "digest", lambda content: content)
+    found = [provenance.digest(plan)["flags"]["participation"] for plan in plans]
+    assert found == ["random_slot", "poisson"]
+
+
 def noise_of(plan, length=4000):
     """The noise of a run's first round, as its aggregator draws it."""
     import tensorflow as tf
