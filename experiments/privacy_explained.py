@@ -103,7 +103,7 @@ def of_run(folder: str) -> Explained:
     """
     [run] = run_folders.read([folder])
     if not run.summary["rounds"]:
-        raise ValueError(f"no round of the run in {folder} has completed yet")
+        raise ValueError(f"no round of RUN {folder} has completed yet")
     try:
         cost = _cost_of(run.summary)
     except (KeyError, TypeError, ValueError) as error:
@@ -117,8 +117,9 @@ def of_run(folder: str) -> Explained:
         explained.epsilon, saved, rel_tol=_ROUNDING
     ):
         raise ValueError(
-            f"epsilon is {saved!r} in the summary.json of {folder}, but its settings "
-            f"have {explained.epsilon!r}; another version of dpfl may have written it"
+            f"the summary.json of RUN {folder} has the epsilon {saved!r}, but its "
+            f"settings have {explained.epsilon!r}; another version of dpfl may have "
+            "written it"
         )
     return explained
 
