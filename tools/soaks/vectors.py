@@ -117,7 +117,7 @@ class _Aggregation:
         return faults
 
     def _shared(self, state: Any, seed: Any) -> Any:
-        return self._codec.expand(self._codec.broadcast(state, seed))
+        return self._codec.decode_broadcast(self._codec.broadcast(state, seed))
 
     def _encoded(self, update: Any, shared: Any, own: Any) -> tuple[Any, Any]:
         """A client's message, and the scalars that go with it."""
