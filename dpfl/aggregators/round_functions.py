@@ -23,6 +23,7 @@ from dpfl.aggregators import measurements, reductions
 from dpfl.aggregators.codec import Codec, Fields, Structure
 from dpfl.aggregators.layout import Layout
 from dpfl.privacy_coverage import EXACT_FOR_SIMULATION, RELEASED_MEASUREMENTS
+from dpfl.arrays import in_tensorflow
 from dpfl.vectors import randomness
 
 # The seed of the next round's rotation or sketch in the state of a secure sum without
@@ -91,7 +92,7 @@ class RoundFunctions:
         if self.seed is None:
             # Never drawn from the state: a restored one would draw the same again.
             seed = tf.bitwise.bitwise_xor(
-                randomness.fresh_seed(), tf.constant(self._entropy, tf.int64)
+                in_tensorflow.fresh_seed(), tf.constant(self._entropy, tf.int64)
             )
         else:
             seed = state["seed"]
@@ -195,7 +196,7 @@ class RoundFunctions:
 def _client_seed(identity: Optional[str], own: Any, round_seed: Any) -> tf.Tensor:
     """A client's seed, derived from its own identity and the round's public seed."""
     if identity is None:
-        return randomness.fresh_seed()
+        return in_tensorflow.fresh_seed()
     if identity == "client_id":
         return randomness.fold_in(round_seed, seed_domains.RoundDomain.CLIENT, own)
     # Both words of the round's seed, so that rounds differ as much as seeds do.

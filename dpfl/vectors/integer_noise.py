@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import decimal
 import functools
+import operator
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
-import tensorflow as tf
 
-from dpfl import checks, seed_domains
+from dpfl import arrays, checks, seed_domains
+from dpfl.arrays import Array
 from dpfl.vectors import integer_tables as tables
 from dpfl.vectors import randomness
 from dpfl.vectors.integer_tables import FIRST_BITS, FURTHER, LARGEST_DRAW, ONE_TABLE
@@ -24,33 +25,33 @@ from dpfl.vectors.integer_tables import FIRST_BITS, FURTHER, LARGEST_DRAW, ONE_T
 SMALLEST, LARGEST = 0.125, 2.0**24 + 1e-6
 
 
-def look_further(alias: tables.Alias, seed: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-    """Draws int32[count] from the mass that the first level leaves over.
+def look_further(alias: tables.Alias, seed: Array, rank: Array, count: Array) -> Array:
+    """Draws int32 from the mass that the first level leaves over.
 
     Args:
       alias: The second level's tables.
       seed: int64[2].
+      rank: Ranks of the draws, from 0 to before `count`; int32 [n].
       count: int32 scalar.
     """
+    nx = arrays.of(seed)
     own = randomness.fold_in(seed, seed_domains.AliasDomain.COLUMNS)
-    word = randomness.random_bits(own, [count], tf.uint32)
-    column = tf.bitwise.bitwise_and(word, (1 << alias.bits) - 1)
-    column = tf.bitcast(column, tf.int32)
-    high = tf.bitcast(tf.bitwise.right_shift(word, alias.bits), tf.int32)
-    threshold = tf.gather(tf.constant(alias.thresholds), column)
-    is_own = high < threshold
-    # One draw in 2**17 or so is not decided by these bits.
-    ties = tf.where(tf.equal(high, threshold))
+    word = nx.words_at(own, rank, count)
+    column = nx.bitcast(nx.bitwise_and(word, (1 << alias.bits) - 1), np.int32)
+    high = nx.bitcast(nx.right_shift(word, alias.bits), np.int32)
+    threshold = nx.take(nx.table(alias.thresholds), column)
     own = randomness.fold_in(seed, seed_domains.AliasDomain.LOW_BITS)
-    low = randomness.random_bits(own, tf.stack([2, tf.shape(ties)[0]]), tf.int64)
-    tied = tf.gather(column, ties[:, 0])
-    limit = tf.gather(tf.constant(alias.low_thresholds), tied, axis=1)
-    # In the graphs that TFF builds `==` would compare the tensors' identities.
-    is_even = tf.equal(low[0], limit[0])
-    is_below = (low[0] < limit[0]) | (is_even & (low[1] < limit[1]))
-    is_own = tf.tensor_scatter_nd_update(is_own, ties, is_below)
-    place = 2 * column + tf.cast(is_own, tf.int32)
-    return tf.gather(tf.constant(alias.outcomes), place)
+
+    def by_low_bits(pick: Any, rank: Array, count: Array) -> Array:
+        low = [nx.words_at(own, rank + i * count, 2 * count, np.int64) for i in (0, 1)]
+        limit = nx.take(nx.table(alias.low_thresholds), pick(column), axis=1)
+        is_even = nx.equal(low[0], limit[0])
+        return (low[0] < limit[0]) | (is_even & (low[1] < limit[1]))
+
+    # One draw in 2**17 or so is not decided by these bits.
+    is_own = nx.replaced(high < threshold, nx.equal(high, threshold), by_low_bits)
+    place = 2 * column + nx.asarray(is_own, np.int32)
+    return nx.take(nx.table(alias.outcomes), place)
 
 
 class DiscreteGaussian:
@@ -74,45 +75,51 @@ class DiscreteGaussian:
         self.stddev = checks.real("stddev", stddev, at_least=SMALLEST, at_most=LARGEST)
         self.parts, self.distance = tables.parts_of(self.stddev)
 
-    def sample(self, seed: tf.Tensor, length: int) -> tf.Tensor:
+    def sample(self, seed: Array, length: int) -> Array:
         """Draws int32[length] independently, as a function of the seed."""
+        nx = arrays.of(seed)
         own = randomness.fold_in(seed, seed_domains.DrawDomain.TABLES)
         halves = _sixteen_bits(own, length, len(self.parts))
-        firsts = [tf.constant(part.first) for part in self.parts]
-        drawn = tf.gather(firsts[0], halves[0])
+        firsts = [nx.table(part.first) for part in self.parts]
+        drawn = nx.take(firsts[0], halves[0])
         for table, half in zip(firsts[1:], halves[1:]):
-            drawn += tf.gather(table, half)
+            drawn = drawn + nx.take(table, half)
+
+        def resolved(pick: Any, rank: Array, count: Array) -> Array:
+            outcomes = []
+            for i, (part, table, half) in enumerate(zip(self.parts, firsts, halves)):
+                value = nx.take(table, pick(half))
+                own = randomness.fold_in(seed, seed_domains.DrawDomain.SECOND_LEVEL + i)
+                outcomes.append(_resolved(value, FURTHER, part.alias, own))
+            return functools.reduce(operator.add, outcomes)
+
         # Bound on sums without a flag; with one or more the sum is above it.
-        places = tf.where(drawn >= LARGEST_DRAW)
-        resolved = tf.zeros(tf.shape(places)[:1], tf.int32)
-        for i, (part, table, half) in enumerate(zip(self.parts, firsts, halves)):
-            value = tf.gather(table, tf.gather(half, places[:, 0]))
-            own = randomness.fold_in(seed, seed_domains.DrawDomain.SECOND_LEVEL + i)
-            resolved += _resolved(value, FURTHER, part.alias, own)
-        return tf.tensor_scatter_nd_update(drawn, places, resolved)
+        return nx.replaced(drawn, drawn >= LARGEST_DRAW, resolved)
 
 
-def _resolved(
-    drawn: tf.Tensor, further: int, alias: tables.Alias, own: tf.Tensor
-) -> Any:
+def _resolved(drawn: Array, further: int, alias: tables.Alias, own: Array) -> Array:
     """The draws, with an outcome in place of each `further`."""
-    places = tf.where(tf.equal(drawn, further))
-    rest = look_further(alias, own, tf.shape(places)[0])
-    return tf.tensor_scatter_nd_update(drawn, places, rest)
+    nx = arrays.of(drawn)
+    return nx.replaced(
+        drawn,
+        nx.equal(drawn, further),
+        lambda pick, rank, count: look_further(alias, own, rank, count),
+    )
 
 
-def _sixteen_bits(seed: tf.Tensor, length: int, parts: int) -> list[tf.Tensor]:
+def _sixteen_bits(seed: Array, length: int, parts: int) -> list[Array]:
     """Draws int32[length] in [0, 2**16) for each part, from the fewest words."""
+    nx = arrays.of(seed)
     count = length * (parts // 2) + (length + 1) // 2 * (parts % 2)
-    words = randomness.random_bits(seed, [count], tf.uint32)
-    low = tf.bitcast(tf.bitwise.bitwise_and(words, (1 << FIRST_BITS) - 1), tf.int32)
-    high = tf.bitcast(tf.bitwise.right_shift(words, FIRST_BITS), tf.int32)
+    words = nx.random_words(seed, count)
+    low = nx.bitcast(nx.bitwise_and(words, (1 << FIRST_BITS) - 1), np.int32)
+    high = nx.bitcast(nx.right_shift(words, FIRST_BITS), np.int32)
     if parts == 2:
         return [low, high]
     last = slice(length * (parts // 2), None)
     return [
         *(half[:length] for half in (low, high) if parts > 2),
-        tf.concat([low[last], high[last]], 0)[:length],
+        nx.concatenate([low[last], high[last]])[:length],
     ]
 
 
@@ -134,7 +141,7 @@ class Sampler(Protocol):
 
     distance: float
 
-    def sample(self, seed: tf.Tensor, length: int) -> tf.Tensor:
+    def sample(self, seed: Array, length: int) -> Array:
         """Draws int32[length] as a function of the seed, int64[2]."""
 
 
@@ -163,21 +170,18 @@ class TableNoise:
         self.table = tables.build(values, probabilities, beyond, _FURTHER_SHARES)
         self.distance = self.table.distance
 
-    def sample(self, seed: tf.Tensor, length: int) -> tf.Tensor:
+    def sample(self, seed: Array, length: int) -> Array:
         """Draws int32[length] independently, as a function of the seed."""
+        nx = arrays.of(seed)
         count = (length + 1) // 2 if self.is_paired else length
         own = randomness.fold_in(seed, seed_domains.DrawDomain.TABLES)
-        words = randomness.random_bits(own, [(count + 1) // 2], tf.uint32)
-        entries = tf.reshape(tf.bitcast(words, tf.uint16), [-1])[:count]
-        drawn = tf.gather(
-            tf.constant(self.table.first), tf.cast(entries, tf.int32), name="first"
-        )
+        words = nx.random_words(own, (count + 1) // 2)
+        drawn = nx.take(nx.table(self.table.first), nx.halves(words)[:count])
         own = randomness.fold_in(seed, seed_domains.DrawDomain.SECOND_LEVEL)
         drawn = _resolved(drawn, _FURTHER_SHARES, self.table.alias, own)
         if not self.is_paired:
             return drawn
-        halves = tf.reshape(tf.bitcast(drawn, tf.int16), [-1])
-        return tf.cast(halves[:length], tf.int32)
+        return nx.signed_halves(drawn)[:length]
 
 
 @functools.lru_cache(maxsize=32)

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import tensorflow as tf
-
-from dpfl import checks
+from dpfl import arrays, checks
+from dpfl.arrays import Array
 from dpfl.vectors import randomness, rotation
 
 
-def wrap(values: tf.Tensor, bits: int) -> tf.Tensor:
+def wrap(values: Array, bits: int) -> Array:
     """Residues in [0, 2**bits) of int32 values that may have overflowed."""
-    return tf.bitwise.bitwise_and(values, (1 << bits) - 1)
+    return arrays.of(values).bitwise_and(values, (1 << bits) - 1)
 
 
-def center(values: tf.Tensor, bits: int) -> tf.Tensor:
+def center(values: Array, bits: int) -> Array:
     """Residues in [-2**(bits-1), 2**(bits-1)), those of least absolute value."""
     half = 1 << (bits - 1)
     return wrap(values + half, bits) - half
@@ -38,30 +37,32 @@ class OverlapRotation:
         self.length = length
         self.flat_length = 1 << (length.bit_length() - 1)
 
-    def expand(self, seed: tf.Tensor) -> tf.Tensor:
+    def expand(self, seed: Array) -> Array:
         """The random signs, float32[2, 2**k]."""
         signs = randomness.rademacher(seed, 2 * self.flat_length)
-        return tf.reshape(signs, [2, self.flat_length])
+        return arrays.of(signs).reshape(signs, [2, self.flat_length])
 
-    def rotate(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
+    def rotate(self, vector: Array, expanded: Array) -> Array:
         """Rotates a float32[length] vector."""
+        nx = arrays.of(vector)
         flat, rest = self.flat_length, self.length - self.flat_length
         head = rotation.hadamard_transform(vector[:flat] * expanded[0])
         if not rest:
             return head
-        tail = tf.concat([head[rest:], vector[flat:]], 0)
+        tail = nx.concatenate([head[rest:], vector[flat:]], 0)
         tail = rotation.hadamard_transform(tail * expanded[1])
-        return tf.concat([head[:rest], tail], 0)
+        return nx.concatenate([head[:rest], tail])
 
-    def invert(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
+    def invert(self, vector: Array, expanded: Array) -> Array:
         """Inverts `rotate` by its transpose."""
+        nx = arrays.of(vector)
         flat, rest = self.flat_length, self.length - self.flat_length
         if not rest:
             return rotation.hadamard_transform(vector) * expanded[0]
         tail = rotation.hadamard_transform(vector[rest:]) * expanded[1]
-        head = tf.concat([vector[:rest], tail[: flat - rest]], 0)
+        head = nx.concatenate([vector[:rest], tail[: flat - rest]], 0)
         head = rotation.hadamard_transform(head) * expanded[0]
-        return tf.concat([head, tail[flat - rest :]], 0)
+        return nx.concatenate([head, tail[flat - rest :]])
 
 
 ROTATIONS: dict[str, Callable[[int], rotation.Rotation]] = {

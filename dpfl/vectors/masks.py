@@ -6,7 +6,8 @@
 A mask is a function of a seed, from which the receiver knows the coordinates of the
 values. Every mask has
 
-  * `gather(vector, seed)`: the kept coordinates of a float32[length] vector, in order;
+  * `gather(vector, seed)`: the kept coordinates of a float32[length] vector, in order,
+    and their number, an int32 scalar; where shapes are fixed, with zeros behind;
   * `scatter_add(total, values, seed)`: the `total`, of `length` numbers of any type,
     with the values, of the same type, added where they belong, and whether there were
     as many values as the seed says; if not, `total` is returned as it was.
@@ -17,9 +18,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import tensorflow as tf
+import numpy as np
 
-from dpfl import checks
+from dpfl import arrays, checks
+from dpfl.arrays import Array
 from dpfl.vectors import randomness
 
 
@@ -29,14 +31,14 @@ class FullMask:
     def __init__(self, length: int):
         self.length = length
 
-    def gather(self, vector: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """The vector itself."""
+    def gather(self, vector: Array, seed: Array) -> tuple[Array, Array]:
+        """The vector itself, and its length."""
         del seed
-        return vector
+        return vector, arrays.of(vector).asarray(self.length, np.int32)
 
     def scatter_add(
-        self, total: tf.Tensor, values: tf.Tensor, seed: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+        self, total: Array, values: Array, seed: Array
+    ) -> tuple[Array, Array]:
         """Adds the values to `total` if there are `length` values.
 
         Args:
@@ -49,11 +51,16 @@ class FullMask:
           scalar.
         """
         del seed
-        matches = tf.equal(tf.size(values), self.length)
-        padding = tf.zeros([self.length], values.dtype)
-        fitted = tf.concat([values, padding], 0)[: self.length]
-        added = total + tf.where(matches, fitted, tf.zeros_like(fitted))
-        return added, matches
+        nx = arrays.of(values)
+        matches = nx.equal(nx.size(values), self.length)
+        padding = nx.zeros([self.length], values.dtype)
+        fitted = nx.concatenate([values, padding])[: self.length]
+        return total + nx.where(matches, fitted, nx.zeros_like(fitted)), matches
+
+
+# Standard deviations, and more places, by which a block of distances is longer than the
+# mean; see `BernoulliMask`.
+_DEVIATIONS, _MORE = 12, 50
 
 
 class BernoulliMask:
@@ -64,41 +71,50 @@ class BernoulliMask:
     Random Variate Generation, X.2.2). So the work is in proportion to the number that
     is kept, not to the length. Everything is computed in float64, whose 2**-52 steps
     change the probability by less than 1e-15 (float32 draws come in steps of 1.2e-7).
+
+    A fixed number of distances is drawn. They fall short of the length with a
+    probability below 1e-30, and then the last coordinates are not kept: the number
+    that is kept is binomial, and `shortfall` bounds its tail by Chernoff.
     """
 
     def __init__(self, length: int, keep_fraction: float):
-        length = checks.integer("length", length, at_most=tf.int32.max)
-        self.length = length
+        most = np.iinfo(np.int32).max
+        self.length = checks.integer("length", length, at_most=most)
         self._log_skip = math.log1p(-keep_fraction)
         mean = length * keep_fraction
-        # Size for which a block falls short of the length with probability below 1e-13;
-        # then another block follows.
-        self._block = math.ceil(mean + 8 * math.sqrt(mean * (1 - keep_fraction)) + 16)
+        deviation = math.sqrt(mean * (1 - keep_fraction))
+        # More than all coordinates are never kept.
+        block = math.ceil(mean + _DEVIATIONS * deviation + _MORE)
+        self.block = min(block, self.length + 1)
 
-    def indices(self, seed: tf.Tensor) -> tf.Tensor:
-        """The kept coordinates in increasing order, int32[None]."""
-        last = self.length - 1
+    def indices(self, seed: Array) -> tuple[Array, Array]:
+        """The kept coordinates in increasing order, and their number, int32.
 
-        def body(positions: tf.Tensor, block: tf.Tensor) -> tuple[Any, Any]:
-            more = positions[-1] + self._steps(seed, block)
-            return tf.concat([positions, more], 0), block + 1
+        Where shapes are fixed, places at the length follow.
+        """
+        nx = arrays.of(seed)
+        positions = self.positions(seed)
+        number = nx.count_below(positions, self.length)
+        first = nx.prefix(positions, number)
+        return nx.asarray(nx.minimum(first, self.length), np.int32), number
 
-        positions, _ = tf.while_loop(
-            lambda positions, block: positions[-1] < last,
-            body,
-            [self._steps(seed, 0) - 1, tf.constant(1)],
-            shape_invariants=[tf.TensorShape([None]), tf.TensorShape([])],
-        )
-        count = tf.searchsorted(positions, [tf.cast(self.length, tf.int64)])[0]
-        return tf.cast(positions[:count], tf.int32)
+    def positions(self, seed: Array) -> Array:
+        """The kept coordinates, and places beyond the length, int64[block]."""
+        nx = arrays.of(seed)
+        draws = randomness.uniform(randomness.fold_in(seed, 0), self.block)
+        skipped = nx.floor(nx.log(1 - draws) / self._log_skip)
+        # Bounded so that the sums cannot overflow; all beyond the length is the same.
+        steps = nx.asarray(nx.minimum(skipped, float(self.length)), np.int64) + 1
+        return nx.cumsum(steps) - 1
 
-    def gather(self, vector: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """The kept coordinates of a float32[length] vector, float32[None]."""
-        return tf.gather(vector, self.indices(seed))
+    def gather(self, vector: Array, seed: Array) -> tuple[Array, Array]:
+        """The kept coordinates of a float32[length] vector, and their number."""
+        indices, number = self.indices(seed)
+        return arrays.of(vector).take_or_zero(vector, indices), number
 
     def scatter_add(
-        self, total: tf.Tensor, values: tf.Tensor, seed: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+        self, total: Array, values: Array, seed: Array
+    ) -> tuple[Array, Array]:
         """Adds the values to the kept coordinates if their numbers are equal.
 
         Args:
@@ -110,21 +126,25 @@ class BernoulliMask:
           The sum, or `total` unchanged, and whether the values were added, a bool
           scalar.
         """
-        indices = self.indices(seed)
-        matches = tf.equal(tf.size(values), tf.size(indices))
-        added = tf.cond(
-            matches,
-            lambda: tf.tensor_scatter_nd_add(total, indices[:, tf.newaxis], values),
-            lambda: total,
-        )
-        return added, matches
+        indices, number = self.indices(seed)
+        return arrays.of(total).add_at(total, indices, values, number)
 
-    def _steps(self, seed: tf.Tensor, block: tf.Tensor) -> tf.Tensor:
-        """The running sums of one block of distances, int64[block size]."""
-        draws = randomness.uniform(randomness.fold_in(seed, block), self._block)
-        skipped = tf.floor(tf.math.log(1 - draws) / self._log_skip)
-        # Bounded so that the sums cannot overflow; all beyond the length is the same.
-        return tf.cumsum(tf.cast(tf.minimum(skipped, self.length), tf.int64) + 1)
+
+def shortfall(length: int, keep_fraction: float, block: int) -> float:
+    """Chernoff bound on the probability that more than `block` coordinates are kept.
+
+    Args:
+      length: Number of coordinates.
+      keep_fraction: Probability that each is kept, in (0, 1).
+      block: Number of drawn distances.
+    """
+    if block > length:
+        return 0.0
+    share = block / length
+    divergence = share * math.log(share / keep_fraction)
+    if share < 1:
+        divergence += (1 - share) * math.log((1 - share) / (1 - keep_fraction))
+    return math.exp(-length * divergence)
 
 
 def build_mask(length: int, keep_fraction: float) -> Any:

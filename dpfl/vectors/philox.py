@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-_MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
-_WEYL = (0x9E3779B9, 0xBB67AE85)
-_ROUNDS = 10
+MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+WEYL = (0x9E3779B9, 0xBB67AE85)
+ROUNDS = 10
 _WORD = 0xFFFFFFFF
 _SHIFT = np.uint64(32)
 # The key under which TensorFlow enciphers a seed to a key and the upper half of a
@@ -85,12 +85,12 @@ def _encipher(counter: np.ndarray, key: Any) -> np.ndarray:
     """Applies Philox4x32-10 (Salmon et al. 2011) to uint32[4, n] under uint32[2]."""
     c0, c1, c2, c3 = counter
     k0, k1 = (int(word) for word in key)
-    for _ in range(_ROUNDS):
-        first = c0.astype(np.uint64) * _MULTIPLIERS[0]
-        second = c2.astype(np.uint64) * _MULTIPLIERS[1]
+    for _ in range(ROUNDS):
+        first = c0.astype(np.uint64) * MULTIPLIERS[0]
+        second = c2.astype(np.uint64) * MULTIPLIERS[1]
         c0 = (second >> _SHIFT).astype(np.uint32) ^ c1 ^ np.uint32(k0)
         c1 = second.astype(np.uint32)
         c2 = (first >> _SHIFT).astype(np.uint32) ^ c3 ^ np.uint32(k1)
         c3 = first.astype(np.uint32)
-        k0, k1 = (k0 + _WEYL[0]) & _WORD, (k1 + _WEYL[1]) & _WORD
+        k0, k1 = (k0 + WEYL[0]) & _WORD, (k1 + WEYL[1]) & _WORD
     return np.stack([c0, c1, c2, c3])

@@ -3,14 +3,14 @@
 
 """Random numbers as functions of a seed, and seeds as functions of other seeds.
 
-A seed is an int64[2] tensor. The generator is named in every call (Philox4x32-10,
+A seed is an int64[2] array of any library of `dpfl.arrays`. The generator is named in every call (Philox4x32-10,
 Salmon et al. 2011), so that the same seed gives the same numbers on client and server
 whatever their hardware.
 
 Philox is a family of permutations of 128 bits, one for each key of 64 bits. It is used
 in two ways, with the following guarantees:
 
-  * Numbers: TensorFlow enciphers the seed, under a key that never changes, to a key and
+  * Numbers: the seed is enciphered, under a key that never changes, to a key and
     the upper half of a counter; the lower half counts blocks of 128 bits. So no two
     seeds, and no two places under one seed, ever encipher the same counter under the
     same key.
@@ -29,105 +29,42 @@ from __future__ import annotations
 
 from typing import Any
 
-import tensorflow as tf
+import numpy as np
 
-from dpfl.vectors import philox
-
-# Philox, as TensorFlow's operations number it.
-_ALGORITHM = 1
-# A file that has another 122 bits of Linux's random generator at each read.
-_KERNEL_ENTROPY = "/proc/sys/kernel/random/uuid"
-# Positions of 16 hexadecimal digits of a line, none of them fixed: 64 bits.
-_RANDOM_DIGITS = (*range(4), *range(24, 36))
-# Length of a line without its end.
-_LINE_LENGTH = 36
+from dpfl import arrays
+from dpfl.arrays import Array
 
 
-def fold_in(seed: tf.Tensor, *data: Any) -> tf.Tensor:
+def fold_in(seed: Array, *data: Any) -> Array:
     """Derives a new seed, int64[2], from a seed and integers.
 
-    Integers, or scalar tensors, are folded in one after the other. For one seed, or for
+    Integers, or scalar arrays, are folded in one after the other. For one seed, or for
     seeds with the same first word, the results differ whenever the pairs (value, second
     word) differ.
     """
-    seed = tf.convert_to_tensor(seed, tf.int64)
+    nx = arrays.of(seed)
     for value in data:
-        first, second = tf.unstack(seed)
-        counter = tf.stack([tf.cast(value, tf.int64), second])
-        key = tf.bitcast(tf.stack([first]), tf.uint64)
-        seed = _enciphered(counter, key, tf.int64)
+        seed = nx.fold_in(seed, value)
     return seed
 
 
-def _enciphered(counter: tf.Tensor, key: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Enciphers a counter of int64[2] under a key of uint64[1] to two words."""
-    return tf.raw_ops.StatelessRandomUniformFullIntV2(
-        shape=[2],
-        key=key,
-        counter=tf.bitcast(counter, tf.uint64),
-        alg=_ALGORITHM,
-        dtype=dtype,
-    )
-
-
-def _drawn(operation: Any, shape: Any, seed: tf.Tensor, **more: Any) -> tf.Tensor:
-    """Draws as `tf.random.stateless_*` does, which takes far longer to be traced.
-
-    `StatelessRandomGetKeyCounter`, TensorFlow's shorter way from a seed to a key, is
-    not used: compiled by XLA, it gives another key.
-    """
-    seed_key = tf.constant([philox.SEED_KEY], tf.uint64)
-    mixed = _enciphered(tf.convert_to_tensor(seed, tf.int64), seed_key, tf.uint64)
-    key, upper = tf.unstack(mixed)
-    counter = tf.stack([tf.constant(0, tf.uint64), upper])
-    key = tf.stack([key])
-    return operation(shape=shape, key=key, counter=counter, alg=_ALGORITHM, **more)
-
-
-def fresh_seed() -> tf.Tensor:
-    """Reads 128 bits of the kernel's entropy, int64[2], fresh at each execution.
-
-    An operation of tf.data reads Linux's random generator, since TFF's worker has no
-    Python. `NonDeterministicInts` and every other operation of TensorFlow that draws a
-    seed are unsuitable: they take numbers from one Mersenne Twister a process (or a
-    thread), which is seeded with 32 bits, so that all clients of a worker share 32
-    bits.
-
-    Raises:
-      tf.errors.NotFoundError: When it runs, if the system has no such file.
-    """
-    lines = tf.data.TextLineDataset([_KERNEL_ENTROPY, _KERNEL_ENTROPY])
-    both = lines.batch(2, drop_remainder=True).get_single_element()
-    codes = tf.cast(tf.io.decode_raw(both, tf.uint8), tf.int64)
-    codes = tf.ensure_shape(codes, [2, _LINE_LENGTH])
-    digits = tf.gather(codes, _RANDOM_DIGITS, axis=1)
-    digits = tf.where(digits < ord("a"), digits - ord("0"), digits - ord("a") + 10)
-    shifts = tf.range(0, 64, 4, tf.int64)
-    return tf.reduce_sum(tf.bitwise.left_shift(digits, shifts), axis=1)
-
-
-def standard_normal(seed: tf.Tensor, length: int) -> tf.Tensor:
-    """Independent N(0, 1), float32[length]."""
-    return _drawn(tf.raw_ops.StatelessRandomNormalV2, [length], seed)
-
-
-def rademacher(seed: tf.Tensor, length: int) -> tf.Tensor:
+def rademacher(seed: Array, length: int) -> Array:
     """Independent signs, float32[length], +1 or -1 with equal probability."""
-    return tf.where(random_bits(seed, [length], tf.int32) < 0, -1.0, 1.0)
+    nx, one = arrays.of(seed), np.float32(1)
+    return nx.where(nx.random_words(seed, length, np.int32) < 0, -one, one)
 
 
-def uniform(seed: tf.Tensor, length: int, dtype: tf.DType = tf.float64) -> tf.Tensor:
-    """Floats uniform over the multiples of 2**-52 in [0, 1); of 2**-23 for float32.
-
-    Args:
-      seed: int64[2].
-      length: Number of floats.
-      dtype: tf.float64 or tf.float32.
-    """
-    return _drawn(tf.raw_ops.StatelessRandomUniformV2, [length], seed, dtype=dtype)
+def uniform(seed: Array, length: int) -> Array:
+    """float64[length], uniform over the multiples of 2**-52 in [0, 1)."""
+    return arrays.of(seed).uniform(seed, length)
 
 
-def below(seed: tf.Tensor, length: int, bound: int) -> tf.Tensor:
+def float_uniform(seed: Array, length: int) -> Array:
+    """float32[length], uniform over the multiples of 2**-23 in [0, 1)."""
+    return arrays.of(seed).float_uniform(seed, length)
+
+
+def below(seed: Array, length: int, bound: int) -> Array:
     """Independent integers, int64[length], uniform from 0 to before a bound.
 
     Args:
@@ -135,17 +72,20 @@ def below(seed: tf.Tensor, length: int, bound: int) -> tf.Tensor:
       length: Number of integers.
       bound: The exclusive bound.
     """
-    limits = {"minval": tf.constant(0, tf.int64), "maxval": tf.cast(bound, tf.int64)}
-    return _drawn(tf.raw_ops.StatelessRandomUniformIntV2, [length], seed, **limits)
+    return arrays.of(seed).below(seed, length, bound)
 
 
-def random_bits(seed: tf.Tensor, shape: Any, dtype: tf.DType) -> tf.Tensor:
-    """Integers whose bits are fair and independent.
+def standard_normal(seed: Array, length: int) -> Array:
+    """Independent N(0, 1), float32[length]."""
+    return arrays.of(seed).standard_normal(seed, length)
+
+
+def random_words(seed: Array, count: Any, dtype: Any) -> Array:
+    """Integers, [count], whose bits are fair and independent.
 
     Args:
       seed: int64[2].
-      shape: Shape of the result.
-      dtype: Integer dtype of the result.
+      count: Number of words.
+      dtype: Integer dtype of 32 or 64 bits.
     """
-    operation = tf.raw_ops.StatelessRandomUniformFullIntV2
-    return _drawn(operation, shape, seed, dtype=dtype)
+    return arrays.of(seed).random_words(seed, count, dtype)

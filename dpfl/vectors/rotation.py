@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
-import tensorflow as tf
-
-from dpfl import checks
+from dpfl import arrays, checks
+from dpfl.arrays import Array
 from dpfl.vectors import randomness
 
 # The largest Hadamard factor is 2**4: at 2**20 coordinates five products with 16x16
@@ -25,20 +24,20 @@ class Rotation(Protocol):
 
     length: int
 
-    def expand(self, seed: tf.Tensor) -> tf.Tensor:
+    def expand(self, seed: Array) -> Array:
         """Draws the rotation's random tensor from a seed.
 
         It is drawn once, and shared by all rotations with the same seed.
         """
 
-    def rotate(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
+    def rotate(self, vector: Array, expanded: Array) -> Array:
         """Rotates a float32[length] vector; orthogonal."""
 
-    def invert(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
+    def invert(self, vector: Array, expanded: Array) -> Array:
         """Inverts `rotate` by its transpose."""
 
 
-def hadamard_transform(vector: tf.Tensor) -> tf.Tensor:
+def hadamard_transform(vector: Array) -> Array:
     """The orthonormal Walsh-Hadamard transform of a float32[2**k] vector.
 
     Raises:
@@ -52,7 +51,7 @@ def hadamard_transform(vector: tf.Tensor) -> tf.Tensor:
     return _interleaved_transform(vector, length.bit_length() - 1)
 
 
-def _interleaved_transform(vector: tf.Tensor, bits: int) -> tf.Tensor:
+def _interleaved_transform(vector: Array, bits: int) -> Array:
     """The transforms of blocks of float32[m 2**bits], one block after the other.
 
     Block b holds each m-th coordinate from b on. H_(2**k) is the Kronecker product of
@@ -62,25 +61,29 @@ def _interleaved_transform(vector: tf.Tensor, bits: int) -> tf.Tensor:
 
       X <- reshape(X, [s, -1])^T H_s    for each factor s.
     """
+    nx = arrays.of(vector)
     for factor in _factors(bits, vector.dtype):
         size = factor.shape[0]
-        vector = tf.matmul(tf.reshape(vector, [size, -1]), factor, transpose_a=True)
-    return tf.reshape(vector, [-1])
+        vector = nx.matmul(nx.reshape(vector, [size, -1]), factor, transpose_a=True)
+    return nx.reshape(vector, [-1])
 
 
-def _interleaved_back(vector: tf.Tensor, bits: int) -> tf.Tensor:
+def _interleaved_back(vector: Array, bits: int) -> Array:
     """The transpose of `_interleaved_transform`: X <- H_s reshape(X, [-1, s])^T."""
+    nx = arrays.of(vector)
     for factor in _factors(bits, vector.dtype):
         size = factor.shape[0]
-        vector = tf.matmul(factor, tf.reshape(vector, [-1, size]), transpose_b=True)
-    return tf.reshape(vector, [-1])
+        vector = nx.matmul(factor, nx.reshape(vector, [-1, size]), transpose_b=True)
+    return nx.reshape(vector, [-1])
 
 
-def _factors(bits: int, dtype: tf.DType) -> list[tf.Tensor]:
+def _factors(bits: int, dtype: Any) -> list[np.ndarray]:
     """Orthonormal Hadamard matrices of nearly equal sizes, 2**bits together."""
     parts = math.ceil(bits / _FACTOR_BITS)
     each = [(bits + part) // parts for part in range(parts)]
-    return [tf.constant(hadamard_matrix(b) / math.sqrt(1 << b), dtype) for b in each]
+    # TensorFlow's dtypes know numpy's.
+    kind = getattr(dtype, "as_numpy_dtype", dtype)
+    return [(hadamard_matrix(b) / math.sqrt(1 << b)).astype(kind) for b in each]
 
 
 class HadamardRotation:
@@ -91,15 +94,15 @@ class HadamardRotation:
             raise ValueError(f"length must be a power of two, found {length}")
         self.length = length
 
-    def expand(self, seed: tf.Tensor) -> tf.Tensor:
+    def expand(self, seed: Array) -> Array:
         """The random signs, float32[length]."""
         return randomness.rademacher(seed, self.length)
 
-    def rotate(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
+    def rotate(self, vector: Array, expanded: Array) -> Array:
         """Computes H (signs * vector)."""
         return hadamard_transform(vector * expanded)
 
-    def invert(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
+    def invert(self, vector: Array, expanded: Array) -> Array:
         """Computes the transpose of `rotate`, signs * (H vector)."""
         return hadamard_transform(vector) * expanded
 
@@ -118,11 +121,11 @@ class BlockHadamardRotation(HadamardRotation):
         self.length = checks.integer("length", length)
         self._bits = (length & -length).bit_length() - 1
 
-    def rotate(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
+    def rotate(self, vector: Array, expanded: Array) -> Array:
         """The blocks of signs * vector, each transformed, one after the other."""
         return _interleaved_transform(vector * expanded, self._bits)
 
-    def invert(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
+    def invert(self, vector: Array, expanded: Array) -> Array:
         """The transpose of `rotate`."""
         if self.length == 1 << self._bits:
             return super().invert(vector, expanded)
@@ -146,29 +149,34 @@ class FourierRotation:
             raise ValueError(f"length must be even, found {length}")
         self.length = length
 
-    def expand(self, seed: tf.Tensor) -> tf.Tensor:
+    def expand(self, seed: Array) -> Array:
         """The cosines and sines of the phases, float64[2, length / 2]."""
         phases = 2 * math.pi * randomness.uniform(seed, self.length // 2)
-        return tf.stack([tf.cos(phases), tf.sin(phases)])
+        nx = arrays.of(phases)
+        return nx.stack([nx.cos(phases), nx.sin(phases)])
 
-    def rotate(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
+    def rotate(self, vector: Array, expanded: Array) -> Array:
         """Computes F (phases * vector), F the orthonormal Fourier transform."""
-        turned = self._complex(vector) * tf.complex(expanded[0], expanded[1])
-        return self._real(tf.signal.fft(turned), 1 / math.sqrt(self.length / 2))
+        nx = arrays.of(vector)
+        turned = self._complex(vector) * nx.make_complex(expanded[0], expanded[1])
+        return self._real(nx.fft(turned), 1 / math.sqrt(self.length / 2))
 
-    def invert(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
+    def invert(self, vector: Array, expanded: Array) -> Array:
         """Computes conj(phases) * (F^H vector)."""
-        turned = tf.signal.ifft(self._complex(vector))
-        back = turned * tf.complex(expanded[0], -expanded[1])
+        nx = arrays.of(vector)
+        turned = nx.ifft(self._complex(vector))
+        back = turned * nx.make_complex(expanded[0], -expanded[1])
         return self._real(back, math.sqrt(self.length / 2))
 
-    def _complex(self, vector: tf.Tensor) -> tf.Tensor:
-        halves = tf.cast(tf.reshape(vector, [2, -1]), tf.float64)
-        return tf.complex(halves[0], halves[1])
+    def _complex(self, vector: Array) -> Array:
+        nx = arrays.of(vector)
+        halves = nx.asarray(nx.reshape(vector, [2, -1]), np.float64)
+        return nx.make_complex(halves[0], halves[1])
 
-    def _real(self, vector: tf.Tensor, scale: float) -> tf.Tensor:
-        halves = tf.concat([tf.math.real(vector), tf.math.imag(vector)], 0)
-        return tf.cast(halves * scale, tf.float32)
+    def _real(self, vector: Array, scale: float) -> Array:
+        nx = arrays.of(vector)
+        halves = nx.concatenate([nx.real(vector), nx.imag(vector)])
+        return nx.asarray(halves * scale, np.float32)
 
 
 ROTATIONS: dict[str, Callable[[int], Rotation]] = {

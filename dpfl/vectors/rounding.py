@@ -15,8 +15,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import tensorflow as tf
 
+from dpfl import arrays
+from dpfl.arrays import Array
 from dpfl.vectors import randomness
 
 # Error of a rounding probability: a uniform float32 is a multiple of 2**-23, and 1 + x
@@ -41,8 +42,8 @@ def norm_target(max_norm: float, length: int) -> float:
 
 
 def randomized_round(
-    vector: tf.Tensor, seed: tf.Tensor, max_norm: float, max_coordinate: float
-) -> tf.Tensor:
+    vector: Array, seed: Array, max_norm: float, max_coordinate: float
+) -> Array:
     """Clips to bounds and rounds each coordinate, up or down at random, once.
 
     Coordinates are clipped to their bound, and the whole vector is shrunk if its norm
@@ -62,16 +63,17 @@ def randomized_round(
     Raises:
       ValueError: If the bound on the norm leaves no room.
     """
+    nx = arrays.of(vector)
     length = vector.shape[0]
     inside = _within(
         vector,
         _norm_limit(max_norm, length),
         _float32_below(max_coordinate - ROUNDING_ERROR),
     )
-    lower = tf.floor(inside)
-    draws = randomness.uniform(seed, length, tf.float32)
+    lower = nx.floor(inside)
+    draws = randomness.float_uniform(seed, length)
     is_up = draws < inside - lower
-    return tf.cast(lower, tf.int32) + tf.cast(is_up, tf.int32)
+    return nx.asarray(lower, np.int32) + nx.asarray(is_up, np.int32)
 
 
 def _norm_limit(max_norm: float, length: int) -> float:
@@ -85,19 +87,20 @@ def _norm_limit(max_norm: float, length: int) -> float:
     return limit
 
 
-def _within(vector: tf.Tensor, max_norm: float, max_coordinate: float) -> tf.Tensor:
+def _within(vector: Array, max_norm: float, max_coordinate: float) -> Array:
     """Shrinks a vector so that its norm and coordinates are certainly within bounds."""
-    clipped = tf.clip_by_value(vector, -max_coordinate, max_coordinate)
+    nx = arrays.of(vector)
+    clipped = nx.clip(vector, -max_coordinate, max_coordinate)
     squared = squared_norm_above(clipped)
     squared += vector.shape[0] * _LOST_SQUARE
 
-    def shrunk() -> tf.Tensor:
-        factor = tf.cast(max_norm * _BELOW_ONE_32 / tf.sqrt(squared), tf.float32)
-        factor = tf.where(tf.math.is_finite(squared), factor, 0.0)
-        return tf.math.multiply_no_nan(clipped, factor)
+    def shrunk() -> Array:
+        factor = nx.asarray(max_norm * _BELOW_ONE_32 / nx.sqrt(squared), np.float32)
+        factor = nx.where(nx.isfinite(squared), factor, 0.0)
+        return nx.multiply_no_nan(clipped, factor)
 
     is_surely_within = squared <= max_norm**2 * _BELOW_ONE_64
-    return tf.cond(is_surely_within, lambda: clipped, shrunk)
+    return nx.cond(is_surely_within, lambda: clipped, shrunk)
 
 
 def _float32_below(value: float) -> float:
@@ -109,8 +112,8 @@ def _float32_below(value: float) -> float:
 
 
 def conditional_round(
-    vector: tf.Tensor, seed: tf.Tensor, max_squared_norm: int, max_size: int
-) -> tf.Tensor:
+    vector: Array, seed: Array, max_squared_norm: int, max_size: int
+) -> Array:
     """Rounds each coordinate up or down at random, until the norm is within a bound.
 
     Kairouz et al. 2021 ("The Distributed Discrete Gaussian Mechanism", Algorithm 1 and
@@ -125,36 +128,37 @@ def conditional_round(
       max_squared_norm: Bound on the sum of squares of the integers.
       max_size: Bound on the absolute value of an integer.
     """
-    lower = tf.floor(vector)
+    nx = arrays.of(vector)
+    lower = nx.floor(vector)
     fraction = vector - lower
-    limit = tf.constant(float(max_size), tf.float32)
+    limit = np.float32(max_size)
     length = vector.shape[0]
 
-    def clipped(values: tf.Tensor) -> tf.Tensor:
-        return tf.clip_by_value(values, -limit, limit)
+    def clipped(values: Array) -> Array:
+        return nx.clip(values, -limit, limit)
 
-    def is_within(values: tf.Tensor) -> tf.Tensor:
-        total = tf.reduce_sum(tf.square(tf.cast(values, tf.float64)))
+    def is_within(values: Array) -> Array:
+        total = nx.sum(nx.square(nx.asarray(values, np.float64)))
         return total <= max_squared_norm
 
-    def attempt(trial: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def attempt(trial: Array) -> tuple[Array, ...]:
         own = randomness.fold_in(seed, trial)
-        draws = randomness.uniform(own, length, tf.float32)
-        values = clipped(lower + tf.cast(draws < fraction, tf.float32))
+        draws = randomness.float_uniform(own, length)
+        values = clipped(lower + nx.asarray(draws < fraction, np.float32))
         return trial + 1, values, is_within(values)
 
-    _, values, accepted = tf.while_loop(
+    _, values, accepted = nx.while_loop(
         lambda trial, values, accepted: (~accepted) & (trial < _MAX_TRIALS),
         lambda trial, values, accepted: attempt(trial),
-        attempt(tf.constant(0)),
+        attempt(nx.asarray(0, np.int32)),
     )
 
-    def without_chance() -> tf.Tensor:
-        truncated = clipped(tf.sign(vector) * tf.floor(tf.abs(vector)))
-        return truncated * tf.cast(is_within(truncated), tf.float32)
+    def without_chance() -> Array:
+        truncated = clipped(nx.sign(vector) * nx.floor(nx.abs(vector)))
+        return truncated * nx.asarray(is_within(truncated), np.float32)
 
-    values = tf.cond(accepted, lambda: values, without_chance)
-    return tf.cast(values, tf.int32)
+    values = nx.cond(accepted, lambda: values, without_chance)
+    return nx.asarray(values, np.int32)
 
 
 # Number of squares that are added up in float32.
@@ -176,7 +180,7 @@ def clip_target(max_squared_norm: int, length: int) -> float:
     return math.sqrt(max(squared, max_squared_norm / 4))
 
 
-def round_within(vector: tf.Tensor, max_squared_norm: int) -> tf.Tensor:
+def round_within(vector: Array, max_squared_norm: int) -> Array:
     """Rounds to the nearest integers, and shrinks them if their norm is too large.
 
     The sum of squares of the integers returned is at most `max_squared_norm`, exactly,
@@ -185,26 +189,27 @@ def round_within(vector: tf.Tensor, max_squared_norm: int) -> tf.Tensor:
 
     The bound is at most 2**52. The vector is float32[m] in steps, the result int32[m].
     """
-    rounded = tf.round(vector)
+    nx = arrays.of(vector)
+    rounded = nx.round(vector)
     limit = max_squared_norm / 2
 
-    def compared_exactly() -> tf.Tensor:
-        wide = tf.cast(rounded, tf.float64)
-        half = tf.nn.l2_loss(wide)
-        factor = tf.minimum(tf.sqrt(limit / half) * _BELOW_ONE_64, 1.0)
-        factor = tf.where(half <= limit, tf.ones([], tf.float64), factor)
-        values = tf.where(tf.math.is_finite(half), wide * factor, 0.0)
-        values = tf.cast(tf.cast(values, tf.int64), tf.float64)
-        is_within = tf.nn.l2_loss(values) <= limit
-        return tf.cast(tf.where(is_within, values, 0.0), tf.int32)
+    def compared_exactly() -> Array:
+        wide = nx.asarray(rounded, np.float64)
+        half = nx.half_square_sum(wide)
+        factor = nx.minimum(nx.sqrt(limit / half) * _BELOW_ONE_64, 1.0)
+        factor = nx.where(half <= limit, np.float64(1), factor)
+        values = nx.where(nx.isfinite(half), wide * factor, 0.0)
+        values = nx.asarray(nx.asarray(values, np.int64), np.float64)
+        is_within = nx.half_square_sum(values) <= limit
+        return nx.asarray(nx.where(is_within, values, 0.0), np.int32)
 
     is_surely_within = squared_norm_above(rounded) <= max_squared_norm
-    return tf.cond(
-        is_surely_within, lambda: tf.cast(rounded, tf.int32), compared_exactly
+    return nx.cond(
+        is_surely_within, lambda: nx.asarray(rounded, np.int32), compared_exactly
     )
 
 
-def squared_norm_above(vector: tf.Tensor) -> tf.Tensor:
+def squared_norm_above(vector: Array) -> Array:
     """An upper bound on the sum of squares, float64 scalar.
 
     Rows of 256 squares are added up in float32, the rows in float64. It exceeds the sum
@@ -212,31 +217,33 @@ def squared_norm_above(vector: tf.Tensor) -> tf.Tensor:
     integers, or if squares below 1e-38 do not matter. It is infinite or NaN if the
     vector, or a square, is not finite.
     """
+    nx = arrays.of(vector)
     length = vector.shape[0]
     whole = length - length % _ROW
-    rows = tf.reduce_sum(
-        tf.square(tf.reshape(vector[:whole], [whole // _ROW, _ROW])), 1
+    rows = nx.sum(
+        nx.square(nx.reshape(vector[:whole], [whole // _ROW, _ROW])), 1
     )
-    rest = tf.reduce_sum(tf.square(vector[whole:]))
-    total = tf.reduce_sum(tf.cast(rows, tf.float64)) + tf.cast(rest, tf.float64)
+    rest = nx.sum(nx.square(vector[whole:]))
+    total = nx.sum(nx.asarray(rows, np.float64)) + nx.asarray(rest, np.float64)
     return total * _MARGIN
 
 
-def rounding_factor(vector: tf.Tensor, max_squared_norm: int) -> tf.Tensor:
+def rounding_factor(vector: Array, max_squared_norm: int) -> Array:
     """The factor that scales a vector so that its integers are within a bound.
 
     It serves vectors of which only some coordinates are rounded, while all of them must
-    be within the bound: `tf.round(vector * factor)` has a sum of squares of at most
+    be within the bound: `round(vector * factor)` has a sum of squares of at most
     `max_squared_norm`, over all coordinates. Rounding to nearest adds at most sqrt(m) /
     2 to the norm, for which room is left, and no computed norm is below the true one.
 
     The factor is a float32; any smaller one will do as well, the step's inverse for a
     vector that is not clipped. It is 0 if the vector is zero or not finite; multiply
-    with `tf.math.multiply_no_nan`, which makes zeros of it then.
+    with `multiply_no_nan`, which makes zeros of it then.
 
     Raises:
       ValueError: If the bound is not above m / 4; it must be at most 2**52.
     """
+    nx = arrays.of(vector)
     target = math.sqrt(max_squared_norm) - math.sqrt(vector.shape[0]) / 2
     if target <= 0:
         raise ValueError(
@@ -245,7 +252,7 @@ def rounding_factor(vector: tf.Tensor, max_squared_norm: int) -> tf.Tensor:
         )
     squared = squared_norm_above(vector)
     # Compensates for squares below 1e-38 that float32 loses.
-    norm = tf.sqrt(squared + vector.shape[0] * _LOST_SQUARE)
-    factor = tf.math.divide_no_nan(target * _BELOW_ONE_32, norm)
-    factor = tf.where(tf.math.is_finite(norm) & (squared > 0), factor, 0.0)
-    return tf.cast(factor, tf.float32)
+    norm = nx.sqrt(squared + vector.shape[0] * _LOST_SQUARE)
+    factor = nx.divide_no_nan(target * _BELOW_ONE_32, norm)
+    factor = nx.where(nx.isfinite(norm) & (squared > 0), factor, 0.0)
+    return nx.asarray(factor, np.float32)

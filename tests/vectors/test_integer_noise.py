@@ -15,6 +15,7 @@ from numpy.testing import assert_array_equal
 
 from dpfl.accounting.integer import grid_numbers as numbers
 from dpfl.accounting.integer import summed_noise
+from dpfl.arrays import in_tensorflow
 from dpfl.vectors import integer_noise, integer_tables
 from dpfl.vectors.integer_noise import DiscreteGaussian
 from tests.refusals import refuses
@@ -74,6 +75,10 @@ def decoded(noise, codes):
 def by_outcome(noise, law):
     """A law of codes, by tuple."""
     return dict(zip(decoded(noise, list(law)), law.values()))
+
+
+def look_further(alias, count):
+    return integer_noise.look_further(alias, SEED, tf.range(count), count).numpy()
 
 
 @BOTH
@@ -156,7 +161,7 @@ def test_draws_have_the_law_tails_included(kind, stddev):
 def test_remainder_of_the_first_level_has_its_law(kind):
     """There outcomes of a ten-thousandth and less are met, as often as they should."""
     noise, count = integer_noise.NOISE[kind](1.51), 400_000
-    found = integer_noise.look_further(noise.table.alias, SEED, count).numpy()
+    found = look_further(noise.table.alias, count)
     law = by_outcome(noise, alias_law(noise.table.alias))
     far = [outcome for outcome in law if max(map(abs, outcome)) > 4 * 1.51]
     seen = [max(map(abs, outcome)) > 4 * 1.51 for outcome in decoded(noise, found)]
@@ -391,7 +396,7 @@ class TestDraws:
         part = DiscreteGaussian(2.0**18).parts[1]
         multiple, variance = integer_tables.decompose(2.0**18)[1]
         count = 3_000_000
-        draws = integer_noise.look_further(part.alias, SEED, count).numpy()
+        draws = look_further(part.alias, count)
         assert np.all(draws % multiple == 0)
         law = {k // multiple: v for k, v in alias_law(part.alias).items()}
         stddev = math.sqrt(variance)
@@ -435,13 +440,13 @@ def test_ties_of_leading_bits_use_the_remaining_bits(monkeypatch, words, is_own)
     alias = integer_tables.alias_tables(np.array([-1, 1, 0]), weights)
     assert alias.bits == 2
 
-    def bits(seed, shape, dtype):
-        if dtype == tf.uint32:
-            return tf.fill(shape, tf.constant(3 << 2, tf.uint32))
-        return tf.tile([[w - (1 << 63)] for w in words], [1, shape[1]])
+    def bits(seed, count, dtype=np.uint32):
+        if dtype == np.uint32:
+            return tf.fill([count], tf.constant(3 << 2, tf.uint32))
+        return tf.repeat([w - (1 << 63) for w in words], count // 2)
 
-    monkeypatch.setattr(integer_noise.randomness, "random_bits", bits)
-    drawn = integer_noise.look_further(alias, SEED, 2)
+    monkeypatch.setattr(in_tensorflow, "random_words", bits)
+    drawn = look_further(alias, 2)
     assert_array_equal(drawn, [-1, -1] if is_own else [1, 1])
 
 

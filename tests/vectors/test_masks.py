@@ -20,7 +20,7 @@ def seed(number):
 
 def all_indices(mask, count):
     indices = tf.function(mask.indices, autograph=False)
-    return [indices(seed(i)).numpy() for i in range(count)]
+    return [indices(seed(i))[0].numpy() for i in range(count)]
 
 
 @pytest.mark.parametrize(
@@ -44,18 +44,13 @@ def test_indices_increase_and_fit():
         assert indices.min() >= 0 and indices.max() < 1000
 
 
-@pytest.mark.parametrize("block", [None, 1, 3])
-def test_every_pattern_has_its_probability(block):
-    """All 32 masks of length 5: so coordinates are independent, pairwise and jointly.
-
-    With small blocks of distances the loop that draws more of them runs.
-    """
+def test_every_pattern_has_its_probability():
+    """All 32 masks of length 5: so coordinates are independent, pairwise and jointly."""
     gamma, count = 0.4, 12_000
     mask = masks.BernoulliMask(5, gamma)
-    mask._block = block or mask._block
 
     def code(number):
-        indices = mask.indices(tf.stack([number, 5]))
+        indices, _ = mask.indices(tf.stack([number, 5]))
         return tf.reduce_sum(tf.bitwise.left_shift(1, indices))
 
     observed = np.bincount(many(code, count), minlength=32)
@@ -67,7 +62,7 @@ def test_every_pattern_has_its_probability(block):
 @pytest.mark.parametrize("keep_fraction", [1e-4, 0.01, 0.5])
 def test_distances_are_geometric(keep_fraction):
     length = int(40_000 / keep_fraction)
-    indices = masks.BernoulliMask(length, keep_fraction).indices(seed(3)).numpy()
+    indices = masks.BernoulliMask(length, keep_fraction).indices(seed(3))[0].numpy()
     gaps = np.diff(np.concatenate([[-1], indices]))
     exact = scipy.stats.geom(keep_fraction)
     edges = np.unique(exact.ppf(np.linspace(0, 1, 21)[1:-1]))
@@ -79,11 +74,29 @@ def test_distances_are_geometric(keep_fraction):
     assert abs(neighbours) < 5 / math.sqrt(len(gaps))
 
 
+@pytest.mark.parametrize("length", [1, 40, 1000, 2**20, 2**31 - 1])
+@pytest.mark.parametrize("keep_fraction", [1e-9, 1e-3, 0.01, 0.1, 0.5, 0.9, 1 - 1e-6])
+def test_block_of_distances_falls_short_below_1e_30(length, keep_fraction):
+    mask = masks.BernoulliMask(length, keep_fraction)
+    bound = masks.shortfall(length, keep_fraction, mask.block)
+    exact = scipy.stats.binom.logsf(mask.block, length, keep_fraction)
+    assert exact <= math.log(1e-30) and bound < 1e-30
+    assert not bound or exact <= math.log(bound) + 1e-6
+
+
+def test_a_block_that_falls_short_drops_the_last_coordinates():
+    whole, short = (masks.BernoulliMask(1000, 0.5) for _ in range(2))
+    short.block = 100
+    indices, number = short.indices(seed(2))
+    assert number == 100
+    assert_array_equal(indices, whole.indices(seed(2))[0][:100])
+
+
 def test_distances_at_a_tiny_fraction_do_not_repeat():
     """Two are equal with chance 5e-9; with float32's steps of 2**-23 with 1e-7."""
     mask = masks.BernoulliMask(2**31 - 1, 1e-8)
-    mask._block = 50_000
-    gaps = np.diff(mask._steps(seed(3), 0))
+    mask.block = 50_000
+    gaps = np.diff(mask.positions(seed(3)))
     # 6 repetitions are to be expected, 150 with float32.
     assert len(gaps) - len(np.unique(gaps)) < 30
     assert gaps.mean() == pytest.approx(1e8, rel=4 / math.sqrt(len(gaps)))
@@ -102,16 +115,17 @@ def test_masks_of_different_seeds_are_independent():
 
 def test_the_same_seed_gives_the_same_mask():
     mask = masks.BernoulliMask(5000, 0.1)
-    assert_array_equal(mask.indices(seed(1)), mask.indices(seed(1)))
+    assert_array_equal(mask.indices(seed(1))[0], mask.indices(seed(1))[0])
 
 
 @pytest.mark.parametrize("keep_fraction", [1e-300, 1e-17])
 def test_keeps_nothing_at_vanishing_fractions(keep_fraction):
-    assert len(masks.BernoulliMask(1000, keep_fraction).indices(seed(0))) == 0
+    indices, number = masks.BernoulliMask(1000, keep_fraction).indices(seed(0))
+    assert len(indices) == number == 0
 
 
 def test_keeps_almost_everything_just_below_one():
-    kept = masks.BernoulliMask(1000, 1 - 1e-15).indices(seed(0))
+    kept, _ = masks.BernoulliMask(1000, 1 - 1e-15).indices(seed(0))
     assert_array_equal(kept, np.arange(1000))
 
 
@@ -119,13 +133,13 @@ def test_keeps_almost_everything_just_below_one():
 def test_scatter_undoes_gather(keep_fraction):
     mask = masks.build_mask(500, keep_fraction)
     vector = tf.range(1.0, 501.0)
-    values = mask.gather(vector, seed(4))
+    values, number = mask.gather(vector, seed(4))
     total, matches = mask.scatter_add(tf.ones([500]), values, seed(4))
     is_kept = np.zeros(500)
-    is_kept[mask.indices(seed(4)) if keep_fraction < 1 else slice(None)] = 1
+    is_kept[mask.indices(seed(4))[0] if keep_fraction < 1 else slice(None)] = 1
     assert_array_equal(total, 1 + is_kept * vector)
     assert matches.numpy()
-    assert len(values) == is_kept.sum()
+    assert len(values) == number == is_kept.sum()
 
 
 @pytest.mark.parametrize("keep_fraction", [0.2, 1.0])
@@ -134,7 +148,7 @@ def test_scatter_undoes_gather(keep_fraction):
 )
 def test_wrong_value_counts_add_nothing(keep_fraction, change):
     mask = masks.build_mask(500, keep_fraction)
-    values = change(mask.gather(tf.ones([500]), seed(4)))
+    values = change(mask.gather(tf.ones([500]), seed(4))[0])
     floats = [tf.TensorSpec([500]), tf.TensorSpec([None])]
     signature = [*floats, tf.TensorSpec([2], tf.int64)]
     add = tf.function(mask.scatter_add, input_signature=signature)

@@ -11,6 +11,7 @@ import scipy.stats
 import tensorflow as tf
 from numpy.testing import assert_array_equal
 
+from dpfl.arrays import in_tensorflow
 from dpfl.vectors import philox, randomness
 from tests.refusals import refuses
 
@@ -57,7 +58,7 @@ def test_fold_in_encrypts_value_and_second_word(seed, value):
 @pytest.mark.parametrize("count", [0, 1, 6, 70_001])
 def test_words_in_numpy_are_those_of_tensorflow(count):
     """Beyond a block that is enciphered at a time, too."""
-    expected = randomness.random_bits(SEED, [count], tf.uint32)
+    expected = randomness.random_words(SEED, count, np.uint32)
     assert_array_equal(philox.random_words(SEED.numpy(), count), expected)
 
 
@@ -138,12 +139,12 @@ def test_rademacher_is_fair_and_independent():
 
 
 def test_fresh_seeds_differ_at_each_execution():
-    draw = tf.function(randomness.fresh_seed, autograph=False)
+    draw = tf.function(in_tensorflow.fresh_seed, autograph=False)
     assert len({tuple(draw().numpy()) for _ in range(20)}) == 20
 
 
 def test_all_bits_of_a_fresh_seed_are_random():
-    draw = tf.function(randomness.fresh_seed, autograph=False)
+    draw = tf.function(in_tensorflow.fresh_seed, autograph=False)
     seeds = np.stack([draw().numpy() for _ in range(400)])
     bits = np.unpackbits(seeds.view(np.uint8), axis=1)
     assert bits.shape == (400, 128)
@@ -164,7 +165,7 @@ def test_fresh_seed_is_the_kernels_output(tmp_path, monkeypatch):
     monkeypatch.setattr(tf.data, "TextLineDataset", lambda unused_names: read(names))
     # Digits 0 to 3 and 20 to 31, the first of least weight.
     expected = [line[:4] + line[24:] for line in lines]
-    assert words(randomness.fresh_seed()) == tuple(
+    assert words(in_tensorflow.fresh_seed()) == tuple(
         int(digits[::-1], 16) for digits in expected
     )
 

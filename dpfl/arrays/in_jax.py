@@ -1,0 +1,247 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""`jax.numpy`, and the functions that it lacks; 64-bit types must be enabled.
+
+`in_numpy` describes the functions that `jax.numpy` does not have. Shapes are fixed:
+draws are made for all places, and values behind the last one are zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.numpy import *  # noqa: F403
+
+from dpfl.vectors import philox
+
+FIXES_SHAPES = True
+
+bitcast, make_complex = lax.bitcast_convert_type, lax.complex
+fft, ifft = jnp.fft.fft, jnp.fft.ifft
+tree_map, structure_leaves = jax.tree.map, jax.tree.leaves
+# Squares that are added up in float32; the sums of so many are added in float64.
+_ROW = 256
+
+
+def asarray(value: Any, dtype: Any) -> Any:
+    """See `in_numpy`."""
+    return jnp.asarray(value).astype(dtype)
+
+
+def size(array: Any) -> int:
+    """The number of elements."""
+    return array.size
+
+
+def cond(condition: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
+    """See `in_numpy`."""
+    return lax.cond(condition, then, other)
+
+
+def while_loop(condition: Callable, body: Callable, carried: Sequence[Any]) -> Any:
+    """See `in_numpy`."""
+    return lax.while_loop(
+        lambda values: condition(*values),
+        lambda values: tuple(body(*values)),
+        tuple(carried),
+    )
+
+
+def fori_loop(begin: Any, end: Any, body: Callable, *carried: Any) -> Any:
+    """See `in_numpy`."""
+    return lax.fori_loop(
+        begin, end, lambda index, values: tuple(body(index, *values)), tuple(carried)
+    )
+
+
+def right_shift(words: Any, bits: int) -> Any:
+    """See `in_numpy`."""
+    return jnp.right_shift(words, words.dtype.type(bits))
+
+
+def left_shift(words: Any, bits: int) -> Any:
+    """See `in_numpy`."""
+    return jnp.left_shift(words, words.dtype.type(bits))
+
+
+def bitwise_and(words: Any, mask: int) -> Any:
+    """See `in_numpy`."""
+    return jnp.bitwise_and(words, words.dtype.type(mask))
+
+
+def divide_no_nan(above: Any, below: Any) -> Any:
+    """See `in_numpy`."""
+    is_zero = jnp.equal(below, 0)
+    quotient = above / jnp.where(is_zero, jnp.ones_like(below), below)
+    return jnp.where(is_zero, jnp.zeros_like(quotient), quotient)
+
+
+def multiply_no_nan(left: Any, right: Any) -> Any:
+    """See `in_numpy`."""
+    product = left * right
+    return jnp.where(jnp.equal(right, 0), jnp.zeros_like(product), product)
+
+
+def half_square_sum(vector: Any) -> Any:
+    """See `in_numpy`.
+
+    XLA adds a long vector one number after the other, which in float32 loses small ones
+    behind a large one. So rows are added in float32, and their sums in float64.
+    """
+    squares = jnp.square(vector)
+    padding = -vector.size % _ROW
+    rows = jnp.sum(jnp.reshape(jnp.pad(squares, (0, padding)), (-1, _ROW)), 1)
+    total = jnp.sum(rows.astype(jnp.float64))
+    return (total / 2).astype(vector.dtype)
+
+
+def matmul(
+    left: Any, right: Any, transpose_a: bool = False, transpose_b: bool = False
+) -> Any:
+    """See `in_numpy`; a GPU would take TF32 by itself."""
+    left, right = jnp.asarray(left), jnp.asarray(right)
+    left, right = left.T if transpose_a else left, right.T if transpose_b else right
+    return jnp.matmul(left, right, precision=lax.Precision.HIGHEST)
+
+
+def count_below(values: Any, bound: int) -> Any:
+    """See `in_numpy`."""
+    return jnp.sum(values < bound, dtype=jnp.int32)
+
+
+def prefix(values: Any, number: Any) -> Any:
+    """See `in_numpy`.
+
+    A loop of one step, which XLA does not fuse: otherwise each use would compute the
+    values anew, the sums of a `cumsum` many times over.
+    """
+    del number
+    return lax.fori_loop(0, jnp.minimum(values.size, 1), lambda _, v: v, values)
+
+
+def take_or_zero(vector: Any, places: Any) -> Any:
+    """See `in_numpy`."""
+    return jnp.take(vector, places, mode="fill", fill_value=0)
+
+
+def add_at(total: Any, places: Any, values: Any, number: Any) -> Any:
+    """See `in_numpy`."""
+    matches = jnp.all((values == 0) | (jnp.arange(values.size) < number))
+    added = total.at[places].add(jnp.where(matches, values, 0), mode="drop")
+    return added, matches
+
+
+def replaced(values: Any, is_meant: Any, draw: Callable[..., Any]) -> Any:
+    """See `in_numpy`; draws for all places."""
+    rank = jnp.cumsum(is_meant) - 1
+    return jnp.where(is_meant, draw(lambda array: array, rank, rank[-1] + 1), values)
+
+
+def fold_in(seed: Any, value: Any) -> Any:
+    """See `in_numpy`."""
+    seed = jnp.asarray(seed, jnp.int64)
+    words = _enciphered((*_halves(value), *_halves(seed[1])), _halves(seed[0]))
+    return jnp.stack([_joined(*words[:2]), _joined(*words[2:])])
+
+
+def random_words(seed: Any, count: int, dtype: Any = np.uint32) -> Any:
+    """See `in_numpy`."""
+    return words_at(seed, lax.iota(jnp.uint32, int(count)), count, dtype)
+
+
+def words_at(seed: Any, places: Any, count: Any, dtype: Any = np.uint32) -> Any:
+    """See `in_numpy`.
+
+    Each word enciphers its own block: to put four words side by side takes XLA 100
+    times as long on a processor.
+    """
+    del count
+    places = jnp.asarray(places).astype(jnp.uint32)
+    if np.dtype(dtype).itemsize == 4:
+        return bitcast(_word(seed, places), dtype)
+    low, high = (_word(seed, 2 * places + np.uint32(half)) for half in (0, 1))
+    return bitcast(_joined(low, high), dtype)
+
+
+def uniform(seed: Any, length: int) -> Any:
+    """See `in_numpy`."""
+    places = 2 * lax.iota(jnp.uint32, length)
+    high, low = (_word(seed, places + np.uint32(half)) for half in (0, 1))
+    bits = (_joined(low, high) & ((1 << 52) - 1)) | (1023 << 52)
+    return bitcast(bits, jnp.float64) - 1
+
+
+def float_uniform(seed: Any, length: int) -> Any:
+    """See `in_numpy`."""
+    words = random_words(seed, length, np.uint32)
+    bits = words & np.uint32((1 << 23) - 1) | np.uint32(127 << 23)
+    return bitcast(bits, jnp.float32) - np.float32(1)
+
+
+def _word(seed: Any, places: Any) -> Any:
+    """uint32, the words of Philox at places below 2**32."""
+    seed = jnp.asarray(seed, jnp.int64)
+    mixed = _enciphered((*_halves(seed[0]), *_halves(seed[1])), _halves(philox.SEED_KEY))
+    key, upper = mixed[:2], mixed[2:]
+    blocks, lane = places // np.uint32(4), places % np.uint32(4)
+    zero = jnp.zeros_like(blocks)
+    words = _enciphered((blocks, zero, zero + upper[0], zero + upper[1]), key)
+    return jnp.where(
+        lane < 2,
+        jnp.where(lane == 0, words[0], words[1]),
+        jnp.where(lane == 2, words[2], words[3]),
+    )
+
+
+def _halves(value: Any) -> tuple[Any, Any]:
+    """Two uint32 of an int64, the lower half first."""
+    value = jnp.asarray(value, jnp.int64)
+    return value.astype(jnp.uint32), (value >> 32).astype(jnp.uint32)
+
+
+def _joined(low: Any, high: Any) -> Any:
+    return low.astype(jnp.int64) | (high.astype(jnp.int64) << 32)
+
+
+def _enciphered(counter: Any, key: Any) -> Any:
+    """Applies Philox4x32-10 to four uint32 arrays under two uint32."""
+    c0, c1, c2, c3 = counter
+    k0, k1 = key
+    for _ in range(philox.ROUNDS):
+        high0, low0 = _product(c0, philox.MULTIPLIERS[0])
+        high1, low1 = _product(c2, philox.MULTIPLIERS[1])
+        c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
+        k0, k1 = k0 + np.uint32(philox.WEYL[0]), k1 + np.uint32(philox.WEYL[1])
+    return c0, c1, c2, c3
+
+
+def _product(word: Any, multiplier: Any) -> tuple[Any, Any]:
+    wide = word.astype(jnp.uint64) * np.uint64(multiplier)
+    return (wide >> 32).astype(jnp.uint32), wide.astype(jnp.uint32)
+
+
+def below(seed: Any, length: int, bound: int) -> Any:
+    """See `in_numpy`."""
+    words = random_words(seed, length, np.uint64)
+    return (words % np.uint64(bound)).astype(jnp.int64)
+
+
+table = jnp.asarray
+
+
+def halves(words: Any) -> Any:
+    """See `in_numpy`."""
+    low, high = words & np.uint32(0xFFFF), words >> np.uint32(16)
+    return jnp.stack([low, high], 1).reshape(-1).astype(jnp.int32)
+
+
+def signed_halves(words: Any) -> Any:
+    """See `in_numpy`."""
+    low = jnp.right_shift(jnp.left_shift(words, 16), 16)
+    return jnp.stack([low, jnp.right_shift(words, 16)], 1).reshape(-1)

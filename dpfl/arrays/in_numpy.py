@@ -1,0 +1,248 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""numpy by the names of `jax.numpy`, and the functions that `jax.numpy` lacks.
+
+The other libraries have the same functions with the same arguments.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dpfl.vectors import philox
+
+FIXES_SHAPES = False
+"""Whether shapes are known before anything is computed, as under `jax.jit`."""
+
+abs, all, arange, clip, concatenate = np.abs, np.all, np.arange, np.clip, np.concatenate
+cos, count_nonzero, equal, exp = np.cos, np.count_nonzero, np.equal, np.exp
+fft, floor, ifft, imag, isfinite = np.fft.fft, np.floor, np.fft.ifft, np.imag, np.isfinite
+isnan, log, maximum, minimum = np.isnan, np.log, np.maximum, np.minimum
+ones, ones_like, real, reshape = np.ones, np.ones_like, np.real, np.reshape
+round, sign, sin, sqrt, square = np.round, np.sign, np.sin, np.sqrt, np.square
+stack, sum, take, transpose = np.stack, np.sum, np.take, np.transpose
+where, zeros, zeros_like, cumsum = np.where, np.zeros, np.zeros_like, np.cumsum
+max, size = np.max, np.size
+
+
+def asarray(value: Any, dtype: Any) -> np.ndarray:
+    """`value` as an array of a dtype; floats are truncated to integers."""
+    return np.asarray(value).astype(dtype)
+
+
+def bitcast(array: np.ndarray, dtype: Any) -> np.ndarray:
+    """The bits of an array as another dtype of the same width."""
+    return np.asarray(array).view(dtype)
+
+
+def right_shift(words: np.ndarray, bits: int) -> np.ndarray:
+    """`words` shifted to the right; unsigned words are filled with zeros."""
+    return words >> words.dtype.type(bits)
+
+
+def left_shift(words: np.ndarray, bits: int) -> np.ndarray:
+    """`words` shifted to the left."""
+    return words << words.dtype.type(bits)
+
+
+def bitwise_and(words: np.ndarray, mask: int) -> np.ndarray:
+    """`words` with the bits of a constant mask."""
+    return words & words.dtype.type(mask)
+
+
+def make_complex(real: np.ndarray, imaginary: np.ndarray) -> np.ndarray:
+    """Complex128 from two float64 arrays."""
+    return real + 1j * imaginary
+
+
+def divide_no_nan(above: Any, below: Any) -> Any:
+    """The quotient, and 0 where the divisor is 0, whatever is divided."""
+    is_zero = np.equal(below, 0)
+    return np.where(is_zero, 0, np.divide(above, np.where(is_zero, 1, below)))
+
+
+def multiply_no_nan(left: Any, right: Any) -> Any:
+    """The product, and 0 where the right factor is 0, whatever is multiplied."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        product = left * right
+    return np.where(np.equal(right, 0), np.zeros_like(product), product)
+
+
+def half_square_sum(vector: np.ndarray) -> Any:
+    """Half the sum of squares, in the dtype of the vector, to 1e-5 of it."""
+    with np.errstate(over="ignore"):
+        return np.sum(np.square(vector)) / vector.dtype.type(2)
+
+
+def matmul(
+    left: Any, right: Any, transpose_a: bool = False, transpose_b: bool = False
+) -> Any:
+    """The product of two matrices in their own precision, each transposed if asked."""
+    left, right = np.asarray(left), np.asarray(right)
+    return (left.T if transpose_a else left) @ (right.T if transpose_b else right)
+
+
+def tree_map(function: Callable[..., Any], tree: Any, *more: Any) -> Any:
+    """`function` of the leaves of trees of one structure: mappings and sequences."""
+    if isinstance(tree, dict):
+        parts = ((k, tree_map(function, tree[k], *(m[k] for m in more))) for k in tree)
+        return type(tree)(parts)
+    if isinstance(tree, (list, tuple)):
+        leaves = [tree_map(function, *each) for each in zip(tree, *more)]
+        return type(tree)(*leaves) if hasattr(tree, "_fields") else type(tree)(leaves)
+    return function(tree, *more)
+
+
+def cond(condition: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
+    """Evaluates one of two branches of the same shapes and dtypes."""
+    return then() if condition else other()
+
+
+def while_loop(condition: Callable, body: Callable, carried: Sequence[Any]) -> Any:
+    """Updates `carried` by `body` as long as `condition` of it is true.
+
+    Args:
+      condition: Function of the carried values to a bool scalar.
+      body: Function of the carried values to a tuple of their new values, of the same
+        shapes and dtypes.
+      carried: The initial values.
+    """
+    while condition(*carried):
+        carried = body(*carried)
+    return tuple(carried)
+
+
+def fori_loop(begin: Any, end: Any, body: Callable, *carried: Any) -> Any:
+    """Updates `carried` by `body` of each index from `begin` to before `end`, in turn.
+
+    Args:
+      begin: The first index.
+      end: The exclusive last index.
+      body: Function of an index and the carried values to a tuple of their new values.
+      *carried: The initial values.
+    """
+    for index in range(int(begin), int(end)):
+        carried = body(index, *carried)
+    return carried
+
+
+def fold_in(seed: Any, value: Any) -> np.ndarray:
+    """A new seed, int64[2]; see `randomness.fold_in`."""
+    return philox.fold_in(seed, value)
+
+
+def random_words(seed: Any, count: int, dtype: Any = np.uint32) -> np.ndarray:
+    """Fair and independent bits; see `randomness.random_bits`.
+
+    Args:
+      seed: int64[2].
+      count: Number of words.
+      dtype: An integer dtype of 32 or 64 bits.
+    """
+    width = np.dtype(dtype).itemsize // 4
+    words = philox.random_words(seed, width * int(count))
+    return words.astype("<u4").view(np.dtype(dtype).newbyteorder("<")).astype(dtype)
+
+
+def uniform(seed: Any, length: int) -> np.ndarray:
+    """float64[length], multiples of 2**-52 in [0, 1)."""
+    # The first of two words is the upper one.
+    words = random_words(seed, 2 * length).astype(np.uint64)
+    bits = (words[::2] << np.uint64(32) | words[1::2]) & np.uint64((1 << 52) - 1)
+    bits |= np.uint64(1023 << 52)
+    return bits.view(np.float64) - 1
+
+
+def float_uniform(seed: Any, length: int) -> np.ndarray:
+    """float32[length], multiples of 2**-23 in [0, 1)."""
+    words = random_words(seed, length)
+    bits = words & np.uint32((1 << 23) - 1) | np.uint32(127 << 23)
+    return bits.view(np.float32) - np.float32(1)
+
+
+def replaced(values: Any, is_meant: Any, draw: Callable[..., Any]) -> Any:
+    """`values` with draws in the places that are meant, which are few.
+
+    Args:
+      values: [n] of any dtype.
+      is_meant: bool[n].
+      draw: Function from a selector of the meant places of any array of n, their ranks
+        among each other, and their number, to the new values.
+    """
+    [places] = np.nonzero(is_meant)
+    values = np.array(values)
+    drawn = draw(lambda array: array[places], np.arange(len(places)), len(places))
+    values[places] = drawn
+    return values
+
+
+def words_at(seed: Any, places: Any, count: Any, dtype: Any = np.uint32) -> Any:
+    """Words of `random_words`, those of some places among `count`."""
+    return random_words(seed, count, dtype)[places]
+
+
+def count_below(values: np.ndarray, bound: int) -> Any:
+    """The number of sorted values below a bound, int32."""
+    return np.int32(np.searchsorted(values, bound))
+
+
+def prefix(values: np.ndarray, number: Any) -> np.ndarray:
+    """The first `number` values; all of them where shapes are fixed."""
+    return values[:number]
+
+
+def take_or_zero(vector: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Values at places; zeros at places beyond the end where shapes are fixed."""
+    return vector[places]
+
+
+def add_at(total: Any, places: Any, values: Any, number: Any) -> Any:
+    """Adds values at different places if they are `number` values.
+
+    Where shapes are fixed, values behind the first `number` must be zeros.
+
+    Returns:
+      The sum, or `total` unchanged, and whether the values were added.
+    """
+    if np.size(values) != number:
+        return total, np.bool_(False)
+    total = total.copy()
+    total[places] += values
+    return total, np.bool_(True)
+
+
+def structure_leaves(tree: Any) -> list[Any]:
+    """The leaves of a tree, in order."""
+    leaves: list[Any] = []
+    tree_map(leaves.append, tree)
+    return leaves
+
+
+def below(seed: Any, length: int, bound: int) -> np.ndarray:
+    """int64[length], uniform from 0 to before a bound, to 2**-64 of it."""
+    return (random_words(seed, length, np.uint64) % np.uint64(bound)).astype(np.int64)
+
+
+def fresh_seed() -> np.ndarray:
+    """128 bits of the operating system's entropy, int64[2]."""
+    return np.frombuffer(secrets.token_bytes(16), np.int64)
+
+
+def table(values: np.ndarray) -> np.ndarray:
+    """A constant table, to take values of."""
+    return values
+
+
+def halves(words: np.ndarray) -> np.ndarray:
+    """int32[2 n], the 16-bit halves of uint32[n], the lower ones first."""
+    return words.astype("<u4").view("<u2").astype(np.int32)
+
+
+def signed_halves(words: np.ndarray) -> np.ndarray:
+    """int32[2 n], the signed 16-bit halves of int32[n], the lower ones first."""
+    return words.astype("<i4").view("<i2").astype(np.int32)

@@ -1,0 +1,232 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""TensorFlow by the names of `jax.numpy`: eager, in graphs and in TFF.
+
+`in_numpy` describes the functions that `jax.numpy` does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from dpfl.vectors import philox
+
+FIXES_SHAPES = False
+# Philox, as TensorFlow's operations number it.
+_ALGORITHM = 1
+
+abs, arange, clip, cos, cumsum = tf.abs, tf.range, tf.clip_by_value, tf.cos, tf.cumsum
+all, max, sum, take = tf.reduce_all, tf.reduce_max, tf.reduce_sum, tf.gather
+count_nonzero = tf.math.count_nonzero
+# In the graphs that TFF builds `==` would compare the tensors' identities.
+equal, exp, fft, floor, ifft = tf.equal, tf.exp, tf.signal.fft, tf.floor, tf.signal.ifft
+imag, isfinite, isnan = tf.math.imag, tf.math.is_finite, tf.math.is_nan
+log, matmul, maximum, minimum = tf.math.log, tf.matmul, tf.maximum, tf.minimum
+ones_like, real, reshape = tf.ones_like, tf.math.real, tf.reshape
+round, sign, sin, sqrt, square = tf.round, tf.sign, tf.sin, tf.sqrt, tf.square
+size, stack, transpose, where = tf.size, tf.stack, tf.transpose, tf.where
+ones, zeros, zeros_like = tf.ones, tf.zeros, tf.zeros_like
+asarray, bitcast, cond, make_complex = tf.cast, tf.bitcast, tf.cond, tf.complex
+divide_no_nan, multiply_no_nan = tf.math.divide_no_nan, tf.math.multiply_no_nan
+tree_map, structure_leaves = tf.nest.map_structure, tf.nest.flatten
+
+
+def concatenate(parts: Sequence[Any], axis: int = 0) -> tf.Tensor:
+    """The parts, one behind the other along an axis."""
+    return tf.concat(parts, axis)
+
+
+def right_shift(words: tf.Tensor, bits: int) -> tf.Tensor:
+    """See `in_numpy`."""
+    return tf.bitwise.right_shift(words, tf.cast(bits, words.dtype))
+
+
+def left_shift(words: tf.Tensor, bits: int) -> tf.Tensor:
+    """See `in_numpy`."""
+    return tf.bitwise.left_shift(words, tf.cast(bits, words.dtype))
+
+
+def bitwise_and(words: tf.Tensor, mask: int) -> tf.Tensor:
+    """See `in_numpy`."""
+    return tf.bitwise.bitwise_and(words, tf.constant(mask, words.dtype))
+
+
+def half_square_sum(vector: tf.Tensor) -> tf.Tensor:
+    """See `in_numpy`; Eigen sums a whole tensor as a tree.
+
+    l2_loss does not write the squares down, as tf.square would.
+    """
+    return tf.nn.l2_loss(vector)
+
+
+def while_loop(condition: Callable, body: Callable, carried: Sequence[Any]) -> Any:
+    """See `in_numpy`."""
+    return tf.while_loop(condition, body, list(carried))
+
+
+def fori_loop(begin: Any, end: Any, body: Callable, *carried: Any) -> Any:
+    """Runs one iteration at a time, since draws made early would fill the memory.
+
+    See `in_numpy` for the arguments.
+    """
+    _, *carried_out = tf.while_loop(
+        lambda index, *_: index < end,
+        lambda index, *each: (index + 1, *body(index, *each)),
+        [tf.cast(begin, tf.int32), *carried],
+        parallel_iterations=1,
+    )
+    return tuple(carried_out)
+
+
+def fold_in(seed: Any, value: Any) -> tf.Tensor:
+    """See `in_numpy`."""
+    first, second = tf.unstack(tf.convert_to_tensor(seed, tf.int64))
+    counter = tf.stack([tf.cast(value, tf.int64), second])
+    return _enciphered(counter, tf.bitcast(tf.stack([first]), tf.uint64), tf.int64)
+
+
+def _enciphered(counter: tf.Tensor, key: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """Enciphers a counter of int64[2] under a key of uint64[1] to two words."""
+    return tf.raw_ops.StatelessRandomUniformFullIntV2(
+        shape=[2],
+        key=key,
+        counter=tf.bitcast(counter, tf.uint64),
+        alg=_ALGORITHM,
+        dtype=dtype,
+    )
+
+
+def drawn(operation: Any, shape: Any, seed: tf.Tensor, **more: Any) -> tf.Tensor:
+    """Draws as `tf.random.stateless_*` does, which takes far longer to be traced.
+
+    `StatelessRandomGetKeyCounter`, TensorFlow's shorter way from a seed to a key, is
+    not used: compiled by XLA, it gives another key.
+
+    Args:
+      operation: A raw operation of stateless random numbers.
+      shape: Shape of the result.
+      seed: int64[2].
+      **more: Further arguments of the operation.
+    """
+    seed_key = tf.constant([philox.SEED_KEY], tf.uint64)
+    mixed = _enciphered(tf.convert_to_tensor(seed, tf.int64), seed_key, tf.uint64)
+    key, upper = tf.unstack(mixed)
+    counter = tf.stack([tf.constant(0, tf.uint64), upper])
+    key = tf.stack([key])
+    return operation(shape=shape, key=key, counter=counter, alg=_ALGORITHM, **more)
+
+
+def random_words(seed: tf.Tensor, count: Any, dtype: Any = np.uint32) -> tf.Tensor:
+    """See `in_numpy`."""
+    operation = tf.raw_ops.StatelessRandomUniformFullIntV2
+    return drawn(operation, [count], seed, dtype=dtype)
+
+
+def uniform(seed: tf.Tensor, length: int) -> tf.Tensor:
+    """See `in_numpy`."""
+    operation = tf.raw_ops.StatelessRandomUniformV2
+    return drawn(operation, [length], seed, dtype=tf.float64)
+
+
+def float_uniform(seed: tf.Tensor, length: int) -> tf.Tensor:
+    """See `in_numpy`."""
+    operation = tf.raw_ops.StatelessRandomUniformV2
+    return drawn(operation, [length], seed, dtype=tf.float32)
+
+
+def replaced(values: tf.Tensor, is_meant: tf.Tensor, draw: Callable[..., Any]) -> Any:
+    """See `in_numpy`."""
+    places = tf.where(is_meant)
+    number = tf.shape(places)[0]
+    new = draw(lambda array: tf.gather(array, places[:, 0]), tf.range(number), number)
+    return tf.tensor_scatter_nd_update(values, places, new)
+
+
+def words_at(seed: Any, places: Any, count: Any, dtype: Any = np.uint32) -> tf.Tensor:
+    """See `in_numpy`."""
+    return tf.gather(random_words(seed, count, dtype), places)
+
+
+def count_below(values: tf.Tensor, bound: int) -> tf.Tensor:
+    """See `in_numpy`."""
+    return tf.searchsorted(values, [tf.cast(bound, values.dtype)])[0]
+
+
+def prefix(values: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
+    """See `in_numpy`."""
+    return values[:number]
+
+
+def take_or_zero(vector: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
+    """See `in_numpy`."""
+    return tf.gather(vector, places)
+
+
+def add_at(total: tf.Tensor, places: tf.Tensor, values: tf.Tensor, number: Any) -> Any:
+    """See `in_numpy`."""
+    matches = tf.equal(tf.size(values), number)
+    added = tf.cond(
+        matches,
+        lambda: tf.tensor_scatter_nd_add(total, places[:, tf.newaxis], values),
+        lambda: total,
+    )
+    return added, matches
+
+
+def below(seed: tf.Tensor, length: int, bound: int) -> tf.Tensor:
+    """See `in_numpy`."""
+    limits = {"minval": tf.constant(0, tf.int64), "maxval": tf.cast(bound, tf.int64)}
+    return drawn(tf.raw_ops.StatelessRandomUniformIntV2, [length], seed, **limits)
+
+
+def standard_normal(seed: tf.Tensor, length: int) -> tf.Tensor:
+    """Independent N(0, 1), float32[length]."""
+    return drawn(tf.raw_ops.StatelessRandomNormalV2, [length], seed)
+
+
+# A file that has another 122 bits of Linux's random generator at each read.
+_KERNEL_ENTROPY = "/proc/sys/kernel/random/uuid"
+# Positions of 16 hexadecimal digits of a line, none of them fixed: 64 bits.
+_RANDOM_DIGITS = (*range(4), *range(24, 36))
+# Length of a line without its end.
+_LINE_LENGTH = 36
+
+
+def fresh_seed() -> tf.Tensor:
+    """Reads 128 bits of the kernel's entropy, int64[2], fresh at each execution.
+
+    An operation of tf.data reads Linux's random generator, since TFF's worker has no
+    Python. `NonDeterministicInts` and every other operation of TensorFlow that draws a
+    seed are unsuitable: they take numbers from one Mersenne Twister a process (or a
+    thread), which is seeded with 32 bits, so that all clients of a worker share 32
+    bits.
+
+    Raises:
+      tf.errors.NotFoundError: When it runs, if the system has no such file.
+    """
+    lines = tf.data.TextLineDataset([_KERNEL_ENTROPY, _KERNEL_ENTROPY])
+    both = lines.batch(2, drop_remainder=True).get_single_element()
+    codes = tf.cast(tf.io.decode_raw(both, tf.uint8), tf.int64)
+    codes = tf.ensure_shape(codes, [2, _LINE_LENGTH])
+    digits = tf.gather(codes, _RANDOM_DIGITS, axis=1)
+    digits = tf.where(digits < ord("a"), digits - ord("0"), digits - ord("a") + 10)
+    shifts = tf.range(0, 64, 4, tf.int64)
+    return tf.reduce_sum(tf.bitwise.left_shift(digits, shifts), axis=1)
+
+
+table = tf.constant
+
+
+def halves(words: tf.Tensor) -> tf.Tensor:
+    """See `in_numpy`."""
+    return tf.cast(tf.reshape(tf.bitcast(words, tf.uint16), [-1]), tf.int32)
+
+
+def signed_halves(words: tf.Tensor) -> tf.Tensor:
+    """See `in_numpy`."""
+    return tf.cast(tf.reshape(tf.bitcast(words, tf.int16), [-1]), tf.int32)
