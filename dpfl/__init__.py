@@ -66,7 +66,7 @@ Aggregators: mechanisms in TFF and in other programs.
 - `host_noise_aggregator`: the same for a program that holds the state [TF].
 - `no_metrics`: a metrics aggregator for tff.learning that opens nothing [TF].
 - `query`: the DPQuery of TensorFlow Privacy for a mechanism [TF].
-- `make_codec`: a mechanism on flat vectors, without TFF [TF].
+- `make_codec`: a mechanism on flat vectors of numpy, JAX or TensorFlow.
 - `noise`: the noise of each round, as arrays of NumPy.
 
 Training runs and tasks: simulations on this machine.
@@ -86,7 +86,7 @@ Extending: mechanisms and tasks of one's own.
 - `required`: a field without a default; a flag and its check follow.
 - `option`: a field with a default.
 - `register`: makes a mechanism known, with its codec.
-- `Codec`: base of a mechanism's computation [TF].
+- `Codec`: base of a mechanism's computation.
 - `CodecFactory`: the tff.aggregators factory of a codec [TF].
 - `TaskConfig`: base of a task's options [TF].
 - `TaskEntry`: a row of the table of tasks [TF].
@@ -112,10 +112,11 @@ if TYPE_CHECKING:
         UnreachableBudgetError,
         loss_distribution,
     )
-    from dpfl.aggregators import Codec, CodecFactory, make_codec, no_metrics
+    from dpfl.aggregators import CodecFactory, no_metrics
     from dpfl.aggregators import build as aggregator
     from dpfl.aggregators import build_with_host_noise as host_noise_aggregator
     from dpfl.aggregators.query import query
+    from dpfl.codecs import Codec, make_codec
     from dpfl.fields import option, required
     from dpfl.mechanisms import *  # noqa: F403
     from dpfl.planning import (
@@ -161,7 +162,7 @@ __all__ += ["required", "option", "register", "Codec", "CodecFactory", "TaskConf
 __all__ += ["TaskEntry", "TaskMetric", "register_task"]
 
 # Packages in which names are looked up, in this order: the last ones need TensorFlow.
-_PACKAGES = ("mechanisms", "planning", "accounting", "tasks", "aggregators")
+_PACKAGES = ("mechanisms", "planning", "accounting", "codecs", "tasks", "aggregators")
 # Names that no package lists, or lists under another name: the module and the name
 # there.
 _ELSEWHERE = {

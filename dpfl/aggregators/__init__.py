@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""TFF aggregators, made from configurations of mechanisms; a module for each family.
+"""TFF aggregators, made from configurations of mechanisms.
 
     mechanism = dpfl.Gaussian(cohort_size=100, clip_norm=1.0, noise_multiplier=1.0)
     process = aggregators.build(mechanism).create(value_type)
@@ -14,17 +14,14 @@ Importing this package makes TFF's own workers end with the program; see `worker
 
 from dpfl import needs_tff  # noqa: F401
 from dpfl.aggregators import worker_end
-from dpfl.aggregators.codec import Codec
 from dpfl.aggregators.factory import CodecFactory
-from dpfl.aggregators.measurements import no_metrics
-from dpfl.aggregators.registry import build, build_with_host_noise, make_codec
+from dpfl.aggregators.metrics import no_metrics
+from dpfl.aggregators.registry import build, build_with_host_noise
 
 __all__ = [
-    "Codec",
     "CodecFactory",
     "build",
     "build_with_host_noise",
-    "make_codec",
     "no_metrics",
 ]
 

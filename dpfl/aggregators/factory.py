@@ -27,9 +27,9 @@ import tensorflow_federated as tff
 
 from dpfl import checks
 from dpfl.aggregators import reductions
-from dpfl.aggregators.codec import Codec
 from dpfl.aggregators.layout import Layout
 from dpfl.aggregators.round_functions import RoundFunctions
+from dpfl.codecs.base import Codec
 from dpfl.privacy_coverage import MEASURES
 from dpfl.vectors import philox
 
@@ -225,7 +225,7 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
         prepare = tff.tensorflow.computation(steps.prepare, state_type)
         shared_type = prepare.type_signature.result
         encode = tff.tensorflow.computation(steps.encode, value_type, shared_type)
-        reduce = steps.codec.reduction(*encode.type_signature.result)
+        reduce = reductions.reduction(steps.codec, *encode.type_signature.result)
         # A program that is compiled to a part before its clients and one after them, as
         # to a `MapReduceForm`, calls `prepare` in both. So clients return the seed that
         # they had, unless it is in the state.

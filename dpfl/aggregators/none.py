@@ -11,49 +11,12 @@ from typing import Any, Optional
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from dpfl import mechanisms
-from dpfl.aggregators import measurements
-from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields, Seed
 from dpfl.aggregators.layout import Layout
+from dpfl.arrays import in_tensorflow as nx
+from dpfl.codecs import measurements
+from dpfl.codecs.base import Fields
 from dpfl.privacy_coverage import RELEASED
 from dpfl.vectors import clipping
-
-
-class MeanCodec(Codec):
-    """The mean of the finite updates; zero if there are none."""
-
-    needed_sums = ("clients", "nonfinite_clients")
-
-    def __init__(self, config: mechanisms.NoMechanism, dimension: int):
-        super().__init__(dimension, config.cohort_size)
-
-    def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
-        """The update itself, or zeros if it is not finite.
-
-        See base class for the arguments.
-        """
-        normed = clipping.safe_norm(update)
-        return Encoded(
-            clipping.finite(update, normed), normed, collections.OrderedDict()
-        )
-
-    def zero(self) -> Any:
-        """Zeros, float32[d]."""
-        return tf.zeros([self.dimension])
-
-    def decode(
-        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
-    ) -> Decoded:
-        """The mean over the clients with a finite update.
-
-        See base class for the arguments.
-        """
-        mean = tf.math.divide_no_nan(total, self.divisor(sums))
-        return Decoded(mean, state, Fields())
-
-    def divisor(self, sums: Fields) -> tf.Tensor:
-        """The number of clients with a finite update."""
-        return tf.cast(sums["clients"] - sums["nonfinite_clients"], tf.float32)
 
 
 def _with_weight(
@@ -99,7 +62,7 @@ class FiniteMeanFactory(tff.aggregators.WeightedAggregationFactory):
             finite = clipping.finite(vector, normed)
             weight = tf.cast(weight, tf.float32)
             sums = measurements.client_sums(
-                normed, measurements.structure_bits((vector, weight))
+                normed, measurements.structure_bits(nx, (vector, weight))
             )
             return layout.restore(finite), tf.where(normed.is_finite, weight, 0.0), sums
 
@@ -111,7 +74,7 @@ class FiniteMeanFactory(tff.aggregators.WeightedAggregationFactory):
         @tff.tensorflow.computation(sums_type)
         def report(sums: Any) -> Any:
             measured: Fields = collections.OrderedDict(
-                downlink_bits=measurements.downlink_bits(0.0, layout.dimension)
+                downlink_bits=measurements.downlink_bits(nx, 0.0, layout.dimension)
             )
             if self._measures_exactly:
                 measured.update(measurements.exact_measurements(sums, Fields()))

@@ -1,77 +1,18 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sums of clients' messages, in the open or secure, and shares of integer noise."""
+"""Sums of clients' messages in TFF, in the open or secure."""
 
 from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from dpfl.vectors import integer_noise, randomness
-
-
-class IntegerShares:
-    """Shares of integer noise, many of which make up the noise of a round's sum."""
-
-    def __init__(self, kind: str, stddev: float):
-        """Makes shares of a kind, "discrete_gaussian" or "skellam".
-
-        The `stddev` of one share is in grid steps; zero means no noise.
-        """
-        self._sampler: Optional[integer_noise.Sampler] = None
-        if stddev:
-            self._sampler = integer_noise.NOISE[kind](stddev)
-
-    def sample(
-        self, seed: tf.Tensor, domain: int, number: int, length: int
-    ) -> tf.Tensor:
-        """The sum of `number` shares, int32[length].
-
-        Args:
-          seed: int64[2], secret.
-          domain: Domain of the seed.
-          number: Number of shares; zeros for 0.
-          length: Length of the vector.
-        """
-        total, sampler = tf.zeros([length], tf.int32), self._sampler
-        if sampler is None or not number:
-            return total
-        if number == 1:
-            return sampler.sample(randomness.fold_in(seed, domain), length)
-
-        def add_share(share: tf.Tensor, total: tf.Tensor) -> tuple[Any, Any]:
-            own = randomness.fold_in(seed, domain, share)
-            return share + 1, total + sampler.sample(own, length)
-
-        return tf.while_loop(
-            lambda share, _: share < number, add_share, [tf.constant(0), total]
-        )[1]
-
-
-def opened(total: Any, clients: tf.Tensor, needed: int) -> Any:
-    """Opens a sum once it is certain to carry the promised noise.
-
-    Args:
-      total: Structure of tensors, the sum.
-      clients: Integer scalar, the clients that reported, each with a share of noise.
-      needed: Shares that the promised noise needs; 0 for none.
-
-    Raises:
-      InvalidArgumentError: When it runs, if fewer clients reported.
-    """
-    check = tf.debugging.Assert(
-        clients >= needed,
-        [f"the sum needs reports of at least {needed} clients, but their number is"]
-        + [tf.cast(clients, tf.int32)],
-    )
-    with tf.control_dependencies([check] if check is not None else []):
-        return tf.nest.map_structure(tf.identity, total)
-
+from dpfl.codecs.base import Codec
 
 # Function from the pair of messages and scalars at the clients to the pair of totals at
 # the server.
@@ -109,11 +50,47 @@ def sum_seeds(seeds: tff.Value) -> tff.Value:
     )(seeds)
 
 
-def open_sums(codec: Any, message_type: tff.Type, sums_type: tff.Type) -> Reduction:
+def reduction(codec: Codec, message_type: tff.Type, sums_type: tff.Type) -> Reduction:
+    """The sum of the clients' messages, as a function on federated values.
+
+    Parts of a message that the codec sums securely are summed modulo 2^b; the others
+    are summed in the open.
+
+    Args:
+      codec: The mechanism's codec.
+      message_type: TFF type of `Encoded.message`.
+      sums_type: TFF type of the float64 scalars to be summed beside it.
+
+    Returns:
+      A function, called inside a federated computation, from the pair of both at the
+      clients to the pair of their totals at the server.
+    """
+    if codec.sums_securely:
+        return secure_sums(codec.modulus_bits, sums_type, codec.needed_sums)
+    return open_sums(codec, message_type, sums_type)
+
+
+def group_reduction(codec: Codec, total_type: tff.Type) -> GroupReduction:
+    """The sum of the totals of groups of clients, as `reduction` is of messages.
+
+    Args:
+      codec: The mechanism's codec.
+      total_type: TFF type of the result of `Codec.reduce_modulo`.
+
+    Returns:
+      A function, called inside a federated computation, from the totals at TFF's
+      clients, each of which stands for a group, to that of all at the server.
+    """
+    if codec.sums_securely:
+        return secure_group_sums(codec.modulus_bits)
+    return open_group_sums(codec, total_type)
+
+
+def open_sums(codec: Codec, message_type: tff.Type, sums_type: tff.Type) -> Reduction:
     """A reduction by one `tff.federated_aggregate`, which the server may see.
 
     Args:
-      codec: The `codec.Codec` that adds messages up.
+      codec: The codec that adds messages up.
       message_type: TFF type of a message.
       sums_type: TFF type of the float64 scalars to be summed beside it.
     """
@@ -134,7 +111,7 @@ def open_sums(codec: Any, message_type: tff.Type, sums_type: tff.Type) -> Reduct
     return _aggregation(zero, accumulate, merge, tff.to_type((message_type, sums_type)))
 
 
-def open_group_sums(codec: Any, total_type: tff.Type) -> GroupReduction:
+def open_group_sums(codec: Codec, total_type: tff.Type) -> GroupReduction:
     """A reduction of groups' totals, of a TFF type, which the server may see."""
 
     def merge(total: Any, other: Any) -> Any:
@@ -169,8 +146,8 @@ def secure_sums(
     for; they are summed in the open, and the counts with them.
 
     Args:
-      modulus_bits: b of each part of the message, by name, in the message's order; at
-        most 30 for int32, 62 for int64.
+      modulus_bits: b of the parts of a message that are summed securely, by name; at
+        most 30 for int32, 62 for int64. The others are summed in the open.
       sums_type: TFF type of the float64 scalars to be summed beside it.
       counts: The names of those that are whole numbers at least 0, and below 2^30 in
         all.
@@ -210,9 +187,12 @@ def _modular_sums(
     parts: tff.Value, modulus_bits: Mapping[str, int]
 ) -> collections.OrderedDict:
     summed = collections.OrderedDict()
-    for name, bits in modulus_bits.items():
-        # TFF asks for the modulus in the type of what is summed.
-        modulus = parts[name].type_signature.member.dtype.type(1 << bits)
+    for name in tff.structure.name_list(parts.type_signature.member):
+        if name not in modulus_bits:
+            summed[name] = tff.federated_sum(parts[name])
+            continue
+        # TFF asks for the modulus in the type of the sum.
+        modulus = parts[name].type_signature.member.dtype.type(1 << modulus_bits[name])
         summed[name] = tff.backends.mapreduce.federated_secure_modular_sum(
             parts[name], modulus
         )

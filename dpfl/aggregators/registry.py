@@ -6,35 +6,15 @@
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
-from dpfl import checks, mechanisms, planning
-from dpfl.aggregators import matrix_factorization
-from dpfl.aggregators.codec import Codec
+from dpfl import checks, mechanisms
 from dpfl.aggregators.factory import CodecFactory
+from dpfl.codecs import build as build_codec
+from dpfl.codecs import matrix_factorization
+from dpfl.codecs.base import Codec
 from dpfl.mechanisms import registry
-
-_LOGGER = logging.getLogger(__name__)
-
-
-def make_codec(
-    mechanism: mechanisms.Mechanism, dimension: int, **options: Any
-) -> Codec:
-    """The codec of a mechanism for flattened updates, without TFF around it.
-
-    Args:
-      mechanism: A configuration from `dpfl.mechanisms.MECHANISMS`.
-      dimension: d, the length of a flattened update.
-      **options: Options of the codec's class, as for `build`.
-
-    Raises:
-      TypeError: If `mechanism` is not a configuration from the table.
-    """
-    entry = _entry(mechanism)
-    length = checks.dimension("dimension", dimension)
-    return entry.codec(_chosen(mechanism, length), length, **options)
 
 
 def build(
@@ -76,7 +56,7 @@ def build(
         measures the updates themselves where that is not asked for, or if its matrix
         has fewer rounds than an epoch.
     """
-    entry = _entry(mechanism)
+    entry = build_codec.entry(mechanism)
     _check_options(mechanism, entry, options)
     mechanism.check_measure(measure)
     if weighted:
@@ -92,7 +72,7 @@ def build(
     _ = getattr(mechanism, "factorization", None)
 
     def codec(dimension: int) -> Codec:
-        made = entry.codec(_chosen(mechanism, dimension), dimension, **options)
+        made = build_codec.make_codec(mechanism, dimension, "tensorflow", **options)
         return made if around is None else around(made)
 
     return CodecFactory(
@@ -127,7 +107,7 @@ def build_with_host_noise(
       TypeError: If `mechanism` is not a configuration from the table.
     """
     dimension = checks.dimension("dimension", dimension)
-    host_noise = _entry(mechanism).host_noise
+    host_noise = build_codec.entry(mechanism).host_noise
     if host_noise is None:
         return build(mechanism, **options), lambda state: state
     put_noise = host_noise(mechanism, dimension).put_into
@@ -140,12 +120,12 @@ def _check_options(
     options: Mapping[str, Any],
 ) -> None:
     """Raises TypeError for an option that the codec does not have."""
-    # The options follow the configuration and the dimension.
-    parameters = list(inspect.signature(entry.codec).parameters.values())[2:]
+    # The options follow the configuration, the dimension and the library.
+    parameters = list(inspect.signature(entry.codec).parameters.values())[3:]
     if any(each.kind is each.VAR_KEYWORD for each in parameters):
         # A codec of correlated noise passes its options to the release.
         release = inspect.signature(matrix_factorization.Release).parameters
-        parameters = list(release.values())[2:]
+        parameters = list(release.values())[3:]
     own = [each.name for each in parameters]
     for name, value in options.items():
         if name not in own:
@@ -154,21 +134,3 @@ def _check_options(
                 f"{name} must be left out for {mechanism.name}, {known}, found "
                 f"{value!r}"
             )
-
-
-def _chosen(mechanism: mechanisms.Mechanism, dimension: int) -> mechanisms.Mechanism:
-    """Resolves "auto" to numbers, and logs them."""
-    resolved = planning.resolve(mechanism, None, dimension)
-    for sentence in resolved.sentences:
-        _LOGGER.warning("%s: %s", mechanism.name, sentence)
-    return resolved.mechanism
-
-
-def _entry(mechanism: mechanisms.Mechanism) -> registry.MechanismEntry:
-    entry = registry.entry(type(mechanism))
-    if entry is None:
-        names = sorted(mechanisms.MECHANISMS)
-        raise TypeError(
-            f"mechanism must be a configuration of one of {names}, found {mechanism!r}"
-        )
-    return entry

@@ -19,11 +19,12 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from dpfl import checks, seed_domains
-from dpfl.aggregators import measurements, reductions
-from dpfl.aggregators.codec import Codec, Fields, Structure
+from dpfl.aggregators import reductions
 from dpfl.aggregators.layout import Layout
-from dpfl.privacy_coverage import EXACT_FOR_SIMULATION, RELEASED_MEASUREMENTS
 from dpfl.arrays import in_tensorflow
+from dpfl.codecs import measurements
+from dpfl.codecs.base import Codec, Fields, Structure
+from dpfl.privacy_coverage import EXACT_FOR_SIMULATION, RELEASED_MEASUREMENTS
 from dpfl.vectors import randomness
 
 # The seed of the next round's rotation or sketch in the state of a secure sum without
@@ -111,7 +112,7 @@ class RoundFunctions:
         return collections.OrderedDict(
             round_seed=round_seed,
             expanded=self.codec.decode_broadcast(broadcast),
-            downlink_bits=measurements.structure_bits(broadcast),
+            downlink_bits=measurements.structure_bits(in_tensorflow, broadcast),
         )
 
     def shared_with(self, state: Fields, shared: Fields, seeds: tf.Tensor) -> Fields:
@@ -174,7 +175,7 @@ class RoundFunctions:
             result *= self.codec.divisor(sums)
         measured = collections.OrderedDict(
             downlink_bits=measurements.downlink_bits(
-                shared["downlink_bits"], self.layout.dimension
+                in_tensorflow, shared["downlink_bits"], self.layout.dimension
             ),
             **decoded.measurements,
         )

@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.numpy import *  # noqa: F403
 
 from dpfl.vectors import philox
 
@@ -25,6 +24,13 @@ FIXES_SHAPES = True
 bitcast, make_complex = lax.bitcast_convert_type, lax.complex
 fft, ifft = jnp.fft.fft, jnp.fft.ifft
 tree_map, structure_leaves = jax.tree.map, jax.tree.leaves
+
+
+def __getattr__(name: str) -> Any:
+    """The functions of `jax.numpy` that are used as they are."""
+    return getattr(jnp, name)
+
+
 # Squares that are added up in float32; the sums of so many are added in float64.
 _ROW = 256
 
@@ -187,7 +193,9 @@ def float_uniform(seed: Any, length: int) -> Any:
 def _word(seed: Any, places: Any) -> Any:
     """uint32, the words of Philox at places below 2**32."""
     seed = jnp.asarray(seed, jnp.int64)
-    mixed = _enciphered((*_halves(seed[0]), *_halves(seed[1])), _halves(philox.SEED_KEY))
+    mixed = _enciphered(
+        (*_halves(seed[0]), *_halves(seed[1])), _halves(philox.SEED_KEY)
+    )
     key, upper = mixed[:2], mixed[2:]
     blocks, lane = places // np.uint32(4), places % np.uint32(4)
     zero = jnp.zeros_like(blocks)
@@ -245,3 +253,23 @@ def signed_halves(words: Any) -> Any:
     """See `in_numpy`."""
     low = jnp.right_shift(jnp.left_shift(words, 16), 16)
     return jnp.stack([low, jnp.right_shift(words, 16)], 1).reshape(-1)
+
+
+def required(condition: Any, message: str, value: Any, tree: Any) -> Any:
+    """See `in_numpy`."""
+    del message, value
+    return tree_map(lambda part: jnp.where(condition, part, 0), tree)
+
+
+def item_bytes(array: Any) -> int:
+    """See `in_numpy`."""
+    return array.dtype.itemsize
+
+
+def has_known_shape(array: Any) -> bool:
+    """See `in_numpy`."""
+    del array
+    return True
+
+
+erfc = jax.scipy.special.erfc

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from dpfl.vectors import philox
 
@@ -21,13 +22,19 @@ FIXES_SHAPES = False
 
 abs, all, arange, clip, concatenate = np.abs, np.all, np.arange, np.clip, np.concatenate
 cos, count_nonzero, equal, exp = np.cos, np.count_nonzero, np.equal, np.exp
-fft, floor, ifft, imag, isfinite = np.fft.fft, np.floor, np.fft.ifft, np.imag, np.isfinite
+fft, floor, ifft, imag, isfinite = (
+    np.fft.fft,
+    np.floor,
+    np.fft.ifft,
+    np.imag,
+    np.isfinite,
+)
 isnan, log, maximum, minimum = np.isnan, np.log, np.maximum, np.minimum
 ones, ones_like, real, reshape = np.ones, np.ones_like, np.real, np.reshape
 round, sign, sin, sqrt, square = np.round, np.sign, np.sin, np.sqrt, np.square
 stack, sum, take, transpose = np.stack, np.sum, np.take, np.transpose
 where, zeros, zeros_like, cumsum = np.where, np.zeros, np.zeros_like, np.cumsum
-max, size = np.max, np.size
+max, mean, size = np.max, np.mean, np.size
 
 
 def asarray(value: Any, dtype: Any) -> np.ndarray:
@@ -246,3 +253,42 @@ def halves(words: np.ndarray) -> np.ndarray:
 def signed_halves(words: np.ndarray) -> np.ndarray:
     """int32[2 n], the signed 16-bit halves of int32[n], the lower ones first."""
     return words.astype("<i4").view("<i2").astype(np.int32)
+
+
+def required(condition: Any, message: str, value: Any, tree: Any) -> Any:
+    """A tree of integers, if a condition holds.
+
+    Args:
+      condition: bool scalar.
+      message: The beginning of the error's text.
+      value: A scalar, the end of the error's text.
+      tree: Structure of arrays.
+
+    Raises:
+      ValueError: If the condition does not hold. TensorFlow raises
+        InvalidArgumentError when the graph runs; JAX returns zeros.
+    """
+    if not condition:
+        raise ValueError(f"{message} {value}")
+    return tree
+
+
+def pad(vector: np.ndarray, widths: Any) -> np.ndarray:
+    """`vector` with zeros before and behind, as many as `widths` says for each axis."""
+    return np.pad(vector, widths)
+
+
+def item_bytes(array: np.ndarray) -> int:
+    """Bytes of an element."""
+    return array.dtype.itemsize
+
+
+def has_known_shape(array: np.ndarray) -> bool:
+    """Whether the shape is known; in graphs of TensorFlow it may not be."""
+    del array
+    return True
+
+
+def erfc(value: Any) -> Any:
+    """The complementary error function."""
+    return np.asarray(special.erfc(value), np.asarray(value).dtype)

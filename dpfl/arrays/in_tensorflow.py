@@ -22,6 +22,7 @@ _ALGORITHM = 1
 
 abs, arange, clip, cos, cumsum = tf.abs, tf.range, tf.clip_by_value, tf.cos, tf.cumsum
 all, max, sum, take = tf.reduce_all, tf.reduce_max, tf.reduce_sum, tf.gather
+erfc, mean, pad = tf.math.erfc, tf.reduce_mean, tf.pad
 count_nonzero = tf.math.count_nonzero
 # In the graphs that TFF builds `==` would compare the tensors' identities.
 equal, exp, fft, floor, ifft = tf.equal, tf.exp, tf.signal.fft, tf.floor, tf.signal.ifft
@@ -230,3 +231,21 @@ def halves(words: tf.Tensor) -> tf.Tensor:
 def signed_halves(words: tf.Tensor) -> tf.Tensor:
     """See `in_numpy`."""
     return tf.cast(tf.reshape(tf.bitcast(words, tf.int16), [-1]), tf.int32)
+
+
+def required(condition: tf.Tensor, message: str, value: tf.Tensor, tree: Any) -> Any:
+    """See `in_numpy`."""
+    check = tf.debugging.Assert(condition, [message, tf.cast(value, tf.int32)])
+    # In eager mode the check has already run; in a graph it is an operation.
+    with tf.control_dependencies([check] if check is not None else []):
+        return tf.nest.map_structure(tf.identity, tree)
+
+
+def item_bytes(array: tf.Tensor) -> int:
+    """See `in_numpy`."""
+    return array.dtype.size
+
+
+def has_known_shape(array: tf.Tensor) -> bool:
+    """See `in_numpy`."""
+    return array.shape.is_fully_defined()

@@ -24,8 +24,9 @@ class MechanismEntry(NamedTuple):
     """Implementation of a mechanism; each field is a class or "module:Class".
 
     Attributes:
-      codec: Maps a configuration, the dimension d, and options of its own, to a
-        `dpfl.aggregators.codec.Codec`.
+      codec: Maps a configuration, the dimension d, the module of an array library (see
+        `dpfl.arrays`), and options of its own, to a
+        `dpfl.codecs.Codec`.
       host_noise: Maps a configuration and d to an object with `put_into(state)`, to be
         called on the aggregator's state before each round if the factory was built with
         `noise_on_host`; None for a mechanism that has no such noise.
@@ -110,13 +111,13 @@ _RATE: dict[str, Any] = {"compression_rate": 2.0, "sketch_length": 16}
 
 
 def _register_own(example: Mechanism, codec: str, **others: str) -> None:
-    """Registers one of dpfl's own mechanisms, by the names in dpfl.aggregators."""
-    of_others = {key: f"dpfl.aggregators.{value}" for key, value in others.items()}
-    codec = f"dpfl.aggregators.{codec}"
+    """Registers one of dpfl's own mechanisms, by the names in dpfl.codecs."""
+    of_others = {key: f"dpfl.{value}" for key, value in others.items()}
+    codec = f"dpfl.codecs.{codec}"
     register(type(example), codec, example=example, **of_others)
 
 
-_MEAN = "none:FiniteMeanFactory"
+_MEAN = "aggregators.none:FiniteMeanFactory"
 _register_own(gaussian.NoMechanism(3), "none:MeanCodec", weighted=_MEAN)
 _register_own(gaussian.Gaussian(**_NOISED), "gaussian:GaussianCodec")
 for _kind in (csgm.L2Csgm, csgm.LinfCsgm):
@@ -132,7 +133,7 @@ _register_own(
 )
 _register_own(dome.Dome(**_NOISED, sketch_size=8), "dome:DomeCodec")
 _register_own(dome.DomeDdg(**_INTEGER, sketch_size=8), "dome:DomeCodec")
-_HOST_NOISE = "matrix_factorization:HostNoise"
+_HOST_NOISE = "codecs.matrix_factorization:HostNoise"
 _register_own(
     MatrixFactorization(**_EPOCH),
     "matrix_factorization:MatrixFactorizationCodec",

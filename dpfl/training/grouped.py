@@ -26,6 +26,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from dpfl.aggregators import reductions
 from dpfl.aggregators.factory import CodecFactory
 from dpfl.aggregators.layout import IDENTITIES
 from dpfl.aggregators.round_functions import RoundFunctions
@@ -103,9 +104,9 @@ class Cohort:
         self._work = work
         total_type, rows_type = work.type_signature.result
         if self._is_sealed:
-            self._reduce = steps.codec.reduction(total_type, rows_type)
+            self._reduce = reductions.reduction(steps.codec, total_type, rows_type)
             return
-        self._reduce = steps.codec.group_reduction(total_type)
+        self._reduce = reductions.group_reduction(steps.codec, total_type)
 
         @tff.tensorflow.computation
         def no_rows() -> Any:

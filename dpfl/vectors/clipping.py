@@ -82,8 +82,8 @@ def finite(vector: Array, normed: NormedVector) -> Array:
 
 
 def _sum_of_squares(vector: Array) -> Array:
-    # Added up as a tree or in rows, so that float32 loses less than 1e-5 even on a large
-    # coordinate followed by very many small ones.
+    # Added up as a tree or in rows, so that float32 loses less than 1e-5 even on a
+    # large coordinate followed by very many small ones.
     return 2 * arrays.of(vector).half_square_sum(vector)
 
 

@@ -10,7 +10,7 @@ import functools
 import operator
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, Optional, Protocol
 
 import numpy as np
 
@@ -218,3 +218,38 @@ NOISE: dict[str, Callable[[float], Sampler]] = {
     "discrete_gaussian": discrete_gaussian_noise,
     "skellam": skellam_noise,
 }
+
+
+class Shares:
+    """Shares of integer noise, many of which make up the noise of a round's sum."""
+
+    def __init__(self, kind: str, stddev: float):
+        """Makes shares of a kind, "discrete_gaussian" or "skellam".
+
+        The `stddev` of one share is in grid steps; zero means no noise.
+        """
+        self._sampler: Optional[Sampler] = None
+        if stddev:
+            self._sampler = NOISE[kind](stddev)
+
+    def sample(self, seed: Array, domain: int, number: int, length: int) -> Array:
+        """The sum of `number` shares, int32[length].
+
+        Args:
+          seed: int64[2], secret.
+          domain: Domain of the seed.
+          number: Number of shares; zeros for 0.
+          length: Length of the vector.
+        """
+        nx, sampler = arrays.of(seed), self._sampler
+        total = nx.zeros([length], np.int32)
+        if sampler is None or not number:
+            return total
+        if number == 1:
+            return sampler.sample(randomness.fold_in(seed, domain), length)
+
+        def add_share(share: Array, total: Array) -> tuple[Array]:
+            own = randomness.fold_in(seed, domain, share)
+            return (total + sampler.sample(own, length),)
+
+        return nx.fori_loop(0, number, add_share, total)[0]

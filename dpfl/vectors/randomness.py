@@ -3,9 +3,9 @@
 
 """Random numbers as functions of a seed, and seeds as functions of other seeds.
 
-A seed is an int64[2] array of any library of `dpfl.arrays`. The generator is named in every call (Philox4x32-10,
-Salmon et al. 2011), so that the same seed gives the same numbers on client and server
-whatever their hardware.
+A seed is an int64[2] array of any library of `dpfl.arrays`. The generator is always
+Philox4x32-10 (Salmon et al. 2011), so that the same seed gives the same numbers on
+client and server whatever their library and hardware.
 
 Philox is a family of permutations of 128 bits, one for each key of 64 bits. It is used
 in two ways, with the following guarantees:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
+
 from dpfl import arrays, checks
 from dpfl.arrays import Array
 from dpfl.vectors import randomness

@@ -220,9 +220,7 @@ def squared_norm_above(vector: Array) -> Array:
     nx = arrays.of(vector)
     length = vector.shape[0]
     whole = length - length % _ROW
-    rows = nx.sum(
-        nx.square(nx.reshape(vector[:whole], [whole // _ROW, _ROW])), 1
-    )
+    rows = nx.sum(nx.square(nx.reshape(vector[:whole], [whole // _ROW, _ROW])), 1)
     rest = nx.sum(nx.square(vector[whole:]))
     total = nx.sum(nx.asarray(rows, np.float64)) + nx.asarray(rest, np.float64)
     return total * _MARGIN

@@ -20,8 +20,8 @@ import tensorflow as tf
 
 from dpfl import mechanisms
 from dpfl.accounting.integer import summed_noise
-from dpfl.aggregators import sketch
-from dpfl.aggregators.integer_sums import IntegerSum
+from dpfl.codecs import sketch
+from dpfl.codecs.integer_sums import IntegerSum
 from dpfl.mechanisms import integer
 from dpfl.mechanisms.integer import CLIP_COUNT_BITS
 from dpfl.vectors import adaptive_sketch, integers, rotation

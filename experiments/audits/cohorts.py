@@ -20,10 +20,9 @@ import numpy as np
 import tensorflow as tf
 from scipy import stats
 
-from dpfl import mechanisms
+from dpfl import codecs, mechanisms
 from dpfl.accounting import events
-from dpfl.aggregators import registry
-from dpfl.aggregators.codec import Fields
+from dpfl.codecs.base import Fields
 from dpfl.mechanisms import participation as participation_lib
 from dpfl.training import selection
 from dpfl.vectors import randomness
@@ -78,8 +77,8 @@ def findings_of(
     mechanism = mechanisms.Gaussian(_COHORT, clip_norm=1.0, noise_multiplier=1.0)
     claim = findings.tightest(mechanism, participation, 1, delta)
     leaves = claim.relation == events.NAMES[events.Relation.ADD_OR_REMOVE_ONE]
-    codec = registry.make_codec(mechanism, 1)
-    wide = registry.make_codec(mechanism, trials)
+    codec = codecs.make_codec(mechanism, 1, arrays="tensorflow")
+    wide = codecs.make_codec(mechanism, trials, arrays="tensorflow")
     nothing: Fields = collections.OrderedDict()
     sent = codec.encode(tf.constant([2.0]), nothing, None).message["update"].numpy()[0]
     expected = _expected(participation, others_do, leaves)

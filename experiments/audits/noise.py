@@ -29,10 +29,11 @@ import numpy as np
 import tensorflow as tf
 from scipy import special
 
-from dpfl import mechanisms, seed_domains
+from dpfl import codecs, mechanisms, seed_domains
 from dpfl.accounting.integer import grid_numbers as numbers
-from dpfl.aggregators import dome, registry
-from dpfl.aggregators.codec import Fields
+from dpfl.arrays import in_tensorflow as nx
+from dpfl.codecs import dome
+from dpfl.codecs.base import Fields
 from dpfl.tasks import registry as tasks
 from dpfl.training import config as config_lib
 from dpfl.training import plan as plan_lib
@@ -100,7 +101,7 @@ def trusted_source(mechanism: Any) -> Source:
     length = _LENGTH
     if isinstance(mechanism, mechanisms.ProjectAndPerturb):
         length = round(_LENGTH * mechanism.compression_rate)
-    codec = registry.make_codec(mechanism, length)
+    codec = codecs.make_codec(mechanism, length, arrays="tensorflow")
     names = ("l2_clipped", "linf_clipped", "kept", "clients")
     sums = collections.OrderedDict((n, tf.constant(1.0, tf.float64)) for n in names)
     nothing: Fields = collections.OrderedDict()
@@ -136,8 +137,8 @@ def shares_source(mechanism: Any) -> Source:
     length, config, codec = _LENGTH // 4, mechanism, None
     if isinstance(config, mechanisms.Dome):
         config = dataclasses.replace(mechanism, sketch_size=length)
-        codec = dome.LocalNoiseCodec(config)
-    made: Any = codec or registry.make_codec(config, length)
+        codec = dome.LocalNoiseCodec(config, nx)
+    made: Any = codec or codecs.make_codec(config, length, arrays="tensorflow")
     seed = tf.zeros([2], tf.int64)
     shared = made.decode_broadcast(made.broadcast(collections.OrderedDict(), seed))
     zeros = tf.zeros([made.input_length])

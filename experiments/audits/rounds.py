@@ -18,9 +18,10 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from dpfl import mechanisms, seed_domains
-from dpfl.aggregators import measurements, registry
-from dpfl.aggregators.codec import Decoded, Fields, OuterCodec
+from dpfl import codecs, mechanisms, seed_domains
+from dpfl.aggregators import registry
+from dpfl.codecs import measurements
+from dpfl.codecs.base import Decoded, Fields, OuterCodec
 from dpfl.mechanisms.integer import CLIP_COUNT_BITS
 from dpfl.vectors import integers, randomness
 
@@ -137,7 +138,7 @@ class ComposedRounds:
         self, mechanism: mechanisms.Mechanism, dimension: int, images: np.ndarray
     ):
         """Initializes the rounds, with images of the clients, float32[n, m]."""
-        self.codec = registry.make_codec(mechanism, dimension)
+        self.codec = codecs.make_codec(mechanism, dimension, arrays="tensorflow")
         self._mechanism = mechanism
         self._images = np.asarray(images, np.float32)
         self._bits = modulus_bits(mechanism)

@@ -17,8 +17,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from dpfl import aggregators
-from dpfl.aggregators import registry
+from dpfl import aggregators, codecs
+from dpfl.aggregators import reductions
 from dpfl.privacy_coverage import MARK
 
 from . import findings, rounds
@@ -34,13 +34,13 @@ def wraps(mechanism: Any) -> Iterator[findings.Finding]:
 
     The mechanism must sum securely.
     """
-    codec = registry.make_codec(mechanism, _DIMENSION)
+    codec = codecs.make_codec(mechanism, _DIMENSION, arrays="tensorflow")
     seed = tf.constant([3, 4], tf.int64)
     shared = codec.decode_broadcast(codec.broadcast(codec.initial_state(), seed))
     example = codec.encode(tf.zeros([codec.input_length]), shared, seed).message
     message_type = tff.to_type(tf.nest.map_structure(_tensor_type, example))
     sums_type = tff.to_type(collections.OrderedDict(clients=np.float64))
-    reduce = codec.reduction(message_type, sums_type)
+    reduce = reductions.reduction(codec, message_type, sums_type)
 
     @tff.federated_computation(
         tff.FederatedType(message_type, tff.CLIENTS),

@@ -25,7 +25,7 @@ from tensorflow_federated.python.aggregators import distributed_dp
 
 from dpfl import aggregators, mechanisms, noise_streams
 from dpfl import factorization as fact
-from dpfl.aggregators.sketch import make_sketch
+from dpfl.codecs.sketch import make_sketch
 from dpfl.noise_streams import build_stream
 from dpfl.noise_streams.tensors import FusedTensors, Tensors
 from dpfl.tasks import models

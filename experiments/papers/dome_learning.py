@@ -20,8 +20,9 @@ import numpy as np
 import tensorflow as tf
 
 from dpfl import files, mechanisms, seed_domains
-from dpfl.aggregators import dome, measurements
-from dpfl.aggregators.codec import Decoded
+from dpfl.arrays import in_tensorflow as nx
+from dpfl.codecs import dome, measurements
+from dpfl.codecs.base import Decoded
 from dpfl.vectors import adaptive_sketch, randomness
 
 # A clip so large that nothing is clipped.
@@ -67,7 +68,7 @@ class Learner:
 
     def __init__(self, numbers: mechanisms.Dome, dimension: int):
         """Initializes the learner of a `config` for dimension d."""
-        self._codec = dome.DomeCodec(numbers, dimension)
+        self._codec = dome.DomeCodec(numbers, dimension, nx)
         self._round: Callable[..., Decoded] = tf.function(self._run_round)
 
     def _run_round(self, gradient: Any, number: Any, state: Any) -> Decoded:

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from dpfl import mechanisms, seed_domains
-from dpfl.aggregators import registry
+from dpfl import codecs, mechanisms, seed_domains
 from dpfl.vectors import randomness
 
 # Function from d and a seed to the function that makes a client's vector, float32[d],
@@ -83,7 +82,7 @@ def measured_errors(
       vectors: Function that makes the clients' vectors.
       seed: Seed of all randomness.
     """
-    codec = registry.make_codec(config, dimension)
+    codec = codecs.make_codec(config, dimension, arrays="tensorflow")
     make_vector = vectors(dimension, seed)
     padding = [[0, codec.input_length - dimension]]
 

@@ -7,7 +7,7 @@ import collections
 
 import tensorflow as tf
 
-from dpfl.aggregators import measurements
+from dpfl.codecs import measurements
 from dpfl.vectors import randomness
 from tests.many_draws import many
 

@@ -12,7 +12,8 @@ import tensorflow_federated as tff
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import aggregators, mechanisms, seed_domains
-from dpfl.aggregators import csgm
+from dpfl.arrays import in_tensorflow as nx
+from dpfl.codecs import csgm
 from dpfl.vectors import rotation
 from tests.aggregators import cohorts
 from tests.aggregators.cohorts import HOSTILE
@@ -34,14 +35,14 @@ def updates(norm=2.0, d=D):
 @pytest.fixture(scope="module")
 def hostile_round():
     numbers = config(cohort_size=10, noise_multiplier=0.5)
-    return compiled_round(csgm.CsgmCodec(numbers, D))
+    return compiled_round(csgm.CsgmCodec(numbers, D, nx))
 
 
 class TestCodec:
     @pytest.mark.parametrize("turn", rotation.ROTATIONS)
     @pytest.mark.parametrize("norm", [1.0, 50.0])
     def test_uncompressed_and_noiseless_is_the_clipped_mean(self, turn, norm):
-        codec = csgm.CsgmCodec(config(keep_fraction=1.0, rotation=turn), D)
+        codec = csgm.CsgmCodec(config(keep_fraction=1.0, rotation=turn), D, nx)
         x = updates(norm)
         decoded, _ = run_codec(codec, x, 0)
         expected = x.numpy().mean(0) * min(1, 2 / norm)
@@ -51,7 +52,7 @@ class TestCodec:
     @pytest.mark.parametrize("rotation", ["hadamard", "dft"])
     def test_is_unbiased(self, rotation):
         count = 1300
-        codec = csgm.CsgmCodec(config(rotation=rotation), D)
+        codec = csgm.CsgmCodec(config(rotation=rotation), D, nx)
         x = updates()
         means = many_means(codec, x, count)
         error = means.mean(0) - x.numpy().mean(0)
@@ -75,7 +76,7 @@ class TestCodec:
     def test_mean_squared_error_is_the_formula(self, gamma, z, d, rotation):
         numbers = config(keep_fraction=gamma, noise_multiplier=z, rotation=rotation)
         x = updates(d=d)
-        mse = cohorts.mean_error(many_means(csgm.CsgmCodec(numbers, d), x, 400), x)
+        mse = cohorts.mean_error(many_means(csgm.CsgmCodec(numbers, d, nx), x, 400), x)
         assert mse == pytest.approx(numbers.mean_squared_error(d), rel=0.025)
         if d == 1024:
             sigma = z * gamma * 2.0
@@ -86,7 +87,7 @@ class TestCodec:
     @pytest.mark.parametrize("rotation", ["hadamard", "dft"])
     def test_noise_is_gaussian_of_the_accounted_size(self, rotation):
         numbers = config(noise_multiplier=1.3, rotation=rotation, keep_fraction=0.01)
-        noise = many_means(csgm.CsgmCodec(numbers, D), tf.zeros([N, D]), 300)
+        noise = many_means(csgm.CsgmCodec(numbers, D, nx), tf.zeros([N, D]), 300)
         event = numbers.round_dp_event(D, 1.0)
         # sigma / (gamma Delta_2), as measured, against what is accounted for.
         measured = noise.std() * N / numbers.clip_norm
@@ -96,7 +97,7 @@ class TestCodec:
     def test_enforced_bounds_are_the_accounted_ones(self):
         """Coordinates, norm and kept fraction of the messages, against the event."""
         numbers = config(linf_ratio=None, keep_fraction=0.3, clip_norm=0.5)
-        codec = csgm.CsgmCodec(numbers, D)
+        codec = csgm.CsgmCodec(numbers, D, nx)
         event = numbers.round_dp_event(D, 1.0)
         spike = np.zeros(D, np.float32)
         spike[3] = 9.0
@@ -117,7 +118,7 @@ class TestCodec:
 
     def test_coordinates_are_clipped_and_counted(self):
         numbers = config(linf_ratio=0.01, keep_fraction=0.5)
-        codec = csgm.CsgmCodec(numbers, D)
+        codec = csgm.CsgmCodec(numbers, D, nx)
         decoded, total = run_codec(codec, updates(), 0)
         largest = np.abs(codec._sum.to_float(total["total"], 2.0)).max()
         assert 0.02 < largest <= N * 0.02 * (1 + 1e-6)
@@ -129,7 +130,7 @@ class TestCodec:
 
     @pytest.mark.parametrize("gamma", [0.25, 1.0])
     def test_bits_are_counted_from_the_message(self, gamma):
-        codec = csgm.CsgmCodec(config(keep_fraction=gamma), D)
+        codec = csgm.CsgmCodec(config(keep_fraction=gamma), D, nx)
         encoded = codec.encode(_pad(codec, updates()[0]), _shared(codec), _seed(5))
         kept = len(encoded.message["values"])
         assert codec.message_bits(encoded.message) == 32 * kept + 32 + 128
@@ -145,7 +146,7 @@ class TestCodec:
 
     @pytest.mark.parametrize("value", HOSTILE)
     def test_all_hostile_clients_give_a_bounded_mean(self, value):
-        codec = csgm.CsgmCodec(config(cohort_size=10, keep_fraction=1.0), D)
+        codec = csgm.CsgmCodec(config(cohort_size=10, keep_fraction=1.0), D, nx)
         decoded, _ = run_codec(codec, [tf.fill([D], value)] * 10, 0)
         assert np.linalg.norm(decoded.mean) <= 2.0 * (1 + 1e-5)
 
@@ -164,7 +165,7 @@ class TestCodec:
         ids=["short", "empty", "long", "large", "small", "least", "norm", "many large"],
     )
     def test_malformed_messages_add_nothing_and_are_counted(self, spoil):
-        codec = csgm.CsgmCodec(config(), D)
+        codec = csgm.CsgmCodec(config(), D, nx)
         update = _pad(codec, updates()[0])
         message = codec.encode(update, _shared(codec), _seed(5)).message
         good = codec.accumulate(codec.zero(), message)
@@ -178,7 +179,7 @@ class TestCodec:
         assert codec.accumulate(both, message)["malformed"] == 1
 
     def test_merge_adds_totals_of_two_workers(self):
-        codec = csgm.CsgmCodec(config(), D)
+        codec = csgm.CsgmCodec(config(), D, nx)
         halves, everything = [codec.zero(), codec.zero()], codec.zero()
         for i, x in enumerate(updates()):
             message = codec.encode(_pad(codec, x), _shared(codec), _seed(i)).message
@@ -191,7 +192,7 @@ class TestCodec:
     @pytest.mark.parametrize("d", [1, 2, 3])
     @pytest.mark.parametrize("turn", rotation.ROTATIONS)
     def test_the_smallest_models(self, d, turn):
-        codec = csgm.CsgmCodec(config(rotation=turn, keep_fraction=1.0), d)
+        codec = csgm.CsgmCodec(config(rotation=turn, keep_fraction=1.0), d, nx)
         decoded, _ = run_codec(codec, tf.fill([N, d], 0.5), 0)
         assert_allclose(decoded.mean, np.full(d, 0.5), atol=1e-6)
 

@@ -14,9 +14,10 @@ from tensorflow_federated.python.aggregators import distributed_dp
 
 from dpfl import aggregators, mechanisms
 from dpfl.accounting.integer import summed_noise
-from dpfl.aggregators import distributed
-from dpfl.aggregators import reductions as noise_lib
+from dpfl.arrays import in_tensorflow as nx
+from dpfl.codecs import distributed
 from dpfl.mechanisms.integer_grid import rounding_variance
+from dpfl.vectors import integer_noise
 from tests.aggregators import cohorts
 from tests.aggregators.cohorts import HOSTILE, updates
 from tests.aggregators.rounds import compiled_round, many_means, many_totals, run_codec
@@ -43,13 +44,15 @@ def integers_of(codec, total):
 
 @pytest.fixture(scope="module")
 def hostile_round():
-    return compiled_round(distributed.IntegerCodec(make("ddg", 1.0, cohort_size=10), D))
+    return compiled_round(
+        distributed.IntegerCodec(make("ddg", 1.0, cohort_size=10), D, nx)
+    )
 
 
 class TestCodec:
     @pytest.mark.parametrize("rotation", ["overlap", "hadamard", "dft"])
     def test_noiseless_is_the_clipped_sum_over_n(self, rotation):
-        codec = distributed.IntegerCodec(make(rotation=rotation), D)
+        codec = distributed.IntegerCodec(make(rotation=rotation), D, nx)
         cohorts.check_sum_of_clipped(codec, atol=3e-5)
 
     @pytest.mark.parametrize("kind", sorted(KINDS))
@@ -58,7 +61,7 @@ class TestCodec:
         """Variance, shape and independence of the summed noise, in grid steps."""
         # Helpers' noise has its own test; the sum here is of N clients' shares.
         config = make(kind, 1.3, bits, rounding_bias=0.0)
-        codec = distributed.IntegerCodec(config, D)
+        codec = distributed.IntegerCodec(config, D, nx)
         event = config.round_dp_event(D, 1.0)
         totals = many_totals(codec, tf.zeros([N, D]), 40)["update"]
         noise = integers_of(codec, {"update": totals})
@@ -95,7 +98,7 @@ class TestCodec:
         from tensorflow_privacy.privacy.dp_query import discrete_gaussian_utils
 
         def draw(stddev):
-            shares = noise_lib.IntegerShares("discrete_gaussian", stddev)
+            shares = integer_noise.Shares("discrete_gaussian", stddev)
             return shares.sample(tf.constant([1, 2], tf.int64), 0, 1, 60_000)
 
         ours = draw(3.0).numpy()
@@ -115,7 +118,7 @@ class TestCodec:
         """At 7 bits much of it is rounding, at 12 nearly all of it is noise."""
         config = make("ddg", 0.05, bits)
         x = updates([1.999] * N)
-        means = many_means(distributed.IntegerCodec(config, D), x, 50)
+        means = many_means(distributed.IntegerCodec(config, D, nx), x, 50)
         mse = cohorts.mean_error(means, x)
         assert mse == pytest.approx(config.mean_squared_error(D), rel=0.05)
         grid = config.grid(D)
@@ -124,7 +127,7 @@ class TestCodec:
         assert (share > 0.1) == (bits == 7)
 
     def test_the_total_is_the_integer_sum_of_the_messages(self):
-        codec = distributed.IntegerCodec(make("ddg", 1.0), D)
+        codec = distributed.IntegerCodec(make("ddg", 1.0), D, nx)
         shared = codec.decode_broadcast({"round_seed": tf.constant([1, 2], tf.int64)})
         messages = [
             codec.encode(x, shared, tf.constant([i, 3], tf.int64)).message
@@ -146,7 +149,7 @@ class TestCodec:
         self, hostile_round, value, place
     ):
         """In the integers themselves, and by the bound that the event accounts for."""
-        codec = distributed.IntegerCodec(make("ddg", 1.0, cohort_size=10), D)
+        codec = distributed.IntegerCodec(make("ddg", 1.0, cohort_size=10), D, nx)
         cohort = cohorts.neighbours(updates([1.0] * 10), 4, place, value)
         total, other = (hostile_round(each)[1] for each in cohort)
         shift = integers_of(codec, other) - integers_of(codec, total)
@@ -159,7 +162,7 @@ class TestCodec:
     @pytest.mark.parametrize("bits", [7, 20])
     def test_conditional_rounding_stays_within_the_bound_of_the_event(self, bias, bits):
         config = make("ddg", 0.0, bits, rounding_bias=bias, integer_bound="published")
-        codec = distributed.IntegerCodec(config, D)
+        codec = distributed.IntegerCodec(config, D, nx)
         grid = config.grid(D)
         shared = codec.decode_broadcast({"round_seed": tf.constant([1, 2], tf.int64)})
         largest = 0
@@ -177,7 +180,7 @@ class TestCodec:
     def test_message_rounds_the_clipped_rotated_update(self, bits):
         """Mean and variance over many clients with one update: those of the fraction."""
         config = make("ddg", 0.0, bits, cohort_size=4)
-        codec, grid = distributed.IntegerCodec(config, D), config.grid(D)
+        codec, grid = distributed.IntegerCodec(config, D, nx), config.grid(D)
         shared = codec.decode_broadcast({"round_seed": tf.constant([1, 2], tf.int64)})
         x = np.zeros([D], np.float32)
         x[:3] = [3.0, -1.0, 0.5]
@@ -212,7 +215,7 @@ class TestCodec:
     @pytest.mark.parametrize("norm", [0.5, 1.9999, 2.0, 2.5, 1e20])
     def test_rounded_vector_is_closely_within_the_clip(self, monkeypatch, norm):
         config = make("ddg", 1.0, 8, cohort_size=4)
-        codec, grid = distributed.IntegerCodec(config, D), config.grid(D)
+        codec, grid = distributed.IntegerCodec(config, D, nx), config.grid(D)
         shared = codec.decode_broadcast({"round_seed": tf.constant([1, 2], tf.int64)})
         seen = {}
 
@@ -233,7 +236,7 @@ class TestCodec:
 
     def test_sums_with_too_few_shares_are_refused(self):
         config = make("ddg", 1.0, cohort_size=10, expected_dropout=0.2)
-        codec = distributed.IntegerCodec(config, D)
+        codec = distributed.IntegerCodec(config, D, nx)
         run_codec(codec, updates([1.0] * 8), 0)
         with refuses(tf.errors.InvalidArgumentError, "8 clients", 7):
             run_codec(codec, updates([1.0] * 7), 0)
@@ -243,14 +246,14 @@ class TestCodec:
 
     def test_surviving_clients_noise_is_as_promised(self):
         config = make("ddg", 1.0, cohort_size=10, expected_dropout=0.5)
-        codec = distributed.IntegerCodec(config, D)
+        codec = distributed.IntegerCodec(config, D, nx)
         noise = many_means(codec, tf.zeros([5, D]), 40)
         assert noise.std() * 10 / 2.0 == pytest.approx(1.0, rel=0.025)
 
     @pytest.mark.parametrize("clients", [0, 3])
     def test_helpers_noise_does_not_depend_on_who_joins(self, clients):
         config = make("skellam", 1.0, noise_source="helpers")
-        codec = distributed.IntegerCodec(config, D)
+        codec = distributed.IntegerCodec(config, D, nx)
         if not clients:
             shared = codec.decode_broadcast(
                 {"round_seed": tf.constant([1, 2], tf.int64)}
@@ -269,7 +272,7 @@ class TestCodec:
     def test_wrap_around_is_measured(self):
         """Against the part of Gaussian coordinates that leave the modulus."""
         config = make("ddg", 1.0, 7, wrap_probability=0.01)
-        codec = distributed.IntegerCodec(config, D)
+        codec = distributed.IntegerCodec(config, D, nx)
         decoded, _ = run_codec(codec, tf.zeros([N, D]), 0)
         measured = float(decoded.measurements["wrap_probability"])
         half = 2**6
@@ -280,18 +283,18 @@ class TestCodec:
 
     def test_bits_of_a_message(self):
         for config in (make(), make(adaptive_clipping=True)):
-            codec = distributed.IntegerCodec(config, D)
+            codec = distributed.IntegerCodec(config, D, nx)
             bits = codec.message_bits(codec.zero())
             assert float(bits) == config.uplink_bits(D)
 
     def test_too_coarse_a_grid_is_refused_at_the_start(self):
         with refuses(ValueError, "bits", 6):
-            distributed.IntegerCodec(make("ddg", 0.05, 6, cohort_size=100), D)
+            distributed.IntegerCodec(make("ddg", 0.05, 6, cohort_size=100), D, nx)
 
 
 class TestAdaptiveClip:
     def test_clip_follows_the_rule_without_noise(self):
-        codec = distributed.IntegerCodec(make(adaptive_clipping=True), D)
+        codec = distributed.IntegerCodec(make(adaptive_clipping=True), D, nx)
         cohorts.check_clip_rule(codec)
 
     @pytest.mark.parametrize("source", ["clients", "helpers"])
@@ -300,7 +303,7 @@ class TestAdaptiveClip:
         options.update(adaptive_clipping=True, noise_source=source)
         config = make("ddg", 0.9, **options)
         draws = 4500
-        steps = cohorts.clip_steps(distributed.IntegerCodec(config, 1), 2, draws)
+        steps = cohorts.clip_steps(distributed.IntegerCodec(config, 1, nx), 2, draws)
         # Three standard deviations of the estimate are 3.2%; the seeds are fixed.
         assert steps.std() * 2 == pytest.approx(1.5, rel=0.032)
         assert steps.mean() == pytest.approx(-0.5, abs=4.5 * 0.75 / math.sqrt(draws))
@@ -309,13 +312,13 @@ class TestAdaptiveClip:
 
     def test_zero_updates_do_not_vote(self):
         """Replaced by zeros a client moves the count by 1, as the event says."""
-        codec = distributed.IntegerCodec(make(adaptive_clipping=True), D)
+        codec = distributed.IntegerCodec(make(adaptive_clipping=True), D, nx)
         totals = np.array(list(cohorts.votes(codec, N))) % 2**24
         assert (totals - (N - 1)).tolist() == [0, 1, -1, 0, 0]
 
     def test_noise_scales_with_the_clip(self):
         codec = distributed.IntegerCodec(
-            make("ddg", 1.0, adaptive_clipping=True, count_stddev=1.0), D
+            make("ddg", 1.0, adaptive_clipping=True, count_stddev=1.0), D, nx
         )
         cohorts.check_noise_scales_with_the_clip(codec, N)
 

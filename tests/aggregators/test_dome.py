@@ -13,7 +13,8 @@ import tensorflow_federated as tff
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import aggregators, mechanisms
-from dpfl.aggregators import dome, measurements
+from dpfl.arrays import in_tensorflow as nx
+from dpfl.codecs import dome, measurements
 from dpfl.training import checkpoint
 from dpfl.vectors import adaptive_sketch
 from tests.aggregators import cohorts
@@ -66,7 +67,7 @@ def check_independent(noise):
 class TestRound:
     def test_decoded_mean_by_hand(self):
         """g = S^T (sum of clipped S (g_i - m)) / B + m, over two rounds."""
-        codec = dome.DomeCodec(make(clip_norm=2.0, direction="gradient"), D)
+        codec = dome.DomeCodec(make(clip_norm=2.0, direction="gradient"), D, nx)
         state, first_moment = codec.initial_state(), np.zeros(D)
         for number in range(3):
             x = updates(seed=number).numpy()[:4]
@@ -90,8 +91,8 @@ class TestRound:
     def test_adam_matches_numpy(self, debiasing):
         options = {"beta_1": 0.8, "beta_2": 0.95, "second_moment_floor": 1e-3}
         config = make(0.8, clip_norm=3.0, debiasing=debiasing, **options)
-        codec = dome.DomeCodec(config, D)
-        twin = dome.DomeCodec(dataclasses.replace(config, direction="gradient"), D)
+        codec = dome.DomeCodec(config, D, nx)
+        twin = dome.DomeCodec(dataclasses.replace(config, direction="gradient"), D, nx)
         state, m, v = codec.initial_state(), np.zeros(D), np.zeros(D)
         for t in range(1, 4):
             x = updates(seed=t)
@@ -111,7 +112,7 @@ class TestRound:
             assert int(state["steps"]) == t
 
     def test_without_mean_removal(self):
-        codec = dome.DomeCodec(make(mean_removal=False, direction="gradient"), D)
+        codec = dome.DomeCodec(make(mean_removal=False, direction="gradient"), D, nx)
         state = codec.initial_state()
         assert "first_moment" not in state and "second_moment" not in state
         for number in range(2):
@@ -125,7 +126,7 @@ class TestRound:
     @pytest.mark.parametrize("target", ["gradient", "residual"])
     def test_sketch_learns_from_released_means(self, target):
         config = make(sketch_target=target, direction="gradient", sketch_decay=1e-6)
-        codec = dome.DomeCodec(config, D)
+        codec = dome.DomeCodec(config, D, nx)
         state = run_codec(codec, updates(), 0)[0].state
         mean = state["first_moment"].numpy() / 0.1
         decoded = run_codec(codec, updates(seed=1), 1, state)[0]
@@ -136,7 +137,7 @@ class TestRound:
         assert abs(cosine) == pytest.approx(1, abs=2e-3)
 
     def test_explained_energy_by_hand(self):
-        codec = dome.DomeCodec(make(measures_energy=True, clip_norm=0.1), D)
+        codec = dome.DomeCodec(make(measures_energy=True, clip_norm=0.1), D, nx)
         state = run_codec(codec, updates(), 0)[0].state
         x = np.concatenate([updates(seed=1).numpy(), np.full([1, D], np.nan)])
         s = sketch_of(codec, state, 1)
@@ -150,13 +151,13 @@ class TestRound:
 
     def test_bits(self):
         config = make(max_rank=3)
-        codec = dome.DomeCodec(config, D)
+        codec = dome.DomeCodec(config, D, nx)
         state = codec.initial_state()
         for rank in (0, 3):
             state["rank"] = tf.constant(rank)
             _, message = shared_of(codec, state, 0)
             # Run eagerly, the number of directions is no message of its own.
-            bits = float(measurements.structure_bits(message)) + 32 + 32 * D
+            bits = float(measurements.structure_bits(nx, message)) + 32 + 32 * D
             assert bits == config.downlink_bits(D) - (3 - rank) * 16 * D
         seed = tf.constant([1, 2], tf.int64)
         encoded = codec.encode(tf.ones([D]), codec.decode_broadcast(message), seed)
@@ -170,7 +171,7 @@ class TestRound:
         config = make(noise_multiplier, cohort_size, clip_norm=1.0)
         assert config.modulus_bits == bits
         assert config.uplink_bits(D) == bits * K
-        codec = dome.LocalNoiseCodec(config)
+        codec = dome.LocalNoiseCodec(config, nx)
         grid = codec._sum.grid
         most = cohort_size * grid.max_size + 16 * int(grid.noise_stddev)
         assert most < 2 ** (bits - 1)
@@ -185,7 +186,7 @@ class TestRound:
 class TestNoise:
     def test_noise_is_the_accounted_one(self):
         config = make(1.3, clip_norm=2.0, sketch_size=24, direction="gradient")
-        codec = dome.DomeCodec(config, D)
+        codec = dome.DomeCodec(config, D, nx)
         totals = many_totals(codec, tf.zeros([N, D]), 400)["values"]
         counted = {"clients": tf.constant(float(N), tf.float64)}
         sums = codec._inner.release({}, totals, counted, {}, None)
@@ -202,7 +203,7 @@ class TestNoise:
         d = 32
         sizes = {"clip_norm": 10.0, "sketch_size": d, "max_rank": 4}
         config = make(2.0, direction="gradient", **sizes)
-        codec = dome.DomeCodec(config, d)
+        codec = dome.DomeCodec(config, d, nx)
         x = updates(d=d)
         error = cohorts.mean_error(many_means(codec, x, 400), x)
         # 12,800 squared normals: a standard error of 1.2%.
@@ -211,7 +212,7 @@ class TestNoise:
     def test_debiasing_removes_noise_from_the_second_moment(self):
         k = 24
         config = make(3.0, sketch_size=k, beta_1=0.0, beta_2=0.0)
-        codec = dome.DomeCodec(config, D)
+        codec = dome.DomeCodec(config, D, nx)
 
         def moments(number):
             state = run_codec(codec, tf.zeros([N, D]), number)[0].state
@@ -229,7 +230,7 @@ class TestDdg:
         """Noise and rounding in k-space, of updates as long as the clip."""
         d = k = 32
         config = make_ddg(1.0, 5, sketch_size=k, beta_1=0.0, beta_2=0.0)
-        codec = dome.DomeCodec(config, d)
+        codec = dome.DomeCodec(config, d, nx)
         x = updates(d=d).numpy()
         x *= 1.9999 / np.linalg.norm(x, axis=1, keepdims=True)
         x[1:3] = x[0]
@@ -253,8 +254,8 @@ class TestDdg:
     def test_converges_to_dome_with_more_bits(self):
         errors = {}
         for bits in (10, 24):
-            ddg = dome.DomeCodec(make_ddg(0.0, bits, direction="gradient"), D)
-            plain = dome.DomeCodec(make(clip_norm=2.0, direction="gradient"), D)
+            ddg = dome.DomeCodec(make_ddg(0.0, bits, direction="gradient"), D, nx)
+            plain = dome.DomeCodec(make(clip_norm=2.0, direction="gradient"), D, nx)
             state, largest = plain.initial_state(), 0.0
             for number in range(2):
                 x = updates(seed=number)
@@ -269,7 +270,7 @@ class TestDdg:
         assert errors[24] < 2e-4
 
     def test_non_finite_client_adds_only_its_noise_share(self):
-        codec = dome.DomeCodec(make_ddg(1.0, 16), D)
+        codec = dome.DomeCodec(make_ddg(1.0, 16), D, nx)
         shared = shared_of(codec, codec.initial_state(), 0)[0]
         seed = tf.constant([1, 2], tf.int64)
         bad, zero = (
@@ -285,7 +286,7 @@ class TestDdg:
     @pytest.mark.parametrize("value", HOSTILE)
     def test_one_client_moves_integers_within_the_bound(self, value):
         config = make_ddg(1.0, 16)
-        codec = dome.DomeCodec(config, D)
+        codec = dome.DomeCodec(config, D, nx)
         cohort = cohorts.neighbours(updates(scale=0.1), 3, 2, value)
         totals = [run_codec(codec, x, 0)[1]["values"]["update"] for x in cohort]
         half = 1 << 15
@@ -296,13 +297,13 @@ class TestDdg:
 
     def test_missing_clients_and_too_few_bits_are_refused(self):
         for config in (make_ddg(1.0, 16), make(1.0)):
-            codec = dome.DomeCodec(config, D)
+            codec = dome.DomeCodec(config, D, nx)
             with refuses(tf.errors.InvalidArgumentError, "5 clients", 4):
                 run_codec(codec, updates(4), 0)
         # Without noise there is nothing that could be missing.
-        run_codec(dome.DomeCodec(make(0.0), D), updates(4), 0)
+        run_codec(dome.DomeCodec(make(0.0), D, nx), updates(4), 0)
         with refuses(ValueError, "bits", 5):
-            dome.DomeCodec(make_ddg(0.02, 5), D)
+            dome.DomeCodec(make_ddg(0.02, 5), D, nx)
 
     def test_it_runs_under_secure_sums(self, tff_secure_context):
         config = make_ddg(0.5, 16, measures_energy=True)
@@ -324,7 +325,7 @@ class TestDdg:
 @pytest.fixture(scope="module")
 def hostile_round():
     config = make(1.0, clip_norm=2.0, direction="gradient")
-    return compiled_round(dome.DomeCodec(config, D))
+    return compiled_round(dome.DomeCodec(config, D, nx))
 
 
 class TestHostile:
@@ -347,7 +348,7 @@ class TestHostile:
             assert part.dtype == tf.int16 or np.all(np.isfinite(part))
 
     def test_round_without_clients(self):
-        codec = dome.DomeCodec(make(), D)
+        codec = dome.DomeCodec(make(), D, nx)
         state = codec.initial_state()
         shared = shared_of(codec, state, 0)[0]
         sums = dict.fromkeys(("clients", "l2_clipped"), tf.zeros([], tf.float64))
@@ -358,7 +359,7 @@ class TestHostile:
 
     @pytest.mark.parametrize("size", [0.0, 1e-30])
     def test_zero_gradients(self, size):
-        codec = dome.DomeCodec(make(), D)
+        codec = dome.DomeCodec(make(), D, nx)
         state = None
         for number in range(3):
             decoded = run_codec(codec, updates(scale=size), number, state)[0]

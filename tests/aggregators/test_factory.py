@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import aggregators, mechanisms
 from dpfl.aggregators import none
+from dpfl.arrays import in_tensorflow as nx
 from tests.aggregators import cohorts
 from tests.aggregators.rounds import run_codec
 from tests.refusals import refuses
@@ -206,7 +207,7 @@ def value(number):
 
 class TestMean:
     def test_unprotected_mean_skips_non_finite_updates(self):
-        codec = none.MeanCodec(TEN, 4)
+        codec = none.MeanCodec(TEN, 4, nx)
         rows = [1.0, 4.0, math.nan, math.inf]
         decoded, _ = run_codec(codec, [tf.fill([4], x) for x in rows], 0)
         assert_allclose(decoded.mean, np.full(4, 2.5))

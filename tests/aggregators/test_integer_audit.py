@@ -14,8 +14,9 @@ import tensorflow as tf
 from dpfl import accounting, mechanisms
 from dpfl.accounting import accountant
 from dpfl.accounting.integer import summed_noise
-from dpfl.aggregators import distributed, reductions
-from dpfl.vectors import randomness, rounding
+from dpfl.arrays import in_tensorflow as nx
+from dpfl.codecs import distributed
+from dpfl.vectors import integer_noise, randomness, rounding
 from experiments.audits import bounds
 from tests.accounting import simulators
 from tests.many_draws import many
@@ -33,7 +34,7 @@ class Release:
     """
 
     def __init__(self, config):
-        self.codec = distributed.IntegerCodec(config, DIMENSION)
+        self.codec = distributed.IntegerCodec(config, DIMENSION, nx)
         self.config, self.grid = config, config.grid(DIMENSION)
         self.shared = self.codec.decode_broadcast({"round_seed": SEED})
         largest = self.grid.max_coordinate
@@ -111,6 +112,6 @@ def test_missing_noise_is_detected():
     """The same audit, of shares of a quarter of the size."""
     release = Release(CONFIG)
     small = release.grid.local_stddev_steps / 4
-    release.codec._noise = reductions.IntegerShares("discrete_gaussian", small)
+    release.codec._noise = integer_noise.Shares("discrete_gaussian", small)
     found, claimed = audited(release, 1000)
     assert found > claimed

@@ -14,8 +14,9 @@ import tensorflow as tf
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import mechanisms
-from dpfl.aggregators import csgm, gaussian, integer_sums, sketch
-from dpfl.aggregators.integer_sums import CountSum, IntegerSum
+from dpfl.arrays import in_tensorflow as nx
+from dpfl.codecs import csgm, gaussian, integer_sums, sketch
+from dpfl.codecs.integer_sums import CountSum, IntegerSum
 from dpfl.vectors import clipping
 from tests.aggregators.cohorts import FLOAT_MAX
 from tests.many_draws import many
@@ -75,7 +76,7 @@ class TestIntegerSum:
         small, large = IntegerSum(2, 0.01, 10), IntegerSum(2, 0.01, 10**6)
         assert (small.dtype, large.dtype) == (tf.int32, tf.int64)
         message = tf.fill([2], large.grid.max_size)
-        total = large.zero()
+        total = large.zero(nx)
         for _ in range(3000):
             total = large.accumulate(total, message)
         expected = 3000 * large.grid.max_size
@@ -112,7 +113,7 @@ class TestCountSum:
     def test_votes_are_plus_or_minus_half(self, stddev):
         """Replaced by zeros a client moves the sum by 1/2 of a count, and no more."""
         count = CountSum(stddev, 100)
-        total = count.zero()
+        total = count.zero(nx)
         for vote in (1, 1, 1, -1, 0):
             total = count.accumulate(total, tf.constant(vote))
         grid = count._sum.grid
@@ -126,7 +127,7 @@ class TestCountSum:
         count = CountSum(1.5, 100)
 
         def draw(number):
-            return count.noised(count.zero(), tf.stack([number] * 2))
+            return count.noised(count.zero(nx), tf.stack([number] * 2))
 
         draws = many(draw, 4000)
         assert np.std(draws) == pytest.approx(1.5, rel=0.05)
@@ -154,7 +155,7 @@ class TestReleasedNoise:
     def test_gaussian_has_the_moments_and_the_tails(self):
         """Twenty million draws; a float32 sampler has none beyond 5.7."""
         rounds = 20
-        codec = gaussian.GaussianCodec(mechanisms.Gaussian(10, 2.0, 0.7), D)
+        codec = gaussian.GaussianCodec(mechanisms.Gaussian(10, 2.0, 0.7), D, nx)
         beyond = collections.Counter()
         moments = []
         for noise in released(codec, D, rounds):
@@ -175,10 +176,10 @@ class TestReleasedNoise:
         "make",
         [
             lambda: csgm.CsgmCodec(
-                mechanisms.L2Csgm(10, 2.0, 0.7, 0.05, rotation="hadamard"), 1 << 18
+                mechanisms.L2Csgm(10, 2.0, 0.7, 0.05, rotation="hadamard"), 1 << 18, nx
             ),
             lambda: sketch.ProjectAndPerturbCodec(
-                mechanisms.ProjectAndPerturb(10, 2.0, 0.7, 2.0), 1 << 18
+                mechanisms.ProjectAndPerturb(10, 2.0, 0.7, 2.0), 1 << 18, nx
             ),
         ],
         ids=["csgm", "project_and_perturb"],

@@ -14,8 +14,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import factorization as fact
 from dpfl import noise_streams
-from dpfl.aggregators import build, build_with_host_noise, make_codec
-from dpfl.aggregators.matrix_factorization import HostNoise
+from dpfl.aggregators import build, build_with_host_noise
+from dpfl.codecs import make_codec
+from dpfl.codecs.matrix_factorization import HostNoise
 from dpfl.mechanisms.matrix_factorization import MatrixFactorization
 from dpfl.mechanisms.sgmf import Sgmf
 from tests.aggregators import cohorts
@@ -55,7 +56,7 @@ MAKERS = {"matrix_factorization": matrix, "sgmf": sgmf}
 def noise_of(config, dimension, rounds):
     """The results of rounds of two clients with zeros."""
     updates = [tf.zeros([2, dimension])] * rounds
-    return run_rounds(make_codec(config, dimension), updates)
+    return run_rounds(make_codec(config, dimension, arrays="tensorflow"), updates)
 
 
 def run_rounds(codec, updates):
@@ -78,7 +79,7 @@ def test_noiseless_results_sum_to_the_workload(maker, workload):
     config = MAKERS[maker](noise_multiplier=0.0, **WORKLOADS[workload])
     rng = np.random.default_rng(0)
     updates = [tf.constant(rng.normal(size=(2, 6)) / 10, tf.float32) for _ in range(12)]
-    found = means(run_rounds(make_codec(config, 6), updates))
+    found = means(run_rounds(make_codec(config, 6, arrays="tensorflow"), updates))
     sums = np.stack([u.numpy().sum(axis=0) / 2 for u in updates])
     for first in (0, 5):
         expected = config.factorization.workload.apply(sums[first : first + 5])
@@ -126,7 +127,9 @@ def test_sgmf_noise_is_divided_by_n_gamma():
 
 
 def test_sgmf_is_unbiased():
-    codec = make_codec(sgmf(keep_fraction=0.25, noise_multiplier=0.0), 600)
+    codec = make_codec(
+        sgmf(keep_fraction=0.25, noise_multiplier=0.0), 600, arrays="tensorflow"
+    )
     update = np.linspace(-0.03, 0.03, 600, dtype=np.float32)
     found = many_means(codec, [update], 200).mean(axis=0)
     # (1 - gamma) / gamma / 600 / 200 is the variance of this, so 0.005 its deviation.
@@ -170,7 +173,7 @@ def test_tree_has_the_variance_of_tensorflow_privacys():
 def test_killed_runs_resume_with_the_same_noise(maker, method):
     """From a state of round 3; a row of noise follows from the seeds in the state."""
     config = MAKERS[maker](matrix_method=method, **METHODS[method])
-    call = compiled_round(make_codec(config, 20, block_rounds=2))
+    call = compiled_round(make_codec(config, 20, block_rounds=2, arrays="tensorflow"))
 
     def run(numbers, state):
         found = []
@@ -290,7 +293,7 @@ def test_missing_or_stale_host_noise_is_refused(tff_context):
 
 
 def test_two_workers_totals_merge():
-    codec = make_codec(matrix(), 3)
+    codec = make_codec(matrix(), 3, arrays="tensorflow")
     one = codec.accumulate(codec.zero(), tf.constant([1.0, 2.0, 3.0]))
     two = codec.accumulate(codec.zero(), tf.constant([1.0, 0.0, 1.0]))
     assert_allclose(codec.merge(one, two), [2.0, 2.0, 4.0])

@@ -10,7 +10,9 @@ import tensorflow_federated as tff
 from numpy.testing import assert_array_equal
 
 from dpfl import mechanisms
-from dpfl.aggregators import distributed, measurements, reductions
+from dpfl.aggregators import reductions
+from dpfl.arrays import in_tensorflow as nx
+from dpfl.codecs import distributed, measurements
 
 SUMS_TYPE = tff.to_type(collections.OrderedDict(clients=np.float64))
 MESSAGE = collections.OrderedDict(update=(np.int32, [3]), within=np.int32)
@@ -64,10 +66,10 @@ class TestSecureSums:
         config = mechanisms.DistributedDiscreteGaussian(
             4, 1.0, 1.0, bits=16, rotation="hadamard"
         )
-        codec = distributed.IntegerCodec(config, 4)
+        codec = distributed.IntegerCodec(config, 4, nx)
         seed = tf.constant([1, 2], tf.int64)
         shared = codec.decode_broadcast(codec.broadcast(codec.initial_state(), seed))
-        reduce = codec.reduction(None, SUMS_TYPE)
+        reduce = reductions.reduction(codec, None, SUMS_TYPE)
         unit = tf.constant([1.0, 0, 0, 0])
         for first in (-unit, 0 * unit):
             messages = [
@@ -92,7 +94,7 @@ class TestSecureSums:
     ],
 )
 def test_bits_of_a_tensor(tensor, bits):
-    assert measurements.structure_bits([tensor, tensor]) == 2 * bits
+    assert measurements.structure_bits(nx, [tensor, tensor]) == 2 * bits
 
 
 def test_tensors_of_unknown_length_include_their_length():

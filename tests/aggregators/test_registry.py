@@ -12,8 +12,9 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from dpfl import aggregators, mechanisms, privacy_coverage
-from dpfl.aggregators import codec, registry
+from dpfl import aggregators, codecs, mechanisms, privacy_coverage
+from dpfl.aggregators import registry
+from dpfl.codecs import base as codec
 from tests.refusals import refuses
 
 VALUE_TYPE = tff.to_type([(np.float32, (2, 3)), np.float32])
@@ -179,7 +180,7 @@ def test_exact_measurements_use_unsecure_sums():
 
 def test_secure_sum_mechanisms_are_flagged():
     for config, _, _ in CASES:
-        codec = registry.make_codec(config, D)
+        codec = codecs.make_codec(config, D, arrays="tensorflow")
         assert codec.sums_securely == config.sums_securely, config.name
         assert ("secure sum" in config.trust) == config.sums_securely
 
@@ -187,7 +188,10 @@ def test_secure_sum_mechanisms_are_flagged():
 def test_dimension_accepts_integers_only():
     gaussian, stream = make("gaussian"), make("matrix_factorization", **EPOCH)
     for length in (np.uint8(D), np.int16(D), np.float64(D)):
-        assert type(registry.make_codec(gaussian, length).dimension) is int
+        assert (
+            type(codecs.make_codec(gaussian, length, arrays="tensorflow").dimension)
+            is int
+        )
         assert registry.build_with_host_noise(stream, length)
     for wrong in (0, -1, 7.5, True, None, "7"):
         for call in (registry.make_codec, registry.build_with_host_noise):

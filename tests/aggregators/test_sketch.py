@@ -11,7 +11,8 @@ import tensorflow_federated as tff
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import aggregators, mechanisms
-from dpfl.aggregators import sketch
+from dpfl.arrays import in_tensorflow as nx
+from dpfl.codecs import sketch
 from tests.aggregators import cohorts
 from tests.aggregators.cohorts import mean_error
 from tests.aggregators.rounds import many_means, run_codec
@@ -161,7 +162,7 @@ class TestSparseRecovery:
         d = 400
         x = np.zeros([N, d], np.float32)
         x[:, [5, 100, 200, 399]] = [0.5, -0.5, 0.4, 0.4]
-        codec, x = sketch.SparseRecoveryCodec(self.CONFIG, d), tf.constant(x)
+        codec, x = sketch.SparseRecoveryCodec(self.CONFIG, d, nx), tf.constant(x)
         means = many_means(codec, x, 20)
         error = mean_error(means, x)
         formula = self.CONFIG.mean_squared_error(d)
@@ -172,17 +173,17 @@ class TestSparseRecovery:
             assert set(np.argsort(-np.abs(mean))[:4]) == {5, 100, 200, 399}
 
     def test_the_clip_is_the_largest_singular_value(self):
-        codec = sketch.SparseRecoveryCodec(self.CONFIG, 200)
+        codec = sketch.SparseRecoveryCodec(self.CONFIG, 200, nx)
         shared = codec.decode_broadcast({"round_seed": tf.constant([1, 99], tf.int64)})
         largest = np.linalg.norm(shared["sketch"].numpy(), 2)
         assert float(shared["vector_clip"]) == pytest.approx(largest, rel=1e-5)
 
     def test_matrices_beyond_a_gigabyte_are_refused_early(self):
         with refuses(ValueError, "sparsity", "measurements", 1_200_000):
-            sketch.SparseRecoveryCodec(self.CONFIG, 1_200_000)
+            sketch.SparseRecoveryCodec(self.CONFIG, 1_200_000, nx)
 
     def test_hostile_client_is_bounded(self):
-        codec = sketch.SparseRecoveryCodec(self.CONFIG, 200)
+        codec = sketch.SparseRecoveryCodec(self.CONFIG, 200, nx)
         totals = []
         for value in (0.0, 1e30, math.nan):
             x = np.zeros([N, 200], np.float32)

@@ -74,7 +74,7 @@ class TestHolesPutBack:
     def test_noise_without_tails(self, monkeypatch):
         import tensorflow as tf
 
-        from dpfl.aggregators import integer_sums
+        from dpfl.codecs import integer_sums
 
         class BoxMuller:
             """With uniform numbers from 1e-4 on, where float32's are from 1e-7 on."""
@@ -96,7 +96,7 @@ class TestHolesPutBack:
         assert missing.found == 0 and missing.claimed > 10 and not missing.is_sound
 
     def test_noise_too_small(self, monkeypatch):
-        from dpfl.aggregators import integer_sums
+        from dpfl.codecs import integer_sums
 
         real = integer_sums.DiscreteGaussian
         monkeypatch.setattr(
@@ -105,7 +105,7 @@ class TestHolesPutBack:
         assert "spread" in bad(audited("gaussian", "tails"))
 
     def test_far_too_little_noise(self, monkeypatch):
-        from dpfl.aggregators import integer_sums
+        from dpfl.codecs import integer_sums
 
         real = integer_sums.DiscreteGaussian
         monkeypatch.setattr(
@@ -117,7 +117,7 @@ class TestHolesPutBack:
     def test_missing_clipping_is_detected(self, monkeypatch):
         import tensorflow as tf
 
-        from dpfl.aggregators import integer_sums
+        from dpfl.codecs import integer_sums
 
         def unclipped(self, vector, clip_norm):
             steps = vector.unit * self._steps_per_unit(clip_norm)

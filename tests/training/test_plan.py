@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from dpfl import accounting, machine, mechanisms, planning, seed_domains
+from dpfl import accounting, codecs, machine, mechanisms, planning, seed_domains
 from dpfl.training import provenance, selection
 from tests import test_numbers
 from tests.refusals import refuses
@@ -197,14 +197,13 @@ def noise_of(plan, length=4000):
     """The noise of a run's first round, as its aggregator draws it."""
     import tensorflow as tf
 
-    from dpfl import aggregators
     from dpfl.vectors import philox, randomness
 
     key = selection.run_key(plan.config.seed, provenance.digest(plan))
     seed = selection.derive_seed(key, seed_domains.RunDomain.MECHANISM)
     first = tf.constant(philox.seed_from_int(seed), tf.int64)
     noise_seed = randomness.fold_in(first, 0, seed_domains.RoundDomain.SERVER_NOISE)
-    codec = aggregators.make_codec(plan.mechanism, length)
+    codec = codecs.make_codec(plan.mechanism, length, arrays="tensorflow")
     state = codec.initial_state()
     shared = codec.decode_broadcast(codec.broadcast(state, first))
     zero = tf.zeros([], tf.float64)

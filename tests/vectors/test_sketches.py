@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn import linear_model
 
 from dpfl import mechanisms
-from dpfl.aggregators.sketch import make_sketch
+from dpfl.codecs.sketch import make_sketch
 from dpfl.vectors import count_sketch, gaussian_sketch, randomness
 from tests.many_draws import many
 from tests.refusals import refuses

@@ -72,10 +72,9 @@ class _Aggregation:
     def __init__(self, config: Any):
         import tensorflow as tf
 
-        from dpfl import mechanisms
-        from dpfl.aggregators import registry
+        from dpfl import codecs, mechanisms
 
-        self._codec = registry.make_codec(config, _DIMENSION)
+        self._codec = codecs.make_codec(config, _DIMENSION, arrays="tensorflow")
         self._state = self._codec.initial_state()
         # Without clipping, the sum of two numbers near the largest overflows.
         self._has_clip = not isinstance(config, mechanisms.NoMechanism)
@@ -123,7 +122,7 @@ class _Aggregation:
         """A client's message, and the scalars that go with it."""
         import tensorflow as tf
 
-        from dpfl.aggregators import measurements
+        from dpfl.codecs import measurements
 
         codec = self._codec
         padded = tf.pad(update, [[0, codec.input_length - _DIMENSION]])

@@ -17,14 +17,14 @@ import collections
 import math
 from typing import Any, NamedTuple, Optional
 
-import tensorflow as tf
+import numpy as np
 
-from dpfl import seed_domains
-from dpfl.aggregators import reductions
-from dpfl.aggregators.adaptive_clip import AdaptiveClip
-from dpfl.aggregators.codec import Decoded, Encoded, Fields, SecureCodec, Seed
+from dpfl import arrays, seed_domains
+from dpfl.arrays import Array
+from dpfl.codecs.adaptive_clip import AdaptiveClip
+from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, Seed
 from dpfl.mechanisms import integer
-from dpfl.vectors import clipping, integers, randomness, rounding
+from dpfl.vectors import clipping, integer_noise, integers, randomness, rounding
 
 # Shrinkage before conditional rounding: a client shrinks its vector by this, so that
 # float32 in the rotation does not make it longer than the clip.
@@ -43,14 +43,14 @@ class Scaled(NamedTuple):
       is_clipped: bool scalar, whether the update was clipped.
     """
 
-    vector: tf.Tensor
-    norm: tf.Tensor
-    factor: tf.Tensor
+    vector: Array
+    norm: Array
+    factor: Array
     normed: clipping.NormedVector
-    is_clipped: tf.Tensor
+    is_clipped: Array
 
 
-class IntegerCodec(SecureCodec):
+class IntegerCodec(Codec):
     """Distributed integer noise (Chen et al. 2022, Algorithm 6).
 
     The numbers are those of `mechanisms.IntegerMechanism`.
@@ -75,12 +75,12 @@ class IntegerCodec(SecureCodec):
 
     has_private_randomness = True
 
-    def __init__(self, config: integer.IntegerMechanism, dimension: int):
+    def __init__(self, config: integer.IntegerMechanism, dimension: int, nx: Any):
         """Initializes the codec; raises ValueError if `config` has too few bits."""
-        modulus_bits = {"update": config.modulus_bits}
+        super().__init__(dimension, config.cohort_size, nx)
+        self.modulus_bits = {"update": config.modulus_bits}
         if config.adaptive_clipping:
-            modulus_bits["within"] = integer.CLIP_COUNT_BITS
-        super().__init__(dimension, config.cohort_size, modulus_bits)
+            self.modulus_bits["within"] = integer.CLIP_COUNT_BITS
         config.check_noise(dimension)
         self._config = config
         self._grid = config.grid(dimension)
@@ -89,14 +89,14 @@ class IntegerCodec(SecureCodec):
         self._rotation = integers.ROTATIONS[config.rotation](self._rotated)
         # The update is rotated directly, so that its padding is free.
         self.input_length = max(dimension, self._rotated)
-        self._clip = AdaptiveClip(config)
+        self._clip = AdaptiveClip(config, nx)
         kind, count_stddev = config.name_of_noise, 0.0
         if self._clip.adapts:
             count_stddev = config.local_count_stddev
         if config.noise_source == "clients":
             self.needed_sums = ("clients",)
-        self._noise = reductions.IntegerShares(kind, self._grid.local_stddev_steps)
-        self._count_noise = reductions.IntegerShares(kind, count_stddev)
+        self._noise = integer_noise.Shares(kind, self._grid.local_stddev_steps)
+        self._count_noise = integer_noise.Shares(kind, count_stddev)
 
     def initial_state(self) -> Fields:
         """The clip, if it adapts."""
@@ -121,7 +121,7 @@ class IntegerCodec(SecureCodec):
             vector_clip=clip * self._config.vector_clip,
         )
 
-    def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
+    def encode(self, update: Array, shared: Fields, client_seed: Seed) -> Encoded:
         """The residues, int32, with a vote on the clip if it adapts.
 
         See base class for the arguments.
@@ -133,7 +133,7 @@ class IntegerCodec(SecureCodec):
         return self.encode_scaled(scaled, shared, client_seed)
 
     def encode_scaled(
-        self, scaled: Scaled, shared: Fields, client_seed: Optional[tf.Tensor]
+        self, scaled: Scaled, shared: Fields, client_seed: Optional[Array]
     ) -> Encoded:
         """Encodes a vector that was computed from the update; see `encode`.
 
@@ -142,40 +142,45 @@ class IntegerCodec(SecureCodec):
           shared: The result of `decode_broadcast`.
           client_seed: int64[2], the client's own; None without private randomness.
         """
-        step = self._grid.granularity * tf.cast(shared["vector_clip"], tf.float64)
+        nx = self.nx
+        step = self._grid.granularity * nx.asarray(shared["vector_clip"], np.float64)
         vector, factor = scaled.vector, self._clipped(scaled, step)
         padding = self._rotated - vector.shape[0]
         if padding:
-            vector = tf.pad(vector, [[0, padding]])
+            vector = nx.pad(vector, [[0, padding]])
         rotated = self._rotation.rotate(
-            vector * tf.cast(factor, tf.float32), shared["rotation"]
+            vector * nx.asarray(factor, np.float32), shared["rotation"]
         )
         own = randomness.fold_in(client_seed, seed_domains.ClientDomain.ROUNDING)
         rounded = self._rounded(rotated, own)
         shares = int(self._config.noise_source == "clients")
-        rounded += self._noise.sample(
+        rounded = rounded + self._noise.sample(
             client_seed, seed_domains.ClientDomain.UPDATE_SHARE, shares, self._rotated
         )
         wrapped = integers.wrap(rounded, self._config.modulus_bits)
         message = collections.OrderedDict(update=wrapped)
         if self._clip.adapts:
             vote = self._clip.vote(scaled.normed, scaled.is_clipped)
-            vote += self._count_noise.sample(
-                client_seed, seed_domains.ClientDomain.COUNT_SHARE, shares, 1
-            )[0]
+            vote = (
+                vote
+                + self._count_noise.sample(
+                    client_seed, seed_domains.ClientDomain.COUNT_SHARE, shares, 1
+                )[0]
+            )
             message["within"] = integers.wrap(vote, integer.CLIP_COUNT_BITS)
         sums = collections.OrderedDict(l2_clipped=scaled.is_clipped)
         return Encoded(message, scaled.normed, sums)
 
-    def _clipped(self, scaled: Scaled, step: tf.Tensor) -> tf.Tensor:
+    def _clipped(self, scaled: Scaled, step: Array) -> Array:
         """The float64 factor that clips the vector and converts it to grid steps."""
         target, shrink = 1 / self._grid.granularity, _SHRINK
         if not self._config.conditional_rounding:
             target, shrink = rounding.norm_target(target, self._rotated), 1.0
-        inside = tf.math.divide_no_nan(tf.constant(target, tf.float64), scaled.norm)
-        return tf.minimum(scaled.factor / step, inside) * shrink
+        nx = self.nx
+        inside = nx.divide_no_nan(nx.asarray(target, np.float64), scaled.norm)
+        return nx.minimum(scaled.factor / step, inside) * shrink
 
-    def _rounded(self, rotated: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    def _rounded(self, rotated: Array, seed: Array) -> Array:
         """The steps as int32, rounded as the event assumes."""
         grid = self._grid
         if grid.max_coordinate is None:
@@ -186,15 +191,16 @@ class IntegerCodec(SecureCodec):
         limit = grid.max_coordinate * steps
         return rounding.randomized_round(rotated, seed, steps, limit)
 
-    def message_bits(self, message: Any) -> tf.Tensor:
+    def message_bits(self, message: Any) -> Array:
         """The bits of a message: b for each coordinate, and those of the vote."""
-        return tf.constant(self._config.uplink_bits(self.dimension), tf.float64)
+        return self.nx.asarray(self._config.uplink_bits(self.dimension), np.float64)
 
     def zero(self) -> Fields:
         """Zeros, int32."""
-        total = collections.OrderedDict(update=tf.zeros([self._rotated], tf.int32))
+        nx = self.nx
+        total = collections.OrderedDict(update=nx.zeros([self._rotated], np.int32))
         if self._clip.adapts:
-            total["within"] = tf.zeros([], tf.int32)
+            total["within"] = nx.zeros([], np.int32)
         return total
 
     def release(
@@ -210,7 +216,7 @@ class IntegerCodec(SecureCodec):
         if config.noise_source != "helpers":
             if not config.noise_multiplier:
                 return total
-            return reductions.opened(total, sums["clients"], config.shares_summed)
+            return opened(self.nx, total, sums["clients"], config.shares_summed)
         parts = {
             "update": (seed_domains.RoundDomain.UPDATE_NOISE, self._noise),
             "within": (seed_domains.RoundDomain.COUNT_NOISE, self._count_noise),
@@ -218,10 +224,10 @@ class IntegerCodec(SecureCodec):
         helped = collections.OrderedDict()
         for name, residues in total.items():
             domain, noise = parts[name]
-            flat = tf.reshape(residues, [-1])
+            flat = self.nx.reshape(residues, [-1])
             number, length = config.cohort_size, flat.shape[0]
-            flat += noise.sample(noise_seed, domain, number, length)
-            helped[name] = tf.reshape(flat, residues.shape)
+            flat = flat + noise.sample(noise_seed, domain, number, length)
+            helped[name] = self.nx.reshape(flat, residues.shape)
         return self.reduce_modulo(helped)
 
     def decode(
@@ -233,8 +239,9 @@ class IntegerCodec(SecureCodec):
         """
         config = self._config
         total = self.release(state, total, sums, shared, noise_seed)
-        steps = tf.cast(
-            integers.center(total["update"], config.modulus_bits), tf.float32
+        nx = self.nx
+        steps = nx.asarray(
+            integers.center(total["update"], config.modulus_bits), np.float32
         )
         step = self._grid.granularity * shared["vector_clip"]
         rotated = steps * (step / config.cohort_size)
@@ -248,21 +255,40 @@ class IntegerCodec(SecureCodec):
         new_state = collections.OrderedDict(state)
         if self._clip.adapts:
             votes = integers.center(total["within"], integer.CLIP_COUNT_BITS)
-            votes = tf.cast(votes, tf.float32) / 2
+            votes = nx.asarray(votes, np.float32) / 2
             new_state.update(self._clip.next_state(shared["clip_norm"], votes))
         return Decoded(vector[: self._vector_dimension], new_state, measured)
 
-    def _noise_stddev(self, sums: Fields) -> tf.Tensor:
+    def _noise_stddev(self, sums: Fields) -> Array:
         """The noise of the mean, relative to the clip of the rounded vector."""
         config = self._config
-        shares = tf.constant(config.cohort_size, tf.float32)
+        nx = self.nx
+        shares = nx.asarray(config.cohort_size, np.float32)
         if config.noise_source == "clients":
-            shares = tf.cast(sums["clients"], tf.float32)
+            shares = nx.asarray(sums["clients"], np.float32)
         local = math.sqrt(config.sum_noise_variance(self.dimension, 1))
-        return tf.sqrt(shares) * local / config.cohort_size
+        return nx.sqrt(shares) * local / config.cohort_size
 
 
-def _wrap_probability(steps: tf.Tensor, bits: int) -> tf.Tensor:
+def opened(nx: Any, total: Any, clients: Array, needed: int) -> Any:
+    """Opens a sum once it is certain to carry the promised noise.
+
+    Args:
+      nx: The array library.
+      total: Structure of integer arrays, the sum.
+      clients: Integer scalar, the clients that reported, each with a share of noise.
+      needed: Shares that the promised noise needs; 0 for none.
+
+    Raises:
+      Exception: If fewer clients reported: an error of the library, when it runs. JAX
+        has none inside `jax.jit`, and returns zeros in place of the sum.
+    """
+    wanted = f"the sum is not opened: at least {needed} clients must report, found"
+    return nx.required(clients >= needed, wanted, clients, total)
+
+
+def _wrap_probability(steps: Array, bits: int) -> Array:
     """The probability erfc(half the modulus / (sqrt 2 root mean square)), float32."""
-    mean_square = tf.reduce_mean(tf.square(steps)) + 1e-30
-    return tf.math.erfc(2.0 ** (bits - 1) / tf.sqrt(2 * mean_square))
+    nx = arrays.of(steps)
+    mean_square = nx.mean(nx.square(steps)) + 1e-30
+    return nx.erfc(2.0 ** (bits - 1) / nx.sqrt(2 * mean_square))

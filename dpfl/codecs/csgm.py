@@ -11,16 +11,19 @@ from __future__ import annotations
 import collections
 from typing import Any, Union
 
-import tensorflow as tf
+import numpy as np
 
 from dpfl import mechanisms, seed_domains
-from dpfl.aggregators import measurements
-from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields, Seed
-from dpfl.aggregators.integer_sums import IntegerSum
+from dpfl.arrays import Array
+from dpfl.codecs import measurements
+from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, Seed
+from dpfl.codecs.integer_sums import IntegerSum
 from dpfl.mechanisms.mechanism import COUNT_BITS
 from dpfl.vectors import clipping, masks, randomness, rotation
 
 Config = Union[mechanisms.L2Csgm, mechanisms.Sgmf]
+# Bits of a value, and of a message's seed and the number of its values.
+_VALUE_BITS, _HEAD_BITS = 32, 128 + COUNT_BITS
 
 
 class SparsifiedSumCodec(Codec):
@@ -42,8 +45,8 @@ class SparsifiedSumCodec(Codec):
 
     has_private_randomness = True
 
-    def __init__(self, config: Config, dimension: int):
-        super().__init__(dimension, config.cohort_size)
+    def __init__(self, config: Config, dimension: int, nx: Any):
+        super().__init__(dimension, config.cohort_size, nx)
         self._config = config
         self._divisor = config.cohort_size * config.keep_fraction
         self._linf_clip = config.linf_clip(dimension)
@@ -68,7 +71,7 @@ class SparsifiedSumCodec(Codec):
         )
         return collections.OrderedDict(rotation=self._rotation.expand(seed))
 
-    def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
+    def encode(self, update: Array, shared: Fields, client_seed: Seed) -> Encoded:
         """The kept values, int32[None], and the mask's seed.
 
         Passes over the D-vector: one for the norm, one for signs, the rotation's own,
@@ -77,36 +80,38 @@ class SparsifiedSumCodec(Codec):
 
         See base class for the arguments.
         """
-        clip = self._config.clip_norm
+        nx, clip = self.nx, self._config.clip_norm
         normed = clipping.safe_norm(update)
         rotated = self._rotation.rotate(normed.direction, shared["rotation"])
         factor = self._sum.hidden_factor(rotated, normed.unit, clip)
-        kept = self._mask.gather(rotated, client_seed)
-        kept = tf.round(tf.math.multiply_no_nan(kept, factor))
+        kept, number = self._mask.gather(rotated, client_seed)
+        kept = nx.round(nx.multiply_no_nan(kept, factor))
         limit = float(self._sum.grid.max_size)
-        is_outside = tf.abs(kept) > limit
-        values = tf.cast(tf.clip_by_value(kept, -limit, limit), tf.int32)
+        is_outside = nx.abs(kept) > limit
+        values = nx.asarray(nx.clip(kept, -limit, limit), np.int32)
+        message = collections.OrderedDict(values=values, seed=client_seed)
+        if nx.FIXES_SHAPES:
+            message["number"] = number
         return Encoded(
-            collections.OrderedDict(values=values, seed=client_seed),
+            message,
             normed,
             collections.OrderedDict(
                 l2_clipped=normed.norm > clip,
-                linf_clipped=tf.math.count_nonzero(is_outside),
-                kept=tf.size(values),
+                linf_clipped=nx.count_nonzero(is_outside),
+                kept=number,
             ),
         )
 
-    def message_bits(self, message: Any) -> tf.Tensor:
+    def message_bits(self, message: Any) -> Array:
         """The bits of the values, their number and the seed."""
-        # The number varies with the mask, even where gamma = 1 makes its shape known.
-        bits = measurements.structure_bits(message)
-        is_fixed = message["values"].shape.is_fully_defined()
-        return bits + COUNT_BITS if is_fixed else bits
+        number = message.get("number", self.nx.size(message["values"]))
+        return _VALUE_BITS * self.nx.asarray(number, np.float64) + _HEAD_BITS
 
     def zero(self) -> Any:
         """The zero sum of masked and rotated updates, and of malformed messages."""
+        nx = self.nx
         return collections.OrderedDict(
-            total=self._sum.zero(), malformed=tf.zeros([], tf.int32)
+            total=self._sum.zero(nx), malformed=nx.zeros([], np.int32)
         )
 
     def accumulate(self, total: Any, message: Any) -> Any:
@@ -114,18 +119,19 @@ class SparsifiedSumCodec(Codec):
 
         TFF passes the total by value, which costs another copy of D integers.
         """
-        values, grid = message["values"], self._sum.grid
+        nx, values, grid = self.nx, message["values"], self._sum.grid
         # The absolute value would overflow for the least int32.
         is_within = (values <= grid.max_size) & (values >= -grid.max_size)
-        squared_norm = 2 * tf.nn.l2_loss(tf.cast(values, tf.float64))
-        is_possible = tf.reduce_all(is_within) & (squared_norm <= grid.max_squared_norm)
-        values = tf.where(is_possible, values, tf.zeros_like(values))
+        squared_norm = 2 * nx.half_square_sum(nx.asarray(values, np.float64))
+        is_possible = nx.all(is_within) & (squared_norm <= grid.max_squared_norm)
+        values = nx.where(is_possible, values, nx.zeros_like(values))
         added, has_right_size = self._mask.scatter_add(
-            total["total"], tf.cast(values, self._sum.dtype), message["seed"]
+            total["total"], nx.asarray(values, self._sum.dtype), message["seed"]
         )
         is_malformed = ~(is_possible & has_right_size)
         return collections.OrderedDict(
-            total=added, malformed=total["malformed"] + tf.cast(is_malformed, tf.int32)
+            total=added,
+            malformed=total["malformed"] + nx.asarray(is_malformed, np.int32),
         )
 
     def decode(
@@ -139,8 +145,8 @@ class SparsifiedSumCodec(Codec):
         rotated /= self._divisor
         mean = self._rotation.invert(rotated, shared["rotation"])[: self.dimension]
         measured = collections.OrderedDict(
-            clip_norm=tf.constant(self._config.clip_norm, tf.float32),
-            linf_clip=tf.constant(self._linf_clip, tf.float32),
+            clip_norm=self.nx.asarray(self._config.clip_norm, np.float32),
+            linf_clip=self.nx.asarray(self._linf_clip, np.float32),
         )
         return Decoded(mean, state, measured)
 
@@ -169,7 +175,7 @@ class CsgmCodec(SparsifiedSumCodec):
 
     def release(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
-    ) -> tf.Tensor:
+    ) -> Array:
         """The noised sum of the masked and rotated updates, in steps.
 
         See base class for the arguments.
@@ -186,5 +192,5 @@ class CsgmCodec(SparsifiedSumCodec):
         noised = {"total": self.release(state, total, sums, shared, noise_seed)}
         decoded = super().decode(state, noised, sums, shared, noise_seed)
         stddev = self._config.stddev / self._divisor
-        decoded.measurements["noise_stddev"] = tf.constant(stddev, tf.float32)
+        decoded.measurements["noise_stddev"] = self.nx.asarray(stddev, np.float32)
         return decoded

@@ -1,31 +1,38 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Codecs: mechanisms as plain TensorFlow functions, without TFF's placements.
+"""Codecs: mechanisms as plain functions of arrays, whatever the array library.
+
+    codec = dpfl.make_codec(mechanism, dimension, arrays="numpy")
+    shared = codec.decode_broadcast(codec.broadcast(state, round_seed))
+    message = codec.encode(update, shared, client_seed).message
 
 A `Codec` defines the server's broadcast, the encoding of a client's update, the sum of
-messages, and the decoding of the sum. `factory.CodecFactory` does the rest.
+messages, and the decoding of the sum. `aggregators.CodecFactory` makes a process of
+TFF of it.
 """
 
 from __future__ import annotations
 
 import abc
 import collections
+import operator
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, Optional
 
-import tensorflow as tf
-import tensorflow_federated as tff
+import numpy as np
 
-from dpfl.aggregators import measurements, reductions
+from dpfl.arrays import Array
+from dpfl.codecs import measurements
 from dpfl.vectors import clipping, integers
 
-# A structure of tensors, as tf.nest understands it.
+# Arrays, or mappings and sequences of them.
 Structure = Any
-# Tensors, or structures of them, by name.
+# Arrays, or structures of them, by name.
 Fields = collections.OrderedDict
 # int64[2]; a client's is None where its codec has no private randomness.
-Seed = Optional[tf.Tensor]
+Seed = Optional[Array]
 
 
 class Encoded(NamedTuple):
@@ -51,23 +58,26 @@ class Decoded(NamedTuple):
       measurements: OrderedDict of scalars, which are public or follow from the release.
     """
 
-    mean: tf.Tensor
+    mean: Array
     state: Fields
     measurements: Fields
 
 
 class Codec(abc.ABC):
-    """One mechanism on float32 vectors, in plain TensorFlow functions.
+    """One mechanism on float32 vectors, in plain functions of arrays.
 
-    All functions are traced into TFF computations, and run eagerly just as well.
+    All functions may be traced, by TFF and by `jax.jit`, and run eagerly just as well.
 
     Attributes:
+      nx: The module of the array library, of `dpfl.arrays`.
       dimension: Length d of a flattened update.
       input_length: Length of the vector passed to `encode`, at least d and padded with
         zeros. A mechanism that needs padding asks for it here, where it costs nothing.
       cohort_size: n, by which the mean divides.
       has_private_randomness: Whether `encode` uses its `client_seed`.
-      sums_securely: Whether `reduction` needs a context that can sum securely.
+      modulus_bits: b of each part of a message that is summed modulo 2^b in a secure
+        sum, by name; the parts of a message that are not named are summed in the open.
+        Empty if the server is trusted with each message.
       needed_sums: Names of the sums over clients that `decode` itself needs; there are
         no other sums where nothing is measured exactly. Beside a secure sum they are
         secure sums too, and must be equal for neighbours.
@@ -75,14 +85,20 @@ class Codec(abc.ABC):
     """
 
     has_private_randomness = False
-    sums_securely = False
+    modulus_bits: Mapping[str, int] = MappingProxyType({})
     needed_sums: tuple[str, ...] = ()
     gives_mean = True
 
-    def __init__(self, dimension: int, cohort_size: int):
+    def __init__(self, dimension: int, cohort_size: int, nx: Any):
         self.dimension = dimension
         self.input_length = dimension
         self.cohort_size = cohort_size
+        self.nx = nx
+
+    @property
+    def sums_securely(self) -> bool:
+        """Whether the server learns only the sum of messages modulo 2^b."""
+        return bool(self.modulus_bits)
 
     def initial_state(self) -> Fields:
         """The mechanism's own state before the first round."""
@@ -105,7 +121,7 @@ class Codec(abc.ABC):
         return broadcast
 
     @abc.abstractmethod
-    def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
+    def encode(self, update: Array, shared: Fields, client_seed: Seed) -> Encoded:
         """Encodes a client's update as a message.
 
         Args:
@@ -114,46 +130,21 @@ class Codec(abc.ABC):
           client_seed: int64[2], the client's own seed of this round.
         """
 
-    def message_bits(self, message: Structure) -> tf.Tensor:
+    def message_bits(self, message: Structure) -> Array:
         """The bits of a message, float64; by default those of its tensors."""
-        return measurements.structure_bits(message)
-
-    def reduction(
-        self, message_type: tff.Type, sums_type: tff.Type
-    ) -> reductions.Reduction:
-        """The sum of the clients' messages, as a function on federated values.
-
-        By default the sum is in the open, with `zero`, `accumulate` and `merge`; a
-        mechanism for secure aggregation returns `reductions.secure_sums`.
-
-        Args:
-          message_type: TFF type of `Encoded.message`.
-          sums_type: TFF type of the float64 scalars to be summed beside it.
-
-        Returns:
-          A function, called inside a federated computation, from the pair of both at
-          the clients to the pair of their totals at the server.
-        """
-        return reductions.open_sums(self, message_type, sums_type)
-
-    def group_reduction(self, total_type: tff.Type) -> reductions.GroupReduction:
-        """The sum of the totals of groups of clients, as `reduction` is of messages.
-
-        Args:
-          total_type: TFF type of the result of `reduce_modulo`.
-
-        Returns:
-          A function, called inside a federated computation, from the totals at TFF's
-          clients, each of which stands for a group, to that of all at the server.
-        """
-        return reductions.open_group_sums(self, total_type)
+        return measurements.structure_bits(self.nx, message)
 
     def reduce_modulo(self, total: Structure) -> Structure:
-        """The part of a sum that the reduction opens, such as the sum modulo 2^b.
+        """The sum modulo 2^b, which is all that a secure sum opens.
 
         Sums of residues, and residues of sums, have the same residues.
         """
-        return total
+        if not self.sums_securely:
+            return total
+        reduced = collections.OrderedDict(total)
+        for name, bits in self.modulus_bits.items():
+            reduced[name] = integers.wrap(total[name], bits)
+        return reduced
 
     @abc.abstractmethod
     def zero(self) -> Structure:
@@ -161,13 +152,13 @@ class Codec(abc.ABC):
 
     def accumulate(self, total: Structure, message: Structure) -> Structure:
         """Adds a message to a sum; a malformed message must not break it."""
-        return tf.nest.map_structure(
-            lambda part, more: part + tf.cast(more, part.dtype), total, message
+        return self.nx.tree_map(
+            lambda part, more: part + self.nx.asarray(more, part.dtype), total, message
         )
 
     def merge(self, total: Structure, other: Structure) -> Structure:
         """The sum of two sums, from two groups of clients or two workers."""
-        return tf.nest.map_structure(tf.add, total, other)
+        return self.nx.tree_map(operator.add, total, other)
 
     def release(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
@@ -222,42 +213,9 @@ class Codec(abc.ABC):
         fraction = measurements.ratio(sums["l2_clipped"], sums["clients"])
         return collections.OrderedDict(l2_clipped_fraction=fraction)
 
-    def divisor(self, sums: Fields) -> tf.Tensor:
+    def divisor(self, sums: Fields) -> Array:
         """The divisor of the mean, float32: n, however many clients reported."""
-        return tf.constant(self.cohort_size, tf.float32)
-
-
-class SecureCodec(Codec):
-    """A codec of integers whose server learns only the sum modulo 2^b.
-
-    Attributes:
-      modulus_bits: b of each part of a message, by name.
-    """
-
-    sums_securely = True
-
-    def __init__(
-        self, dimension: int, cohort_size: int, modulus_bits: Mapping[str, int]
-    ):
-        super().__init__(dimension, cohort_size)
-        self.modulus_bits = modulus_bits
-
-    def reduction(
-        self, message_type: tff.Type, sums_type: tff.Type
-    ) -> reductions.Reduction:
-        """The secure sum of residues, and of the scalars that `decode` needs."""
-        return reductions.secure_sums(self.modulus_bits, sums_type, self.needed_sums)
-
-    def group_reduction(self, total_type: tff.Type) -> reductions.GroupReduction:
-        """The secure sum of groups' residues."""
-        return reductions.secure_group_sums(self.modulus_bits)
-
-    def reduce_modulo(self, total: Fields) -> Fields:
-        """The residues modulo 2^b."""
-        return collections.OrderedDict(
-            (name, integers.wrap(total[name], bits))
-            for name, bits in self.modulus_bits.items()
-        )
+        return self.nx.asarray(self.cohort_size, np.float32)
 
 
 def _inner(name: str) -> Any:
@@ -272,11 +230,11 @@ class OuterCodec(Codec):
     """
 
     def __init__(self, inner: Codec):
-        super().__init__(inner.dimension, inner.cohort_size)
+        super().__init__(inner.dimension, inner.cohort_size, inner.nx)
         self.inner = inner
         self.input_length = inner.input_length
         self.has_private_randomness = inner.has_private_randomness
-        self.sums_securely = inner.sums_securely
+        self.modulus_bits = inner.modulus_bits
         self.needed_sums = inner.needed_sums
         self.gives_mean = inner.gives_mean
 
@@ -285,8 +243,6 @@ class OuterCodec(Codec):
     decode_broadcast = _inner("decode_broadcast")
     encode = _inner("encode")
     message_bits = _inner("message_bits")
-    reduction = _inner("reduction")
-    group_reduction = _inner("group_reduction")
     reduce_modulo = _inner("reduce_modulo")
     zero = _inner("zero")
     accumulate = _inner("accumulate")

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import collections
-from typing import Union
+from typing import Any, Union
 
-import tensorflow as tf
+import numpy as np
 
 from dpfl import mechanisms
-from dpfl.aggregators.codec import Fields
+from dpfl.arrays import Array
+from dpfl.codecs.base import Fields
 from dpfl.mechanisms.mechanism import CLIP_RANGE
 from dpfl.vectors import clipping
 
@@ -23,8 +24,13 @@ class AdaptiveClip:
       adapts: Whether the clip changes; a fixed clip has neither state nor votes.
     """
 
-    def __init__(self, config: Union[mechanisms.Gaussian, mechanisms.IntegerMechanism]):
+    def __init__(
+        self,
+        config: Union[mechanisms.Gaussian, mechanisms.IntegerMechanism],
+        nx: Any,
+    ):
         self._config = config
+        self._nx = nx
         self.adapts = config.adaptive_clipping
 
     def initial_state(self) -> Fields:
@@ -33,18 +39,20 @@ class AdaptiveClip:
             return collections.OrderedDict()
         return collections.OrderedDict(clip_norm=self._initial())
 
-    def in_force(self, state: Fields) -> tf.Tensor:
+    def in_force(self, state: Fields) -> Array:
         """The current clip, float32, from a state or from a broadcast."""
         return state["clip_norm"] if self.adapts else self._initial()
 
-    def vote(self, normed: clipping.NormedVector, is_clipped: tf.Tensor) -> tf.Tensor:
+    def vote(self, normed: clipping.NormedVector, is_clipped: Array) -> Array:
         """A client's vote, int32: 1 within the clip, -1 if clipped.
 
         An update of norm zero has no vote, since zeros in its place must not count.
         """
-        return tf.where(is_clipped, -1, tf.cast(normed.norm > 0, tf.int32))
+        return self._nx.where(
+            is_clipped, np.int32(-1), self._nx.asarray(normed.norm > 0, np.int32)
+        )
 
-    def next_state(self, clip: tf.Tensor, votes: tf.Tensor) -> Fields:
+    def next_state(self, clip: Array, votes: Array) -> Fields:
         """The next `clip_norm`, C exp(-rate (noised fraction within - target)).
 
         The `votes`, float32, are half the noised sum of the votes.
@@ -53,8 +61,8 @@ class AdaptiveClip:
         fraction = votes / config.cohort_size + 0.5
         step = config.clip_learning_rate * (fraction - config.target_quantile)
         return collections.OrderedDict(
-            clip_norm=tf.clip_by_value(clip * tf.exp(-step), *CLIP_RANGE)
+            clip_norm=self._nx.clip(clip * self._nx.exp(-step), *CLIP_RANGE)
         )
 
-    def _initial(self) -> tf.Tensor:
-        return tf.constant(self._config.clip_norm, tf.float32)
+    def _initial(self) -> Array:
+        return self._nx.asarray(self._config.clip_norm, np.float32)

@@ -9,17 +9,19 @@ import collections
 from typing import Any
 
 import tensorflow as tf
-import tensorflow_federated as tff
 
 from dpfl import mechanisms, seed_domains
-from dpfl.aggregators import measurements, reductions
-from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields, SecureCodec, Seed
-from dpfl.aggregators.distributed import IntegerCodec
-from dpfl.aggregators.integer_sums import IntegerSum
+from dpfl.codecs import measurements
+from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, Seed
+from dpfl.codecs.distributed import IntegerCodec, opened
+from dpfl.codecs.integer_sums import IntegerSum
 from dpfl.vectors import adaptive_sketch, clipping, integers, randomness
 
+# Name of the part of a message that only a simulation sums, in the open.
+_EXACT = "exact_update"
 
-class LocalNoiseCodec(SecureCodec):
+
+class LocalNoiseCodec(Codec):
     """The secure sum of clipped vectors, to each of which a client adds N(0, a^2 I).
 
     In integers: each client rounds its vector within the bound, adds a discrete
@@ -33,9 +35,9 @@ class LocalNoiseCodec(SecureCodec):
     has_private_randomness = True
     needed_sums = ("clients",)
 
-    def __init__(self, config: mechanisms.Dome):
-        modulus_bits = {"update": config.modulus_bits}
-        super().__init__(config.sketch_size, config.cohort_size, modulus_bits)
+    def __init__(self, config: mechanisms.Dome, nx: Any):
+        super().__init__(config.sketch_size, config.cohort_size, nx)
+        self.modulus_bits = {"update": config.modulus_bits}
         self._config = config
         multiplier, no_noise = config.noise_multiplier, config.no_noise
         self._sum = IntegerSum(
@@ -70,7 +72,7 @@ class LocalNoiseCodec(SecureCodec):
         """
         config = self._config
         needed = config.cohort_size if config.noise_multiplier else 0
-        total = reductions.opened(total["update"], sums["clients"], needed)
+        total = opened(self.nx, total["update"], sums["clients"], needed)
         steps = integers.center(total, config.modulus_bits)
         return tf.cast(steps, self._sum.dtype)
 
@@ -122,18 +124,18 @@ class DomeCodec(Codec):
 
     has_private_randomness = True
 
-    def __init__(self, config: mechanisms.Dome, dimension: int):
+    def __init__(self, config: mechanisms.Dome, dimension: int, nx: Any):
         """Initializes the codec; raises ValueError if `config` has too few bits."""
-        super().__init__(dimension, config.cohort_size)
+        super().__init__(dimension, config.cohort_size, nx)
         self._config = config
         # The codec that sums the k-vectors; its broadcast is a function of the round's
         # seed.
         self._inner: Codec
         if isinstance(config, mechanisms.DomeDdg):
-            self._inner = IntegerCodec(config.release, config.sketch_size)
+            self._inner = IntegerCodec(config.release, config.sketch_size, nx)
         else:
-            self._inner = LocalNoiseCodec(config)
-        self.sums_securely = True
+            self._inner = LocalNoiseCodec(config, nx)
+        self.modulus_bits = self._inner.modulus_bits
         self.needed_sums = self._inner.needed_sums
         self._sketch = adaptive_sketch.AdaptiveSketch(
             dimension,
@@ -202,57 +204,21 @@ class DomeCodec(Codec):
         factor = tf.where(is_clipped, inside, 1.0)
         values = tf.cast(centred * factor, tf.float32)
         released = self._inner.encode(values, shared["release"], client_seed)
-        message = collections.OrderedDict(values=released.message)
+        message = collections.OrderedDict(released.message)
         if config.measures_energy:
-            message["update"] = clipping.finite(update, normed)
+            message[_EXACT] = clipping.finite(update, normed)
         sums = collections.OrderedDict(l2_clipped=is_clipped)
         return Encoded(message, normed, sums)
 
     def message_bits(self, message: Any) -> tf.Tensor:
         """The bits of the k-vector; vectors for exact measurements are not sent."""
-        return self._inner.message_bits(message["values"])
-
-    def reduction(
-        self, message_type: tff.Type, sums_type: tff.Type
-    ) -> reductions.Reduction:
-        """The sum of the k-vectors; a simulation also adds up the updates in the open.
-
-        See base class for the arguments.
-        """
-        reduce_values = self._inner.reduction(message_type["values"], sums_type)
-
-        def reduce(encoded: tff.Value) -> tff.Value:
-            message, sums = encoded[0], encoded[1]
-            reduced = reduce_values(tff.federated_zip((message["values"], sums)))
-            total = collections.OrderedDict(values=reduced[0])
-            if self._config.measures_energy:
-                total["update"] = tff.federated_sum(message["update"])
-            return tff.federated_zip((total, reduced[1]))
-
-        return reduce
-
-    def group_reduction(self, total_type: tff.Type) -> reductions.GroupReduction:
-        """The sum of groups' k-vectors; a simulation adds up updates in the open."""
-        reduce_values = self._inner.group_reduction(total_type["values"])
-
-        def reduce(totals: tff.Value) -> tff.Value:
-            total = collections.OrderedDict(values=reduce_values(totals["values"]))
-            if self._config.measures_energy:
-                total["update"] = tff.federated_sum(totals["update"])
-            return tff.federated_zip(total)
-
-        return reduce
-
-    def reduce_modulo(self, total: Any) -> Any:
-        """The residues of the k-vectors' sum."""
-        values = self._inner.reduce_modulo(total["values"])
-        return collections.OrderedDict(total, values=values)
+        return self._inner.message_bits(message)
 
     def zero(self) -> Any:
         """Zeros of the k-vectors, and float32[d] if energy is measured."""
-        total = collections.OrderedDict(values=self._inner.zero())
+        total = collections.OrderedDict(self._inner.zero())
         if self._config.measures_energy:
-            total["update"] = tf.zeros([self.dimension])
+            total[_EXACT] = tf.zeros([self.dimension])
         return total
 
     def release(
@@ -262,8 +228,9 @@ class DomeCodec(Codec):
 
         See base class for the arguments.
         """
-        state, total = collections.OrderedDict(), total["values"]
-        return self._inner.release(state, total, sums, shared["release"], noise_seed)
+        return self._inner.release(
+            Fields(), self._sums(total), sums, shared["release"], noise_seed
+        )
 
     def decode(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
@@ -274,7 +241,7 @@ class DomeCodec(Codec):
         """
         config, sketch = self._config, shared["sketch"]
         released = self._inner.decode(
-            Fields(), total["values"], sums, shared["release"], noise_seed
+            Fields(), self._sums(total), sums, shared["release"], noise_seed
         )
         residual = adaptive_sketch.lift(sketch, released.mean)
         gradient = residual
@@ -307,6 +274,11 @@ class DomeCodec(Codec):
             energy = self._energy(state, total, sums, shared["sketch"])
             measured["explained_energy"] = energy
         return measured
+
+    def _sums(self, total: Fields) -> Fields:
+        """The secure sums of a round."""
+        parts = ((name, total[name]) for name in self.modulus_bits)
+        return collections.OrderedDict(parts)
 
     def _expanded(self, broadcast: Fields) -> adaptive_sketch.Sketch:
         """Builds S, cached for the same tensors since a round needs it twice."""
@@ -351,7 +323,7 @@ class DomeCodec(Codec):
     ) -> tf.Tensor:
         """The ratio ||S (x - m)||^2 / ||x - m||^2, x the mean of the finite updates."""
         number = tf.cast(sums["clients"] - sums["nonfinite_clients"], tf.float32)
-        centred = tf.math.divide_no_nan(total["update"], number)
+        centred = tf.math.divide_no_nan(total[_EXACT], number)
         if self._config.mean_removal:
             centred -= self._mean(state)
         normed = clipping.safe_norm(centred)

@@ -19,8 +19,8 @@ import numpy as np
 import tensorflow as tf
 
 from dpfl import noise_streams, seed_domains
-from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields, OuterCodec, Seed
-from dpfl.aggregators.integer_sums import IntegerSum
+from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, OuterCodec, Seed
+from dpfl.codecs.integer_sums import IntegerSum
 from dpfl.mechanisms import matrix_factorization, sgmf
 from dpfl.noise_streams.tensors import FusedTensors
 from dpfl.vectors import clipping, randomness
@@ -51,6 +51,7 @@ class Release:
         self,
         config: Config,
         dimension: int,
+        nx: Any,
         *,
         block_rounds: Optional[int] = None,
         noise_on_host: bool = False,
@@ -61,6 +62,7 @@ class Release:
         """
         factorization = config.factorization
         self.dimension = dimension
+        self._nx = nx
         self._rounds = config.stream_rounds
         self._scale = config.stddev / config.noise_divisor
         self._momentum = factorization.workload.momentum
@@ -281,9 +283,12 @@ class ClippedSumCodec(Codec):
     """
 
     def __init__(
-        self, config: matrix_factorization.MatrixFactorization, dimension: int
+        self,
+        config: matrix_factorization.MatrixFactorization,
+        dimension: int,
+        nx: Any,
     ):
-        super().__init__(dimension, config.cohort_size)
+        super().__init__(dimension, config.cohort_size, nx)
         self._clip_norm = config.clip_norm
         # The grid is as fine as the noise to be added asks for.
         multiplier = config.stddev / config.clip_norm
@@ -300,7 +305,7 @@ class ClippedSumCodec(Codec):
 
     def zero(self) -> tf.Tensor:
         """Zeros of the sum's integer dtype."""
-        return self._sum.zero()
+        return self._sum.zero(self.nx)
 
     def decode(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
@@ -325,11 +330,12 @@ class MatrixFactorizationCodec(ReleasingCodec):
         self,
         config: matrix_factorization.MatrixFactorization,
         dimension: int,
+        nx: Any,
         **options: Any,
     ):
         """Initializes the codec; the options are those of `Release`."""
-        clipped = ClippedSumCodec(config, dimension)
-        super().__init__(clipped, Release(config, dimension, **options))
+        clipped = ClippedSumCodec(config, dimension, nx)
+        super().__init__(clipped, Release(config, dimension, nx, **options))
 
 
 def _draw_from(stream: Any, seeds: Any) -> Any:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpfl.aggregators.csgm import SparsifiedSumCodec
-from dpfl.aggregators.matrix_factorization import Release, ReleasingCodec
+from dpfl.codecs.csgm import SparsifiedSumCodec
+from dpfl.codecs.matrix_factorization import Release, ReleasingCodec
 from dpfl.mechanisms import sgmf
 
 
@@ -23,7 +23,7 @@ class SgmfCodec(ReleasingCodec):
     Measurements: those of `SparsifiedSumCodec` and of `Release`.
     """
 
-    def __init__(self, config: sgmf.Sgmf, dimension: int, **options: Any):
+    def __init__(self, config: sgmf.Sgmf, dimension: int, nx: Any, **options: Any):
         """Initializes the codec; the options are those of `Release`."""
-        release = Release(config, dimension, **options)
-        super().__init__(SparsifiedSumCodec(config, dimension), release)
+        release = Release(config, dimension, nx, **options)
+        super().__init__(SparsifiedSumCodec(config, dimension, nx), release)

@@ -8,12 +8,13 @@ from __future__ import annotations
 import collections
 from typing import Any
 
-import tensorflow as tf
+import numpy as np
 
 from dpfl import mechanisms
-from dpfl.aggregators.adaptive_clip import AdaptiveClip
-from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields, Seed
-from dpfl.aggregators.integer_sums import CountSum, IntegerSum
+from dpfl.arrays import Array
+from dpfl.codecs.adaptive_clip import AdaptiveClip
+from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, Seed
+from dpfl.codecs.integer_sums import CountSum, IntegerSum
 from dpfl.vectors import clipping
 
 
@@ -27,10 +28,10 @@ class GaussianCodec(Codec):
     force, `noise_stddev` (of the mean). Exact: `l2_clipped_fraction` (of the clients).
     """
 
-    def __init__(self, config: mechanisms.Gaussian, dimension: int):
-        super().__init__(dimension, config.cohort_size)
+    def __init__(self, config: mechanisms.Gaussian, dimension: int, nx: Any):
+        super().__init__(dimension, config.cohort_size, nx)
         self._config = config
-        self._clip = AdaptiveClip(config)
+        self._clip = AdaptiveClip(config, nx)
         self._sum = IntegerSum(
             dimension, config.update_noise_multiplier, config.cohort_size
         )
@@ -44,14 +45,14 @@ class GaussianCodec(Codec):
         """The clip, if it adapts; clients know a fixed clip from the start."""
         return state
 
-    def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
+    def encode(self, update: Array, shared: Fields, client_seed: Seed) -> Encoded:
         """The clipped update, int32[d], and two bits if the clip adapts.
 
         See base class for the arguments.
         """
         clip = self._clip.in_force(shared)
         normed = clipping.safe_norm(update)
-        is_clipped = normed.norm > tf.cast(clip, tf.float64)
+        is_clipped = normed.norm > self.nx.asarray(clip, np.float64)
         message = collections.OrderedDict(update=self._sum.round(normed, clip))
         if self._clip.adapts:
             vote = self._clip.vote(normed, is_clipped)
@@ -62,9 +63,9 @@ class GaussianCodec(Codec):
 
     def zero(self) -> Fields:
         """The sum of updates, and of the votes if the clip adapts."""
-        total = collections.OrderedDict(update=self._sum.zero())
+        total = collections.OrderedDict(update=self._sum.zero(self.nx))
         if self._clip.adapts:
-            total["within"] = self._count.zero()
+            total["within"] = self._count.zero(self.nx)
         return total
 
     def accumulate(self, total: Fields, message: Fields) -> Fields:
@@ -73,7 +74,7 @@ class GaussianCodec(Codec):
         added = collections.OrderedDict(update=update)
         if self._clip.adapts:
             votes = (message["is_within_clip"], message["is_clipped"])
-            within, clipped = (tf.cast(vote, tf.int32) for vote in votes)
+            within, clipped = (self.nx.asarray(vote, np.int32) for vote in votes)
             added["within"] = self._count.accumulate(total["within"], within - clipped)
         return added
 

@@ -13,12 +13,13 @@ proofs.
 from __future__ import annotations
 
 import math
-from typing import Union
+from typing import Any, Union
 
-import tensorflow as tf
+import numpy as np
 
-from dpfl import checks, seed_domains
+from dpfl import arrays, checks, seed_domains
 from dpfl.accounting.integer import grid_numbers as numbers
+from dpfl.arrays import Array
 from dpfl.vectors import randomness, rounding
 from dpfl.vectors.clipping import NormedVector
 from dpfl.vectors.integer_noise import DiscreteGaussian
@@ -71,27 +72,25 @@ class IntegerSum:
         if not self.grid.max_size:
             rule = "at most 2**24 times the coordinate bound divided by the clip norm"
             raise ValueError(checks.message("noise_multiplier", rule, noise_multiplier))
-        self.dtype = tf.int32 if self.grid.total_bits == 32 else tf.int64
+        self.dtype = np.int32 if self.grid.total_bits == 32 else np.int64
         # The clip norm in steps.
         self._clip_steps = self.grid.stddev / multiplier
 
-    def round(
-        self, vector: NormedVector, clip_norm: Union[float, tf.Tensor]
-    ) -> tf.Tensor:
+    def round(self, vector: NormedVector, clip_norm: Union[float, Array]) -> Array:
         """Clips a vector to C and rounds it to steps, int32[length].
 
         The sum of squares of the integers is within the bound, exactly.
         """
         target = rounding.clip_target(self.grid.max_squared_norm, self.length)
-        target = tf.constant(target, tf.float64)
-        inside = tf.math.divide_no_nan(target, vector.direction_norm)
-        factor = tf.minimum(vector.unit * self._steps_per_unit(clip_norm), inside)
-        steps = vector.direction * tf.cast(factor, tf.float32)
+        nx = arrays.of(vector.direction)
+        inside = nx.divide_no_nan(nx.asarray(target, np.float64), vector.direction_norm)
+        factor = nx.minimum(vector.unit * self._steps_per_unit(clip_norm), inside)
+        steps = vector.direction * nx.asarray(factor, np.float32)
         return rounding.round_within(steps, self.grid.max_squared_norm)
 
     def hidden_factor(
-        self, vector: tf.Tensor, unit: tf.Tensor, clip_norm: Union[float, tf.Tensor]
-    ) -> tf.Tensor:
+        self, vector: Array, unit: Array, clip_norm: Union[float, Array]
+    ) -> Array:
         """The scale for rounding some coordinates without seeing the others, float32.
 
         The rounded integers of all coordinates, kept or not, are within the bound on
@@ -103,23 +102,24 @@ class IntegerSum:
           clip_norm: C.
         """
         factor = rounding.rounding_factor(vector, self.grid.max_squared_norm)
-        steps = tf.cast(unit * self._steps_per_unit(clip_norm), tf.float32)
-        return tf.minimum(steps, factor)
+        nx = arrays.of(vector)
+        steps = nx.asarray(unit * self._steps_per_unit(clip_norm), np.float32)
+        return nx.minimum(steps, factor)
 
-    def zero(self) -> tf.Tensor:
-        """The sum of zero vectors."""
-        return tf.zeros([self.length], self.dtype)
+    def zero(self, nx: Any) -> Array:
+        """The sum of zero vectors, in an array library."""
+        return nx.zeros([self.length], self.dtype)
 
-    def accumulate(self, total: tf.Tensor, message: tf.Tensor) -> tf.Tensor:
+    def accumulate(self, total: Array, message: Array) -> Array:
         """Adds a vector of integers to the sum."""
-        return total + tf.cast(message, self.dtype)
+        return total + arrays.of(message).asarray(message, self.dtype)
 
     def noised(
         self,
-        total: tf.Tensor,
-        noise_seed: tf.Tensor,
+        total: Array,
+        noise_seed: Array,
         domain: seed_domains.RoundDomain = seed_domains.RoundDomain.UPDATE_NOISE,
-    ) -> tf.Tensor:
+    ) -> Array:
         """Adds a server's discrete Gaussian noise to the sum, in integers.
 
         Args:
@@ -131,9 +131,7 @@ class IntegerSum:
             return total
         return self._with_draw(total, self.grid.noise_stddev, noise_seed, domain)
 
-    def with_share(
-        self, message: tf.Tensor, client_seed: tf.Tensor, shares: int
-    ) -> tf.Tensor:
+    def with_share(self, message: Array, client_seed: Array, shares: int) -> Array:
         """Adds a client's share of the noise to its integers.
 
         The sum of all shares has the law of a server's noise, to 1e-67 a share.
@@ -157,27 +155,26 @@ class IntegerSum:
         domain = seed_domains.RoundDomain.UPDATE_NOISE
         return self._with_draw(message, stddev, client_seed, domain)
 
-    def to_float(
-        self, total: tf.Tensor, clip_norm: Union[float, tf.Tensor]
-    ) -> tf.Tensor:
+    def to_float(self, total: Array, clip_norm: Union[float, Array]) -> Array:
         """Converts steps to floats."""
+        nx = arrays.of(total)
         step = 1 / self._steps_per_unit(clip_norm)
-        return tf.cast(total, tf.float32) * tf.cast(step, tf.float32)
+        return nx.asarray(total, np.float32) * nx.asarray(step, np.float32)
 
-    def _steps_per_unit(self, clip_norm: Union[float, tf.Tensor]) -> tf.Tensor:
-        return self._clip_steps / tf.cast(clip_norm, tf.float64)
+    def _steps_per_unit(self, clip_norm: Union[float, Array]) -> Array:
+        return self._clip_steps / arrays.of(clip_norm).asarray(clip_norm, np.float64)
 
     def _with_draw(
         self,
-        values: tf.Tensor,
+        values: Array,
         stddev: float,
-        seed: tf.Tensor,
+        seed: Array,
         domain: seed_domains.RoundDomain,
-    ) -> tf.Tensor:
+    ) -> Array:
         """Adds an independent noise integer to each value."""
         own = randomness.fold_in(seed, domain)
         draw = DiscreteGaussian(stddev).sample(own, self.length)
-        return values + tf.cast(draw, values.dtype)
+        return values + arrays.of(draw).asarray(draw, values.dtype)
 
 
 class CountSum:
@@ -187,19 +184,22 @@ class CountSum:
         """Makes the sum for n clients; a `stddev` of 0 means no noise."""
         self._sum = IntegerSum(1, 2 * stddev, cohort_size)
 
-    def zero(self) -> tf.Tensor:
-        """The sum of zero votes, a scalar."""
-        return self._sum.zero()[0]
+    def zero(self, nx: Any) -> Array:
+        """The sum of zero votes, a scalar, in an array library."""
+        return self._sum.zero(nx)[0]
 
-    def accumulate(self, total: tf.Tensor, vote: tf.Tensor) -> tf.Tensor:
+    def accumulate(self, total: Array, vote: Array) -> Array:
         """Adds a vote, int32 +1, -1 or 0."""
-        return total + tf.cast(vote, total.dtype) * self._sum.grid.max_size
+        return (
+            total + arrays.of(vote).asarray(vote, total.dtype) * self._sum.grid.max_size
+        )
 
-    def noised(self, total: tf.Tensor, noise_seed: tf.Tensor) -> tf.Tensor:
+    def noised(self, total: Array, noise_seed: Array) -> Array:
         """Half the noised sum of the votes, float32 scalar."""
         domain = seed_domains.RoundDomain.COUNT_NOISE
-        noised = self._sum.noised(total[tf.newaxis], noise_seed, domain)
-        return tf.cast(noised[0], tf.float32) * (0.5 / self._sum.grid.max_size)
+        nx = arrays.of(total)
+        noised = self._sum.noised(total[np.newaxis], noise_seed, domain)
+        return nx.asarray(noised[0], np.float32) * (0.5 / self._sum.grid.max_size)
 
 
 def share_stddev(grid: numbers.ReleaseGrid, shares: int) -> float:

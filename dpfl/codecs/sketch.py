@@ -11,9 +11,9 @@ from typing import Any
 import tensorflow as tf
 
 from dpfl import mechanisms, seed_domains
-from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields, OuterCodec, Seed
-from dpfl.aggregators.distributed import IntegerCodec, Scaled
-from dpfl.aggregators.integer_sums import IntegerSum
+from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, OuterCodec, Seed
+from dpfl.codecs.distributed import IntegerCodec, Scaled
+from dpfl.codecs.integer_sums import IntegerSum
 from dpfl.mechanisms import sketch as sketch_configs
 from dpfl.vectors import clipping, count_sketch, gaussian_sketch, randomness
 
@@ -55,8 +55,8 @@ class _OfSketchesCodec(OuterCodec):
 
     inner: IntegerCodec
 
-    def __init__(self, config: Any, dimension: int, sketch: Any):
-        super().__init__(IntegerCodec(config, dimension))
+    def __init__(self, config: Any, dimension: int, nx: Any, sketch: Any):
+        super().__init__(IntegerCodec(config, dimension, nx))
         self._config = config
         self._sketch = sketch
         self.input_length = sketch.input_length
@@ -93,8 +93,8 @@ class SketchedCodec(_OfSketchesCodec):
     round's sketch would grow by d/m - 1 in energy each round.)
     """
 
-    def __init__(self, config: mechanisms.SketchedDdg, dimension: int):
-        super().__init__(config, dimension, make_sketch(config.shape(dimension)))
+    def __init__(self, config: mechanisms.SketchedDdg, dimension: int, nx: Any):
+        super().__init__(config, dimension, nx, make_sketch(config.shape(dimension)))
 
     def initial_state(self) -> Fields:
         """The clip if it adapts, and the error if there is a threshold."""
@@ -127,11 +127,11 @@ class SketchedCodec(_OfSketchesCodec):
 class SparseRecoveryCodec(_OfSketchesCodec):
     """Chen et al. 2022, Algorithm 3: a Gaussian sketch, `IntegerCodec`, then LASSO."""
 
-    def __init__(self, config: mechanisms.SparseRecovery, dimension: int):
+    def __init__(self, config: mechanisms.SparseRecovery, dimension: int, nx: Any):
         config.check_matrix(dimension)
         length = config.vector_dimension(dimension)
         sketch = gaussian_sketch.GaussianSketch(dimension, length)
-        super().__init__(config, dimension, sketch)
+        super().__init__(config, dimension, nx, sketch)
 
     def decode_broadcast(self, broadcast: Fields) -> Fields:
         """The matrix, its largest singular value, and the rotation."""
@@ -169,8 +169,8 @@ class ProjectAndPerturbCodec(Codec):
     `l2_clipped_fraction` (of the clients).
     """
 
-    def __init__(self, config: mechanisms.ProjectAndPerturb, dimension: int):
-        super().__init__(dimension, config.cohort_size)
+    def __init__(self, config: mechanisms.ProjectAndPerturb, dimension: int, nx: Any):
+        super().__init__(dimension, config.cohort_size, nx)
         self._config = config
         self._sketch = make_sketch(config.shape(dimension))
         self._sketch_clip = config.clip_norm * config.sketch_clip
@@ -209,7 +209,7 @@ class ProjectAndPerturbCodec(Codec):
 
     def zero(self) -> tf.Tensor:
         """Zeros, one for each of the m coordinates."""
-        return self._sum.zero()
+        return self._sum.zero(self.nx)
 
     def release(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed

@@ -1,0 +1,57 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Construction of codecs from configurations of mechanisms."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from dpfl import arrays as libraries
+from dpfl import checks, mechanisms, planning
+from dpfl.codecs.base import Codec
+from dpfl.mechanisms import registry
+
+_LOGGER = logging.getLogger(__name__)
+
+
+def make_codec(
+    mechanism: mechanisms.Mechanism,
+    dimension: int,
+    arrays: str = "numpy",
+    **options: Any,
+) -> Codec:
+    """The codec of a mechanism for flattened updates, over an array library.
+
+    Numbers that are "auto" are chosen for one release of the mechanism's own noise, see
+    `planning.resolve`, and logged.
+
+    Args:
+      mechanism: A configuration from `dpfl.mechanisms.MECHANISMS`.
+      dimension: d, the length of a flattened update.
+      arrays: "numpy", "jax" or "tensorflow".
+      **options: Options of the codec's class, as for `dpfl.aggregator`.
+
+    Raises:
+      TypeError: If `mechanism` is not a configuration from the table.
+      ValueError: If there is no such library.
+    """
+    implementation = entry(mechanism)
+    length = checks.dimension("dimension", dimension)
+    nx = libraries.named(arrays)
+    resolved = planning.resolve(mechanism, None, length)
+    for sentence in resolved.sentences:
+        _LOGGER.warning("%s: %s", mechanism.name, sentence)
+    return implementation.codec(resolved.mechanism, length, nx, **options)
+
+
+def entry(mechanism: mechanisms.Mechanism) -> registry.MechanismEntry:
+    """The entry of a mechanism in the table; TypeError if there is none."""
+    implementation = registry.entry(type(mechanism))
+    if implementation is None:
+        names = sorted(mechanisms.MECHANISMS)
+        raise TypeError(
+            f"mechanism must be a configuration of one of {names}, found {mechanism!r}"
+        )
+    return implementation

@@ -1,0 +1,98 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Measurements of every round, whatever the mechanism: counts, norms and bits.
+
+A name that begins with `MARK` is an exact value of clients' data, outside of the
+privacy guarantee. All others are public or computed from the release.
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import Any, Optional
+
+import numpy as np
+
+from dpfl import arrays
+from dpfl.arrays import Array
+from dpfl.mechanisms.mechanism import COUNT_BITS, FLOAT_BITS
+from dpfl.privacy_coverage import MARK
+from dpfl.vectors import clipping
+
+
+def client_sums(
+    normed: clipping.NormedVector,
+    uplink_bits: Array,
+    extra: Optional[collections.OrderedDict] = None,
+) -> collections.OrderedDict:
+    """The float64 scalars of one client that the server sums.
+
+    Args:
+      normed: The client's update.
+      uplink_bits: Bits of the client's message, a scalar.
+      extra: `Encoded.sums` of the mechanism; None for none.
+    """
+    nx = arrays.of(normed.direction_norm)
+    sums = collections.OrderedDict(
+        clients=1,
+        nonfinite_clients=~normed.is_finite,
+        norms=normed.norm,
+        uplink_bits=uplink_bits,
+        **(extra or {}),
+    )
+    return nx.tree_map(lambda value: nx.asarray(value, np.float64), sums)
+
+
+def exact_measurements(
+    sums: collections.OrderedDict, more: collections.OrderedDict
+) -> collections.OrderedDict:
+    """The exact measurements of a round and a mechanism, under their marked names."""
+    nx = arrays.of(sums["clients"])
+    clients, nonfinite = sums["clients"], sums["nonfinite_clients"]
+    measured = collections.OrderedDict(
+        clients=nx.asarray(clients, np.int32),
+        nonfinite_clients=nx.asarray(nonfinite, np.int32),
+        mean_update_norm=ratio(sums["norms"], clients - nonfinite),
+        uplink_bits=ratio(sums["uplink_bits"], clients),
+        **more,
+    )
+    marked = ((MARK + name, part) for name, part in measured.items())
+    return collections.OrderedDict(marked)
+
+
+def downlink_bits(nx: Any, broadcast_bits: Array, dimension: int) -> Array:
+    """The bits that a client receives, the model as float32 included.
+
+    Args:
+      nx: The array library.
+      broadcast_bits: Bits of the codec's broadcast, a scalar.
+      dimension: d.
+    """
+    bits = nx.asarray(broadcast_bits, np.float64) + FLOAT_BITS * dimension
+    return nx.asarray(bits, np.float32)
+
+
+def structure_bits(nx: Any, structure: Any) -> Array:
+    """The bits of a structure of arrays on the wire, a float64 scalar.
+
+    An array of TensorFlow whose shape is not known in advance is sent with its length.
+
+    Args:
+      nx: The array library.
+      structure: The arrays.
+    """
+    bits = nx.zeros([], np.float64)
+    for array in nx.structure_leaves(structure):
+        width = 1 if array.dtype == np.bool_ else 8 * nx.item_bytes(array)
+        bits = bits + nx.asarray(nx.size(array), np.float64) * width
+        if not nx.has_known_shape(array):
+            bits = bits + COUNT_BITS
+    return bits
+
+
+def ratio(numerator: Array, denominator: Array) -> Array:
+    """The float32 quotient of two float64 scalars; 0 / 0 = 0, always finite."""
+    nx = arrays.of(numerator)
+    quotient = nx.divide_no_nan(numerator, denominator)
+    return nx.asarray(nx.minimum(quotient, np.finfo(np.float32).max), np.float32)
