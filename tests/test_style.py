@@ -23,11 +23,15 @@ LAYERS = {
     "factorization": set(),
     "mechanisms": {"accounting", "factorization"},
     "planning": set(
-        "accounting factorization mechanisms noise_streams vectors".split()
+        "accounting arrays factorization mechanisms noise_streams vectors".split()
     ),
-    "vectors": set(),
-    "noise_streams": {"factorization", "vectors"},
-    "aggregators": {"accounting", "mechanisms", "planning", "vectors", "noise_streams"},
+    "arrays": set(),
+    "vectors": {"arrays"},
+    "noise_streams": {"arrays", "factorization", "vectors"},
+    "codecs": set(
+        "accounting arrays mechanisms noise_streams planning vectors".split()
+    ),
+    "aggregators": {"accounting", "arrays", "codecs", "mechanisms", "vectors"},
     "tasks": set(),
     "pages": set(),
     "training": set("accounting mechanisms planning aggregators tasks pages".split()),

@@ -29,9 +29,9 @@ from dpfl import checks
 from dpfl.aggregators import reductions
 from dpfl.aggregators.layout import Layout
 from dpfl.aggregators.round_functions import RoundFunctions
+from dpfl.arrays import philox
 from dpfl.codecs.base import Codec
 from dpfl.privacy_coverage import MEASURES
-from dpfl.vectors import philox
 
 # Callers that divide a sum by themselves: the module and the function that calls
 # `create`.

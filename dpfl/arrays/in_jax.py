@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from dpfl.vectors import philox
+from dpfl.arrays import philox
 
 FIXES_SHAPES = True
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from dpfl.vectors import philox
+from dpfl.arrays import philox
 
 FIXES_SHAPES = False
 """Whether shapes are known before anything is computed, as under `jax.jit`."""

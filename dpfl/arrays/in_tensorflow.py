@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from dpfl.vectors import philox
+from dpfl.arrays import philox
 
 FIXES_SHAPES = False
 # Philox, as TensorFlow's operations number it.

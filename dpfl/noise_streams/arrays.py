@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from dpfl import seed_domains
-from dpfl.vectors import integer_tables, philox
+from dpfl.arrays import philox
+from dpfl.vectors import integer_tables
 
 # float32[d], an array or a tensor.
 Vector = Any

@@ -20,12 +20,12 @@ from typing import Any, Optional
 import numpy as np
 
 from dpfl import checks, files, noise_streams, seed_domains
+from dpfl.arrays import philox
 from dpfl.mechanisms.gaussian import Gaussian
 from dpfl.mechanisms.matrix_factorization import MatrixFactorization
 from dpfl.mechanisms.mechanism import Mechanism
 from dpfl.mechanisms.participation import Participation
 from dpfl.planning import budget
-from dpfl.vectors import philox
 
 
 class Noise(Iterator[np.ndarray]):

@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from dpfl import accounting, mechanisms
 from dpfl.accounting import events
-from dpfl.vectors import philox
+from dpfl.arrays import philox
 
 from . import adversary, findings, rounds, score_distributions
 

@@ -317,8 +317,6 @@ def _wrapped(total: Any, bits: dict[str, int]) -> Any:
     """A sum as the secure sum opens it."""
     if not bits:
         return total
-    if "values" in total:
-        return collections.OrderedDict(total, values=_wrapped(total["values"], bits))
     return collections.OrderedDict(
         (name, integers.wrap(part, bits[name])) for name, part in total.items()
     )

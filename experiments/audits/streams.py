@@ -19,9 +19,9 @@ import numpy as np
 import tensorflow as tf
 
 from dpfl import accounting, mechanisms
+from dpfl.arrays import philox
 from dpfl.mechanisms import matrix_factorization
 from dpfl.training import selection
-from dpfl.vectors import philox
 
 from . import adversary, canaries, findings, rounds, score_distributions
 

@@ -56,7 +56,7 @@ def wraps(mechanism: Any) -> Iterator[findings.Finding]:
         messages = [_message(example, bits, residue) for residue in residues]
         total = opened(messages, [collections.OrderedDict(clients=1.0)] * 2)
         seen.append([np.asarray(part).ravel() for part in tf.nest.flatten(total)])
-    for place, name in enumerate(_names(example)):
+    for place, name in enumerate(list(example)):
         same = all(np.array_equal(seen[0][place], one[place]) for one in seen[1:])
         yield findings.Finding(
             *("wraps", mechanism.name, f"{name}, modulo 2^{bits[name]}"),
@@ -136,17 +136,8 @@ def _tensor_type(tensor: tf.Tensor) -> tff.TensorType:
     return tff.TensorType(tensor.dtype.as_numpy_dtype, tensor.shape.as_list())
 
 
-def _names(message: Any) -> list[str]:
-    """The names of the parts of a message, including nested ones."""
-    return list(message["values"] if "values" in message else message)
-
-
 def _message(example: Any, bits: dict[str, int], residue: int) -> Any:
     """A message with the same residue in every place."""
-    if "values" in example:
-        return collections.OrderedDict(
-            values=_message(example["values"], bits, residue)
-        )
     return collections.OrderedDict(
         (
             name,

@@ -80,7 +80,7 @@ class TestRound:
             want = clipped.sum(0) / 5 @ s + mean
             decoded, total = run_codec(codec, tf.constant(x), number, state)
             assert_allclose(decoded.mean, want, rtol=5e-5, atol=2e-5)
-            assert total["values"]["update"].shape == [K]
+            assert total["update"].shape == [K]
             clipped_fraction = float(decoded.measurements["l2_clipped_fraction"])
             assert clipped_fraction == pytest.approx(np.mean(norms > 2))
             first_moment = 0.9 * first_moment + 0.1 * want
@@ -187,7 +187,7 @@ class TestNoise:
     def test_noise_is_the_accounted_one(self):
         config = make(1.3, clip_norm=2.0, sketch_size=24, direction="gradient")
         codec = dome.DomeCodec(config, D, nx)
-        totals = many_totals(codec, tf.zeros([N, D]), 400)["values"]
+        totals = many_totals(codec, tf.zeros([N, D]), 400)
         counted = {"clients": tf.constant(float(N), tf.float64)}
         sums = codec._inner.release({}, totals, counted, {}, None)
         noise = codec._inner._sum.to_float(sums, 2.0).numpy()
@@ -276,8 +276,8 @@ class TestDdg:
         bad, zero = (
             codec.encode(tf.fill([D], value), shared, seed) for value in (math.nan, 0.0)
         )
-        values = bad.message["values"]["update"].numpy()
-        assert_array_equal(values, zero.message["values"]["update"])
+        values = bad.message["update"].numpy()
+        assert_array_equal(values, zero.message["update"])
         assert values.dtype == np.int32 and values.shape == (K,)
         assert np.all((0 <= values) & (values < 1 << 16)) and np.any(values)
         assert not bad.normed.is_finite
@@ -288,7 +288,7 @@ class TestDdg:
         config = make_ddg(1.0, 16)
         codec = dome.DomeCodec(config, D, nx)
         cohort = cohorts.neighbours(updates(scale=0.1), 3, 2, value)
-        totals = [run_codec(codec, x, 0)[1]["values"]["update"] for x in cohort]
+        totals = [run_codec(codec, x, 0)[1]["update"] for x in cohort]
         half = 1 << 15
         shift = (totals[1] - totals[0] + half).numpy() % (1 << 16) - half
         event = config.round_dp_event(D, 1.0)

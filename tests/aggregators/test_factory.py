@@ -11,8 +11,8 @@ import tensorflow_federated as tff
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import aggregators, mechanisms
-from dpfl.aggregators import none
 from dpfl.arrays import in_tensorflow as nx
+from dpfl.codecs import none
 from tests.aggregators import cohorts
 from tests.aggregators.rounds import run_codec
 from tests.refusals import refuses

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import collections
+import functools
 
 import numpy as np
 import pytest
@@ -99,7 +100,8 @@ def test_bits_of_a_tensor(tensor, bits):
 
 def test_tensors_of_unknown_length_include_their_length():
     bits = tf.function(
-        measurements.structure_bits, input_signature=[tf.TensorSpec([None])]
+        functools.partial(measurements.structure_bits, nx),
+        input_signature=[tf.TensorSpec([None])],
     )
     assert bits(tf.zeros([3])) == 96 + 32
 

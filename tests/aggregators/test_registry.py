@@ -194,11 +194,11 @@ def test_dimension_accepts_integers_only():
         )
         assert registry.build_with_host_noise(stream, length)
     for wrong in (0, -1, 7.5, True, None, "7"):
-        for call in (registry.make_codec, registry.build_with_host_noise):
+        for call in (codecs.make_codec, registry.build_with_host_noise):
             with refuses((TypeError, ValueError), "dimension", wrong):
                 call(gaussian, wrong)
     for wrong in ("gaussian", mechanisms.Gaussian, 3):
-        for call in (registry.make_codec, registry.build_with_host_noise):
+        for call in (codecs.make_codec, registry.build_with_host_noise):
             with refuses(TypeError, "mechanism", wrong):
                 call(wrong, D)
 

@@ -31,7 +31,7 @@ BOTH = pytest.mark.parametrize("name", sorted(CODECS))
 
 def codec_of(name, **changes):
     codec, config = CODECS[name]
-    return codec(dataclasses.replace(config, **changes), D)
+    return codec(dataclasses.replace(config, **changes), D, nx)
 
 
 def updates(norms):

@@ -192,7 +192,7 @@ class TestHolesPutBack:
         assert bad(found) == {"masks"}
 
     def test_seeds_that_collide(self, tff_secure_context, monkeypatch):
-        from dpfl.vectors import philox
+        from dpfl.arrays import philox
 
         monkeypatch.setattr(
             philox, "seed_from_int", lambda seed, identity="": (seed % 2**63, 0)

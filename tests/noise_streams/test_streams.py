@@ -14,10 +14,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import factorization as fact
 from dpfl import noise_streams
+from dpfl.arrays import philox
 from dpfl.factorization import factorization
 from dpfl.noise_streams import arrays
 from dpfl.noise_streams.tensors import FusedTensors, Tensors, UnitTensors
-from dpfl.vectors import integer_noise, integer_tables, philox, randomness
+from dpfl.vectors import integer_noise, integer_tables, randomness
 from dpfl.vectors.integer_noise import DiscreteGaussian
 from tests.refusals import refuses
 

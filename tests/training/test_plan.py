@@ -197,7 +197,8 @@ def noise_of(plan, length=4000):
     """The noise of a run's first round, as its aggregator draws it."""
     import tensorflow as tf
 
-    from dpfl.vectors import philox, randomness
+    from dpfl.arrays import philox
+    from dpfl.vectors import randomness
 
     key = selection.run_key(plan.config.seed, provenance.digest(plan))
     seed = selection.derive_seed(key, seed_domains.RunDomain.MECHANISM)

@@ -11,8 +11,8 @@ import scipy.stats
 import tensorflow as tf
 from numpy.testing import assert_array_equal
 
-from dpfl.arrays import in_tensorflow
-from dpfl.vectors import philox, randomness
+from dpfl.arrays import in_tensorflow, philox
+from dpfl.vectors import randomness
 from tests.refusals import refuses
 
 SEED = tf.constant([1, 2], tf.int64)
