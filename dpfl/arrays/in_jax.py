@@ -273,3 +273,13 @@ def has_known_shape(array: Any) -> bool:
 
 
 erfc = jax.scipy.special.erfc
+
+
+def segment_sum(values: Any, places: Any, length: int) -> Any:
+    """See `in_numpy`."""
+    return jax.ops.segment_sum(values, places, length)
+
+
+def argsort(values: Any) -> Any:
+    """See `in_numpy`."""
+    return jnp.argsort(values, stable=True).astype(jnp.int32)

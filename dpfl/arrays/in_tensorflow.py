@@ -249,3 +249,11 @@ def item_bytes(array: tf.Tensor) -> int:
 def has_known_shape(array: tf.Tensor) -> bool:
     """See `in_numpy`."""
     return array.shape.is_fully_defined()
+
+
+segment_sum = tf.math.unsorted_segment_sum
+
+
+def argsort(values: tf.Tensor) -> tf.Tensor:
+    """See `in_numpy`."""
+    return tf.argsort(values, stable=True)
