@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Optional
+from typing import Any, Optional, cast
 
 from dpfl import checks, mechanisms
 from dpfl.aggregators.factory import CodecFactory
@@ -56,7 +56,7 @@ def build(
         measures the updates themselves where that is not asked for, or if its matrix
         has fewer rounds than an epoch.
     """
-    entry = build_codec.entry(mechanism)
+    entry = _entry(mechanism)
     _check_options(mechanism, entry, options)
     mechanism.check_measure(measure)
     if weighted:
@@ -107,7 +107,7 @@ def build_with_host_noise(
       TypeError: If `mechanism` is not a configuration from the table.
     """
     dimension = checks.dimension("dimension", dimension)
-    host_noise = build_codec.entry(mechanism).host_noise
+    host_noise = _entry(mechanism).host_noise
     if host_noise is None:
         return build(mechanism, **options), lambda state: state
     put_noise = host_noise(mechanism, dimension).put_into
@@ -134,3 +134,8 @@ def _check_options(
                 f"{name} must be left out for {mechanism.name}, {known}, found "
                 f"{value!r}"
             )
+
+
+def _entry(mechanism: mechanisms.Mechanism) -> registry.MechanismEntry:
+    build_codec.check(mechanism)
+    return cast(registry.MechanismEntry, registry.entry(type(mechanism)))

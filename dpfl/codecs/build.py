@@ -37,21 +37,20 @@ def make_codec(
       TypeError: If `mechanism` is not a configuration from the table.
       ValueError: If there is no such library.
     """
-    implementation = entry(mechanism)
+    check(mechanism)
     length = checks.dimension("dimension", dimension)
     nx = libraries.named(arrays)
     resolved = planning.resolve(mechanism, None, length)
     for sentence in resolved.sentences:
         _LOGGER.warning("%s: %s", mechanism.name, sentence)
-    return implementation.codec(resolved.mechanism, length, nx, **options)
+    codec = registry.codec(type(mechanism))
+    return codec(resolved.mechanism, length, nx, **options)
 
 
-def entry(mechanism: mechanisms.Mechanism) -> registry.MechanismEntry:
-    """The entry of a mechanism in the table; TypeError if there is none."""
-    implementation = registry.entry(type(mechanism))
-    if implementation is None:
+def check(mechanism: mechanisms.Mechanism) -> None:
+    """Raises TypeError if a mechanism is not a configuration from the table."""
+    if registry.codec(type(mechanism)) is None:
         names = sorted(mechanisms.MECHANISMS)
         raise TypeError(
             f"mechanism must be a configuration of one of {names}, found {mechanism!r}"
         )
-    return implementation

@@ -104,6 +104,12 @@ def entry(config: type[Mechanism]) -> Optional[MechanismEntry]:
     return None if parts is None else MechanismEntry(*map(plugins.resolve, parts))
 
 
+def codec(config: type[Mechanism]) -> Any:
+    """The codec of a configuration's class, imported alone; None if it has none."""
+    parts = _ENTRIES.get(config)
+    return None if parts is None else plugins.resolve(parts.codec)
+
+
 _NOISED: dict[str, Any] = {"cohort_size": 3, "clip_norm": 1.0, "noise_multiplier": 0.3}
 _INTEGER = {**_NOISED, "bits": 20}
 _EPOCH = {**_NOISED, "rounds_per_epoch": 4, "matrix_method": "blt", "matrix_buffers": 2}
