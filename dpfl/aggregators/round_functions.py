@@ -74,6 +74,7 @@ class RoundFunctions:
         self.seed = seed
         self._output = output
         self._released = {*RELEASED_MEASUREMENTS, *released_measurements}
+        self._released.update(codec.released_measurements)
         # The words drawn here and those drawn by the worker each suffice alone.
         self._entropy = [secrets.randbits(64) - (1 << 63) for _ in range(2)]
 

@@ -81,12 +81,15 @@ class Codec(abc.ABC):
       needed_sums: Names of the sums over clients that `decode` itself needs; there are
         no other sums where nothing is measured exactly. Beside a secure sum they are
         secure sums too, and must be equal for neighbours.
+      released_measurements: Names of measurements that `decode` makes of the release
+        and public values alone, besides those of dpfl's own mechanisms.
       gives_mean: Whether the mechanism releases a mean, from which a sum follows.
     """
 
     has_private_randomness = False
     modulus_bits: Mapping[str, int] = MappingProxyType({})
     needed_sums: tuple[str, ...] = ()
+    released_measurements: tuple[str, ...] = ()
     gives_mean = True
 
     def __init__(self, dimension: int, cohort_size: int, nx: Any):
@@ -236,6 +239,7 @@ class OuterCodec(Codec):
         self.has_private_randomness = inner.has_private_randomness
         self.modulus_bits = inner.modulus_bits
         self.needed_sums = inner.needed_sums
+        self.released_measurements += inner.released_measurements
         self.gives_mean = inner.gives_mean
 
     initial_state = _inner("initial_state")

@@ -53,6 +53,8 @@ class AdversaryView(NamedTuple):
 class Witness(OuterCodec):
     """A codec that adds an inner codec's release to the measurements."""
 
+    released_measurements = (_RELEASE,)
+
     def decode(
         self,
         state: Fields,

@@ -75,7 +75,9 @@ def test_fourier_equals_numpy():
     cos, sin = rot.expand(SEED).numpy()
     expected = np.fft.fft((x[:15] + 1j * x[15:]) * (cos + 1j * sin), norm="ortho")
     assert_allclose(
-        rotate(rot, x), np.concatenate([expected.real, expected.imag]), atol=1e-5
+        rotate(rot, tf.constant(x)),
+        np.concatenate([expected.real, expected.imag]),
+        atol=1e-5,
     )
     assert_allclose(cos**2 + sin**2, 1, atol=1e-6)
 

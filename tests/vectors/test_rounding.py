@@ -55,7 +55,7 @@ class TestRandomizedRound:
             near = np.round(p * 2**23) + np.arange(-8, 9)
             near = near[(near >= 0) & (near < 2**23)]
             uniforms = tf.constant(near * 2.0**-23, tf.float32)
-            monkeypatch.setattr(randomness, "uniform", lambda *_, u=uniforms, **__: u)
+            monkeypatch.setattr(randomness, "float_uniform", lambda *_, u=uniforms: u)
             rounded = rounding.randomized_round(
                 tf.fill([len(near)], value), SEED, NO_NORM, NO_SIZE
             ).numpy()
@@ -190,7 +190,7 @@ class TestRoundWithin:
         x = rng.standard_normal(length) * 10.0 ** rng.uniform(-2, 12)
         x = np.where(rng.random(length) < 0.3, np.round(x) + 0.5, x).astype(np.float32)
         bound = int(10.0 ** rng.uniform(0, 15.6))
-        rounded = rounding.round_within(x, bound).numpy()
+        rounded = rounding.round_within(tf.constant(x), bound).numpy()
         assert rounded.dtype == np.int32 and squares(rounded) <= bound
         if float(np.sum(x.astype(np.float64) ** 2)) > 100 * length * bound**0.5 + 9e9:
             assert squares(rounded) > bound / 2 or bound < 4 * length

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn import linear_model
 
 from dpfl import mechanisms
+from dpfl.arrays import in_tensorflow
 from dpfl.codecs.sketch import make_sketch
 from dpfl.vectors import count_sketch, gaussian_sketch, randomness
 from tests.many_draws import many
@@ -164,14 +165,14 @@ def test_draws_have_distinct_seeds(kind, monkeypatch):
     With Philox, buckets by remainder and signs by the highest bit, no statistic would
     tell: so the seeds themselves are looked at.
     """
-    seeds, draw = [], randomness._drawn
+    seeds, draw = [], in_tensorflow.drawn
 
     def record(operation, shape, seed, **kwargs):
         if list(shape) != [2]:  # Those make seeds of seeds.
             seeds.append(tuple(np.asarray(seed)))
         return draw(operation, shape, seed, **kwargs)
 
-    monkeypatch.setattr(randomness, "_drawn", record)
+    monkeypatch.setattr(in_tensorflow, "drawn", record)
     sketch = MAKE[kind]()
     sketch.expand(tf.constant([3, 4], tf.int64))
     assert len(seeds) == (2 * sketch.rows if kind == "hashes" else 3)
