@@ -94,72 +94,82 @@ Extending: mechanisms and tasks of one's own.
 - `register_task`: makes a task known [TF].
 """
 
-# The star import is for type checkers alone; `__all__` below is the list of names.
-# ruff: noqa: F405
+# Imports for type checkers alone; they take `X as X` and a star for public names.
+# ruff: noqa: F403
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dpfl.accounting import (
-        BudgetNotBindingError,
-        CalibrationError,
-        DpflAccountant,
-        NoiseTooLargeError,
-        NoiseTooSmallError,
-        PrivacyReport,
-        UnreachableBudgetError,
-        loss_distribution,
-    )
-    from dpfl.aggregators import CodecFactory, no_metrics
-    from dpfl.aggregators import build as aggregator
-    from dpfl.aggregators import build_with_host_noise as host_noise_aggregator
-    from dpfl.aggregators.query import query
-    from dpfl.codecs import Codec, make_codec
-    from dpfl.fields import option, required
-    from dpfl.mechanisms import *  # noqa: F403
-    from dpfl.planning import (
-        Ledger,
-        ResolvedMechanism,
-        calibrate,
-        epsilon,
-        noise,
-        privacy_report,
-        resolve,
-    )
-    from dpfl.tasks import TaskConfig, TaskEntry, TaskMetric, load_task
-    from dpfl.tasks import register as register_task
-    from dpfl.training.config import RunConfig
-    from dpfl.training.local_worker import start as start_worker
-    from dpfl.training.plan import make_plan
-    from dpfl.training.run import Run
+    from dpfl.accounting import BudgetNotBindingError as BudgetNotBindingError
+    from dpfl.accounting import CalibrationError as CalibrationError
+    from dpfl.accounting import DpflAccountant as DpflAccountant
+    from dpfl.accounting import NoiseTooLargeError as NoiseTooLargeError
+    from dpfl.accounting import NoiseTooSmallError as NoiseTooSmallError
+    from dpfl.accounting import PrivacyReport as PrivacyReport
+    from dpfl.accounting import UnreachableBudgetError as UnreachableBudgetError
+    from dpfl.accounting import loss_distribution as loss_distribution
+    from dpfl.codecs import Codec as Codec
+    from dpfl.aggregators import CodecFactory as CodecFactory
+    from dpfl.aggregators import build as _build
+    from dpfl.aggregators import build_with_host_noise as _build_with_host_noise
+    from dpfl.codecs import make_codec as make_codec
+    from dpfl.aggregators import no_metrics as no_metrics
+    from dpfl.aggregators.query import query as query
+    from dpfl.fields import option as option
+    from dpfl.fields import required as required
+    from dpfl.mechanisms import IntegerMechanism as IntegerMechanism
+    from dpfl.mechanisms import Mechanism as Mechanism
+    from dpfl.mechanisms import NoiseMechanism as NoiseMechanism
+    from dpfl.mechanisms.participation import *
+    from dpfl.mechanisms.registry import *
+    from dpfl.planning import Ledger as Ledger
+    from dpfl.planning import ResolvedMechanism as ResolvedMechanism
+    from dpfl.planning import calibrate as calibrate
+    from dpfl.planning import epsilon as epsilon
+    from dpfl.planning import noise as noise
+    from dpfl.planning import privacy_report as privacy_report
+    from dpfl.planning import resolve as resolve
+    from dpfl.tasks import TaskConfig as TaskConfig
+    from dpfl.tasks import TaskEntry as TaskEntry
+    from dpfl.tasks import TaskMetric as TaskMetric
+    from dpfl.tasks import load_task as load_task
+    from dpfl.tasks import register as _register_task
+    from dpfl.training.config import RunConfig as RunConfig
+    from dpfl.training.local_worker import start as _start
+    from dpfl.training.plan import make_plan as make_plan
+    from dpfl.training.run import Run as Run
+
+    aggregator, host_noise_aggregator = _build, _build_with_host_noise
+    register_task, start_worker = _register_task, _start
 
 __version__ = "0.1.0"
 
+# Names of `__all__`, in groups. A mechanism of the table is found without being here.
 # Mechanisms.
-__all__ = ["Gaussian", "L2Csgm", "LinfCsgm", "MatrixFactorization", "Sgmf"]
-__all__ += ["DistributedDiscreteGaussian", "DistributedSkellam", "SketchedDdg"]
-__all__ += ["SparseRecovery", "ProjectAndPerturb", "Dome", "DomeDdg", "NoMechanism"]
-__all__ += ["MECHANISMS", "TEST_CONFIGS"]
+_NAMES = ["Gaussian", "L2Csgm", "LinfCsgm", "MatrixFactorization", "Sgmf"]
+_NAMES += ["DistributedDiscreteGaussian", "DistributedSkellam", "SketchedDdg"]
+_NAMES += ["SparseRecovery", "ProjectAndPerturb", "Dome", "DomeDdg", "NoMechanism"]
+_NAMES += ["MECHANISMS", "TEST_CONFIGS"]
 # Participation.
-__all__ += ["PoissonSampling", "CyclicPoisson", "BallsInBins", "BMinSeparation"]
-__all__ += ["RandomAllocation", "OncePerEpoch", "WithoutReplacement", "FixedSize"]
-__all__ += ["PARTICIPATIONS"]
+_NAMES += ["PoissonSampling", "CyclicPoisson", "BallsInBins", "BMinSeparation"]
+_NAMES += ["RandomAllocation", "OncePerEpoch", "WithoutReplacement", "FixedSize"]
+_NAMES += ["PARTICIPATIONS"]
 # Accounting and planning.
-__all__ += ["epsilon", "privacy_report", "PrivacyReport", "calibrate", "resolve"]
-__all__ += ["ResolvedMechanism", "Ledger", "loss_distribution", "DpflAccountant"]
-__all__ += ["CalibrationError", "BudgetNotBindingError", "UnreachableBudgetError"]
-__all__ += ["NoiseTooLargeError", "NoiseTooSmallError"]
+_NAMES += ["epsilon", "privacy_report", "PrivacyReport", "calibrate", "resolve"]
+_NAMES += ["ResolvedMechanism", "Ledger", "loss_distribution", "DpflAccountant"]
+_NAMES += ["CalibrationError", "BudgetNotBindingError", "UnreachableBudgetError"]
+_NAMES += ["NoiseTooLargeError", "NoiseTooSmallError"]
 # Aggregators.
-__all__ += ["aggregator", "host_noise_aggregator", "no_metrics", "query", "make_codec"]
-__all__ += ["noise"]
+_NAMES += ["aggregator", "host_noise_aggregator", "no_metrics", "query", "make_codec"]
+_NAMES += ["noise"]
 # Training runs and tasks.
-__all__ += ["RunConfig", "make_plan", "Run", "start_worker", "load_task"]
+_NAMES += ["RunConfig", "make_plan", "Run", "start_worker", "load_task"]
 # Extending.
-__all__ += ["Mechanism", "NoiseMechanism", "IntegerMechanism", "Participation"]
-__all__ += ["required", "option", "register", "Codec", "CodecFactory", "TaskConfig"]
-__all__ += ["TaskEntry", "TaskMetric", "register_task"]
+_NAMES += ["Mechanism", "NoiseMechanism", "IntegerMechanism", "Participation"]
+_NAMES += ["required", "option", "register", "Codec", "CodecFactory", "TaskConfig"]
+_NAMES += ["TaskEntry", "TaskMetric", "register_task"]
 
 # Packages in which names are looked up, in this order: the last ones need TensorFlow.
 _PACKAGES = ("mechanisms", "planning", "accounting", "codecs", "tasks", "aggregators")
@@ -181,16 +191,20 @@ _ELSEWHERE = {
 
 # Hidden from type checkers, which would otherwise accept misspelled names.
 if not TYPE_CHECKING:
+    __all__ = _NAMES
 
     def __getattr__(name: str) -> Any:
-        if name not in __all__:
-            raise AttributeError(f"module 'dpfl' has no attribute {name!r}")
         if name in _ELSEWHERE:
             place, own_name = _ELSEWHERE[name]
             return getattr(importlib.import_module(f"dpfl.{place}"), own_name)
-        packages = (importlib.import_module(f"dpfl.{place}") for place in _PACKAGES)
-        return next(getattr(each, name) for each in packages if name in each.__all__)
+        # Python looks for modules here too; their names begin with a small letter.
+        table = ("mechanisms",) if name[:1].isupper() else ()
+        for place in _PACKAGES if name in _NAMES else table:
+            package = importlib.import_module(f"dpfl.{place}")
+            if name in package.__all__:
+                return getattr(package, name)
+        raise AttributeError(f"module 'dpfl' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+    return [*globals(), *_NAMES]

@@ -30,7 +30,7 @@ _SIMPLE = (bool, int, float, str)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 # Names of flags that a package's fields may not have: absl's and the commands' own,
-# and, of dpfl's tasks and mechanisms, those of the other kind.
+# and, for mechanisms, those of dpfl's tasks. Those of mechanisms are in `_types`.
 TAKEN: dict[str, frozenset[str]] = {
     "": frozenset(
         """
@@ -44,21 +44,6 @@ TAKEN: dict[str, frozenset[str]] = {
         mean_squared_error measure mechanism mechanisms min_separation output output_dir
         participation plot population progress round_deadline seed server_lr
         server_momentum server_optimizer task weighted widths worker_isolation workers
-        """.split()
-    ),
-    MECHANISMS: frozenset(
-        """
-        adaptive_clipping beta_1 beta_2 bits bits_tolerance clip_learning_rate
-        clip_norm cohort_size colluding_clients compression_rate count_stddev
-        debiasing direction energy_fraction expected_dropout integer_bound
-        keep_fraction layer_rates layers linf_ratio matrix_bands matrix_buffers
-        matrix_cache matrix_file matrix_method matrix_momentum matrix_rank
-        matrix_schedule max_rank mean_removal measurements measures_energy
-        noise_multiplier noise_source noise_stream paper_accounting penalty
-        probes rate_tolerance rotation rounding_bias rounds rounds_per_epoch
-        second_moment_floor sketch sketch_clip sketch_decay sketch_length
-        sketch_rule sketch_size sketch_target solver_steps sparsity
-        target_quantile threshold wrap_probability
         """.split()
     ),
     TASKS: frozenset(
@@ -157,7 +142,7 @@ def check(group: str, name: str, config: type) -> None:
         raise TypeError(f"{message} ({error})") from error
     texts = {each.name: fields.help_text(each) for each in dataclasses.fields(config)}
     other = TASKS if group == MECHANISMS else MECHANISMS
-    taken = TAKEN[""].union(TAKEN[other], *_types[other].values())
+    taken = TAKEN[""].union(TAKEN.get(other, ()), *_types[other].values())
     known: dict[str, type] = {}
     for own, types in _types[group].items():
         known.update(types if own != name else {})

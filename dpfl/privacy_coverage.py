@@ -34,13 +34,9 @@ _NAMES_IN_A_CELL = 8
 KEY = "exact"
 COVERED, EXACT, SECRET = "covered", "exact", "secret"
 
-# Measurements of aggregators that are functions of the release or of public numbers.
-# A mechanism declares others, as `released_measurements`; one that nobody declares is
-# refused where the aggregator is made.
-RELEASED_MEASUREMENTS = (
-    *("clip_norm", "linf_clip", "noise_stddev", "granularity", "wrap_probability"),
-    *("iterate_noise_stddev", "downlink_bits", "retained_rank", "subspace_overlap"),
-)
+# Prefix of an aggregator's measurements, and the one that all aggregators release.
+_MEASURED = "aggregator_"
+_DOWNLINK = "downlink_bits"
 
 
 class Output(NamedTuple):
@@ -60,7 +56,6 @@ class Output(NamedTuple):
 
 
 # Places, names, kind and reason; the first line that matches a name counts.
-# MEASUREMENTS stands for the columns of `RELEASED_MEASUREMENTS`.
 _TEXT = """
 metrics.csv, tensorboard/* | exact_* | exact | of the cohort, and clients'
     test examples
@@ -70,8 +65,8 @@ metrics.csv, tensorboard/* | round, epsilon, noise_multiplier | covered | settin
     their cost
 metrics.csv, tensorboard/* | uplink_bits, downlink_bits | covered | settings, and what
     the server sends
-metrics.csv, tensorboard/* | MEASUREMENTS | covered | made from what the mechanism
-    releases
+metrics.csv, tensorboard/* | aggregator_* | covered | made from what the mechanism
+    releases, as its `released_measurements` declare
 tensorboard/* | wall time | exact | how long a client's examples take
 times.csv | exact_* | exact | how long a client's examples take
 times.csv | round | covered | a number
@@ -105,9 +100,7 @@ stderr | * | covered | the rest, such as why a run ends
 
 def _entries(text: str) -> Iterator[Output]:
     """The lines of the list; an indented line continues the one before."""
-    columns = ", ".join(f"aggregator_{name}" for name in RELEASED_MEASUREMENTS)
-    text = text.replace("MEASUREMENTS", columns).replace("\n    ", " ")
-    for line in text.strip().splitlines():
+    for line in text.strip().replace("\n    ", " ").splitlines():
         places, names, kind_of, why = line.split(" | ")
         yield Output(tuple(places.split(", ")), tuple(names.split(", ")), kind_of, why)
 
@@ -120,11 +113,23 @@ FILES = tuple(
 )
 
 
-def kind(place: str, name: str = "*") -> str:
-    """The kind of an output: "covered", "exact" or "secret"; else KeyError."""
-    for entry in LIST:
-        if _fits(place, entry.places) and _fits(name, entry.names):
-            return entry.kind
+def kind(place: str, name: str = "*", declared: Collection[str] = ()) -> str:
+    """The kind of an output: "covered", "exact" or "secret".
+
+    Args:
+      place: A file in the output folder, or a stream.
+      name: The column, tag, key or part; "*" for the whole.
+      declared: The mechanism's `released_measurements`.
+
+    Raises:
+      KeyError: If the list has no such output, or the mechanism declares no such
+        measurement.
+    """
+    measured = name[len(_MEASURED) :] if name.startswith(_MEASURED) else None
+    if measured is None or name == measured_column(measured, declared):
+        for entry in LIST:
+            if _fits(place, entry.places) and _fits(name, entry.names):
+                return entry.kind
     raise KeyError(f"{name} of {place} is not on the list of what is covered")
 
 
@@ -139,9 +144,9 @@ def measured_column(name: str, declared: Collection[str] = ()) -> str:
       name: Name of the measurement.
       declared: The mechanism's `released_measurements`.
     """
-    if name in RELEASED_MEASUREMENTS or name in declared:
-        return f"aggregator_{name}"
-    return f"{MARK}aggregator_{plain(name)}"
+    if name == _DOWNLINK or (name in declared and not name.startswith(MARK)):
+        return f"{_MEASURED}{name}"
+    return f"{MARK}{_MEASURED}{plain(name)}"
 
 
 def plain(name: str) -> str:

@@ -32,7 +32,7 @@ LAYERS = {
         "accounting arrays mechanisms noise_streams planning vectors".split()
     ),
     "aggregators": {"accounting", "arrays", "codecs", "mechanisms", "vectors"},
-    "tasks": set(),
+    "tasks": {"mechanisms"},
     "pages": set(),
     "training": set("accounting mechanisms planning aggregators tasks pages".split()),
 }

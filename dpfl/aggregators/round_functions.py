@@ -24,7 +24,7 @@ from dpfl.aggregators.layout import Layout
 from dpfl.arrays import in_tensorflow
 from dpfl.codecs import measurements
 from dpfl.codecs.base import Codec, Fields, Structure
-from dpfl.privacy_coverage import EXACT_FOR_SIMULATION, RELEASED_MEASUREMENTS
+from dpfl.privacy_coverage import EXACT_FOR_SIMULATION
 from dpfl.vectors import randomness
 
 # The seed of the next round's rotation or sketch in the state of a secure sum without
@@ -73,8 +73,7 @@ class RoundFunctions:
         self.layout = layout
         self.seed = seed
         self._output = output
-        self._released = {*RELEASED_MEASUREMENTS, *released_measurements}
-        self._released.update(codec.released_measurements)
+        self._released = {*released_measurements, *codec.released_measurements}
         # The words drawn here and those drawn by the worker each suffice alone.
         self._entropy = [secrets.randbits(64) - (1 << 63) for _ in range(2)]
 

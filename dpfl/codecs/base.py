@@ -82,7 +82,7 @@ class Codec(abc.ABC):
         no other sums where nothing is measured exactly. Beside a secure sum they are
         secure sums too, and must be equal for neighbours.
       released_measurements: Names of measurements that `decode` makes of the release
-        and public values alone, besides those of dpfl's own mechanisms.
+        and public values alone, besides those that its mechanism declares.
       gives_mean: Whether the mechanism releases a mean, from which a sum follows.
     """
 

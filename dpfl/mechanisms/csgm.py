@@ -65,6 +65,11 @@ class L2Csgm(mechanism.NoiseMechanism):
     )
 
     name: ClassVar[str] = "l2_csgm"
+    released_measurements: ClassVar[tuple[str, ...]] = (
+        "clip_norm",
+        "noise_stddev",
+        "linf_clip",
+    )
     privacy_page: ClassVar[str] = "integer_release.md"
     shares_a_seed: ClassVar[bool] = True
     # Rotated vectors have up to twice the coordinates.

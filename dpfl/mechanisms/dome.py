@@ -126,6 +126,11 @@ class Dome(mechanism.NoiseMechanism):
     )
 
     name: ClassVar[str] = "dome"
+    released_measurements: ClassVar[tuple[str, ...]] = (
+        "noise_stddev",
+        "retained_rank",
+        "subspace_overlap",
+    )
     privacy_page: ClassVar[str] = "dome.md"
     sums_securely: ClassVar[bool] = True
     shares_a_seed: ClassVar[bool] = True
@@ -286,6 +291,12 @@ class DomeDdg(RoundingFields, Dome):
     )
 
     name: ClassVar[str] = "dome_ddg"
+    released_measurements: ClassVar[tuple[str, ...]] = (
+        *Dome.released_measurements,
+        "clip_norm",
+        "granularity",
+        "wrap_probability",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -127,6 +127,11 @@ class IntegerMechanism(AdaptiveClipMechanism, RoundingFields, MessageBits):
         choices=NOISE_SOURCES,
     )
 
+    released_measurements: ClassVar[tuple[str, ...]] = (
+        *AdaptiveClipMechanism.released_measurements,
+        "granularity",
+        "wrap_probability",
+    )
     privacy_page: ClassVar[str] = "distributed.md"
     sums_securely: ClassVar[bool] = True
     shares_a_seed: ClassVar[bool] = True

@@ -116,6 +116,11 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
     # Whether C may have more diagonals than lie between the rounds of a client, for a
     # stream over a run.
     takes_any_matrix: ClassVar[bool]
+    released_measurements: ClassVar[tuple[str, ...]] = (
+        "clip_norm",
+        "noise_stddev",
+        "iterate_noise_stddev",
+    )
     privacy_page: ClassVar[str] = "matrix_factorization.md"
     remembers_noise: ClassVar[bool] = True
 

@@ -166,8 +166,8 @@ class Mechanism(Checked, abc.ABC):
     shares_a_seed: ClassVar[bool] = False
     # Whether clients' example counts may weight the mean.
     is_weighted: ClassVar[bool] = False
-    # Names of measurements that its codec makes of the release or of public numbers,
-    # besides `privacy_coverage.RELEASED_MEASUREMENTS`. They are written unmarked.
+    # Names of measurements that its codec makes of the release or of public numbers.
+    # They are written unmarked; the codec may measure no others in `decode`.
     released_measurements: ClassVar[tuple[str, ...]] = ()
     # Whether `mean_squared_error` is the whole error: if not, the rest depends on the
     # updates, so that errors cannot be compared.
@@ -496,3 +496,5 @@ class NoiseMechanism(Mechanism):
         "noise, and no privacy.",
         check=_noise,
     )
+
+    released_measurements: ClassVar[tuple[str, ...]] = ("clip_norm", "noise_stddev")

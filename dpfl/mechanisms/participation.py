@@ -27,6 +27,10 @@ from dpfl import checks
 from dpfl.accounting import events, gaussian, random_allocation
 from dpfl.fields import Checked, option, required
 
+__all__ = ["PARTICIPATIONS", "Participation", "PoissonSampling", "CyclicPoisson"]
+__all__ += ["BallsInBins", "BMinSeparation", "RandomAllocation", "OncePerEpoch"]
+__all__ += ["WithoutReplacement", "FixedSize"]
+
 # Limits of plausible numbers: more devices than there are people, and a round for each
 # second of thirty years.
 MOST_CLIENTS = 10**11

@@ -15,9 +15,21 @@ import inspect
 from typing import Any, NamedTuple, Optional
 
 from dpfl import checks, plugins
-from dpfl.mechanisms import csgm, dome, gaussian, integer, sgmf, sketch
+from dpfl.mechanisms.csgm import L2Csgm, LinfCsgm
+from dpfl.mechanisms.dome import Dome, DomeDdg
+from dpfl.mechanisms.gaussian import Gaussian, NoMechanism
+from dpfl.mechanisms.integer import DistributedDiscreteGaussian, DistributedSkellam
 from dpfl.mechanisms.matrix_factorization import MatrixFactorization
 from dpfl.mechanisms.mechanism import Mechanism
+from dpfl.mechanisms.sgmf import Sgmf
+from dpfl.mechanisms.sketch import ProjectAndPerturb, SketchedDdg, SparseRecovery
+
+# The classes below are names of `dpfl.mechanisms` and of `dpfl`.
+__all__ = ["MECHANISMS", "TEST_CONFIGS", "register"]
+__all__ += ["NoMechanism", "Gaussian", "L2Csgm", "LinfCsgm"]
+__all__ += ["DistributedDiscreteGaussian", "DistributedSkellam", "SketchedDdg"]
+__all__ += ["ProjectAndPerturb", "SparseRecovery", "Dome", "DomeDdg"]
+__all__ += ["MatrixFactorization", "Sgmf"]
 
 
 class MechanismEntry(NamedTuple):
@@ -124,21 +136,17 @@ def _register_own(example: Mechanism, codec: str, **others: str) -> None:
 
 
 _MEAN = "aggregators.none:FiniteMeanFactory"
-_register_own(gaussian.NoMechanism(3), "none:MeanCodec", weighted=_MEAN)
-_register_own(gaussian.Gaussian(**_NOISED), "gaussian:GaussianCodec")
-for _kind in (csgm.L2Csgm, csgm.LinfCsgm):
+_register_own(NoMechanism(3), "none:MeanCodec", weighted=_MEAN)
+_register_own(Gaussian(**_NOISED), "gaussian:GaussianCodec")
+for _kind in (L2Csgm, LinfCsgm):
     _register_own(_kind(**_NOISED, keep_fraction=0.5), "csgm:CsgmCodec")
-for _noise in (integer.DistributedDiscreteGaussian, integer.DistributedSkellam):
+for _noise in (DistributedDiscreteGaussian, DistributedSkellam):
     _register_own(_noise(**_INTEGER), "distributed:IntegerCodec")
-_register_own(sketch.SketchedDdg(**_INTEGER, **_RATE), "sketch:SketchedCodec")
-_register_own(
-    sketch.ProjectAndPerturb(**_NOISED, **_RATE), "sketch:ProjectAndPerturbCodec"
-)
-_register_own(
-    sketch.SparseRecovery(**_INTEGER, sparsity=1), "sketch:SparseRecoveryCodec"
-)
-_register_own(dome.Dome(**_NOISED, sketch_size=8), "dome:DomeCodec")
-_register_own(dome.DomeDdg(**_INTEGER, sketch_size=8), "dome:DomeCodec")
+_register_own(SketchedDdg(**_INTEGER, **_RATE), "sketch:SketchedCodec")
+_register_own(ProjectAndPerturb(**_NOISED, **_RATE), "sketch:ProjectAndPerturbCodec")
+_register_own(SparseRecovery(**_INTEGER, sparsity=1), "sketch:SparseRecoveryCodec")
+_register_own(Dome(**_NOISED, sketch_size=8), "dome:DomeCodec")
+_register_own(DomeDdg(**_INTEGER, sketch_size=8), "dome:DomeCodec")
 _HOST_NOISE = "codecs.matrix_factorization:HostNoise"
 _register_own(
     MatrixFactorization(**_EPOCH),
@@ -146,5 +154,5 @@ _register_own(
     host_noise=_HOST_NOISE,
 )
 _register_own(
-    sgmf.Sgmf(**_EPOCH, keep_fraction=0.5), "sgmf:SgmfCodec", host_noise=_HOST_NOISE
+    Sgmf(**_EPOCH, keep_fraction=0.5), "sgmf:SgmfCodec", host_noise=_HOST_NOISE
 )

@@ -29,6 +29,10 @@ class Sgmf(matrix_factorization.StreamedMatrix, csgm.L2Csgm):
     """
 
     name: ClassVar[str] = "sgmf"
+    released_measurements: ClassVar[tuple[str, ...]] = (
+        *matrix_factorization.StreamedMatrix.released_measurements,
+        "linf_clip",
+    )
     takes_any_matrix: ClassVar[bool] = False
 
     def _release_event(self, dimension: int, factor: float) -> DpEvent:

@@ -49,7 +49,8 @@ def make(name, **options):
     return mechanisms.MECHANISMS[name](**numbers, **options)
 
 
-# Configuration, names of its own state, names of its own measurements.
+# Configuration, names of its own state, names of its own measurements. A mechanism that
+# is not here is tested with its example, and both are None: any that its codec names.
 CASES = [
     (mechanisms.NoMechanism(N), "", ""),
     (make("gaussian"), "", CLIPPED),
@@ -84,6 +85,12 @@ CASES = [
         CSGM.format(RELEASE),
     ),
 ]
+LISTED = {type(case[0]) for case in CASES}
+CASES += [
+    (config, None, None)
+    for config in mechanisms.TEST_CONFIGS.values()
+    if type(config) not in LISTED
+]
 EXACT = "exact_clients exact_nonfinite_clients exact_mean_update_norm exact_uplink_bits"
 
 
@@ -109,6 +116,9 @@ def fields(names, placement=tff.SERVER):
 )
 def test_type_signatures(config, state, measurements):
     process = process_of(config)
+    check_names(config, process)
+    if state is None:
+        return
     public = "public_seed" if config.sums_securely else ""
     state_type = fields(f"round {public} {state}")
     assert process.initialize.type_signature.is_equivalent_to(
@@ -116,6 +126,25 @@ def test_type_signatures(config, state, measurements):
     )
     expected = next_type(state_type, in_order(config, measurements))
     assert process.next.type_signature.is_equivalent_to(expected)
+
+
+def check_names(config, process):
+    """Names of the state and of the measurements, as a configuration and codec say."""
+    state_type = process.initialize.type_signature.result
+    public = ["public_seed"] if config.sums_securely else []
+    own = registry.make_codec(config, D).initial_state()
+    names = tff.structure.name_list(state_type.member)
+    assert names == ["round", *public, *own]
+    result = process.next.type_signature.result
+    assert result.state.is_equivalent_to(state_type)
+    assert result.result.is_equivalent_to(tff.FederatedType(VALUE_TYPE, tff.SERVER))
+    measured = measured_names(process)
+    unmarked = [name for name in measured if not name.startswith("exact_")]
+    assert unmarked[0] == "downlink_bits"
+    assert set(unmarked[1:]) <= set(config.released_measurements)
+    exact = [] if config.sums_securely else EXACT.split()
+    assert measured[len(unmarked) :][: len(exact)] == exact
+    assert exact or measured == unmarked
 
 
 def test_type_signature_with_weights():
@@ -236,7 +265,7 @@ def test_undeclared_measurement_is_refused_and_a_declared_one_unmarked():
 
     @dataclasses.dataclass(frozen=True)
     class Declared(mechanisms.Gaussian):
-        released_measurements = ("own",)
+        released_measurements = (*mechanisms.Gaussian.released_measurements, "own")
 
     entry = mechanisms.registry._ENTRIES[mechanisms.Gaussian]
     with pytest.MonkeyPatch.context() as patch:
@@ -249,9 +278,8 @@ def test_undeclared_measurement_is_refused_and_a_declared_one_unmarked():
 
 
 def test_every_mechanism_has_an_aggregator_and_a_test_case():
-    configs = set(mechanisms.MECHANISMS.values())
     assert set(mechanisms.TEST_CONFIGS) == set(mechanisms.MECHANISMS)
-    assert {type(case[0]) for case in CASES} == configs
+    assert {type(case[0]) for case in CASES} == {*mechanisms.MECHANISMS.values()}
 
 
 @pytest.mark.parametrize("mechanism", [None, "gaussian", object()])
@@ -281,7 +309,7 @@ def test_a_mechanism_without_host_noise_leaves_the_state_alone():
 
 
 def test_host_noise_state_stores_one_row():
-    config = CASES[-2][0]
+    config = make("matrix_factorization", matrix_momentum=0.5, **EPOCH)
     factory, _ = aggregators.build_with_host_noise(config, D, seed=1)
     process = factory.create(VALUE_TYPE)
     assert process.initialize.type_signature.result.is_equivalent_to(

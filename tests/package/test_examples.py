@@ -25,7 +25,7 @@ from tests import forks
 from tools import interpreters, other_loops
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-TEST_CONFIGS = ROOT / "examples"
+EXAMPLES = ROOT / "examples"
 NAMES = {"choose_a_mechanism", "foreign_loop", "own_mechanism", "tff_tutorial"}
 # Loops without TFF's own learning processes, and one with a query.
 LOOPS = {"jax_loop", "pytorch_loop", "tff_query"}
@@ -33,7 +33,7 @@ LOOPS = {"jax_loop", "pytorch_loop", "tff_query"}
 
 def executed(name, folder):
     """Runs a notebook as its reader would, in a folder; returns what it printed."""
-    notebook = nbformat.read(TEST_CONFIGS / f"{name}.ipynb", as_version=4)
+    notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
     client = nbclient.NotebookClient(
         notebook,
@@ -73,7 +73,7 @@ def as_a_program(name, folder, changes=(), python=None):
       changes: Pairs of a text in it and what stands there instead, to take less time.
       python: The interpreter; None is this one with TensorFlow Federated imported.
     """
-    notebook = nbformat.read(TEST_CONFIGS / f"{name}.ipynb", as_version=4)
+    notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
     cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
     code = "\n".join(map(in_plain_python, cells))
     for old, new in changes:
@@ -99,9 +99,9 @@ def numbers(pattern, text):
 
 
 def test_notebooks_are_valid_with_stored_output():
-    assert {path.stem for path in TEST_CONFIGS.glob("*")} == NAMES | LOOPS
+    assert {path.stem for path in EXAMPLES.glob("*")} == NAMES | LOOPS
     for name in NAMES | LOOPS:
-        notebook = nbformat.read(TEST_CONFIGS / f"{name}.ipynb", as_version=4)
+        notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
         nbformat.validate(notebook)
         assert printed(notebook)
         assert not any(cell.get("execution_count") for cell in notebook.cells)
@@ -187,7 +187,7 @@ def stock_repeated(noise_multiplier, times):
 
 def test_loop_notebooks_show_matching_output():
     for name in LOOPS:
-        notebook = nbformat.read(TEST_CONFIGS / f"{name}.ipynb", as_version=4)
+        notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
         assert check_loop(printed(notebook), rounds=60) > 0.9
 
 

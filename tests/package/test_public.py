@@ -64,8 +64,10 @@ def test_docstring_lists_the_public_names_in_groups():
 
 
 def test_every_mechanism_and_participation_is_public():
-    kinds = (*mechanisms.MECHANISMS.values(), *mechanisms.PARTICIPATIONS.values())
-    assert {kind.__name__ for kind in kinds} <= set(dpfl.__all__)
+    for kind in (*dpfl.MECHANISMS.values(), *dpfl.PARTICIPATIONS.values()):
+        name = kind.__name__
+        assert getattr(dpfl, name) is getattr(mechanisms, name) is kind
+        assert name in mechanisms.__all__
 
 
 def test_accounting_program_needs_no_tensorflow(tmp_path):
@@ -171,20 +173,15 @@ def test_a_task_without_flags_is_refused(name, entry, error, argument):
 
 
 def test_reserved_names_are_the_flags():
-    own = {g: set() for g in (plugins.MECHANISMS, plugins.TASKS)}
-    for config in dpfl.MECHANISMS.values():
-        if config.__module__.startswith("dpfl."):
-            own[plugins.MECHANISMS] |= set(plugins.field_types(config))
-    for entry in tasks.TASKS.values():
-        if entry.module.startswith("dpfl."):
-            own[plugins.TASKS] |= set(plugins.field_types(entry.config_class))
-    for group, taken in own.items():
-        assert plugins.TAKEN[group] == taken
+    options = [set(plugins.field_types(each)) for each in dpfl.MECHANISMS.values()]
+    own = [each for each in tasks.TASKS.values() if each.module.startswith("dpfl.")]
+    of_tasks = [set(plugins.field_types(each.config_class)) for each in own]
+    assert plugins.TAKEN[plugins.TASKS] == set().union(*of_tasks)
     code = "from absl import flags; import experiments.{}; print(*flags.FLAGS)"
     for binary in ("train", "privacy"):
         command = [sys.executable, "-c", code.format(binary)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
-        every = set().union(*plugins.TAKEN.values())
+        every = set().union(*plugins.TAKEN.values(), *options)
         assert set(done.stdout.split()) <= every
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from dpfl import privacy_coverage
+from dpfl import mechanisms, privacy_coverage
 from dpfl.aggregators import round_functions
 from dpfl.privacy_coverage import EXACT_FOR_SIMULATION, RELEASED
 from dpfl.tasks import metrics, models
@@ -30,7 +30,7 @@ from dpfl.training import plan as plan_lib
 from dpfl.training import run as run_lib
 from tests.training.fakes import run_config
 
-CLIENTS, TEST_CONFIGS, FEATURES, CLASSES = 8, 5, 6, 3
+CLIENTS, EXAMPLES, FEATURES, CLASSES = 8, 5, 6, 3
 # The client in which the two data sets differ.
 ONE = 1
 MECHANISMS = {
@@ -48,9 +48,9 @@ def linear_model(seed):
 def make_task(change, hold):
     """A task, in which client `ONE` may have two zeros, or no number, alone."""
     rng = np.random.default_rng(0)
-    x = rng.normal(size=[CLIENTS, TEST_CONFIGS, FEATURES]).astype(np.float32)
-    y = rng.integers(0, CLASSES, [CLIENTS, TEST_CONFIGS]).astype(np.int32)
-    held = np.ones([CLIENTS, TEST_CONFIGS], bool)
+    x = rng.normal(size=[CLIENTS, EXAMPLES, FEATURES]).astype(np.float32)
+    y = rng.integers(0, CLASSES, [CLIENTS, EXAMPLES]).astype(np.int32)
+    held = np.ones([CLIENTS, EXAMPLES], bool)
     if change == "examples":
         x[ONE], y[ONE], held[ONE, 2:] = 0, 0, False
     if change == "hostile":
@@ -240,6 +240,8 @@ def test_unnoised_differences_between_neighbours_are_listed(
     written, mechanism, hold, measure, changes
 ):
     base = written(mechanism, hold, measure)
+    released = mechanisms.MECHANISMS[mechanism].released_measurements
+    kind = functools.partial(privacy_coverage.kind, declared=released)
     prefix = "exact_eval" if hold else "eval"
     assert ("metrics.csv", f"{prefix}_loss") in base
     is_sealed = mechanism == "distributed_discrete_gaussian" and measure is None
@@ -250,16 +252,12 @@ def test_unnoised_differences_between_neighbours_are_listed(
         if is_sealed:
             must = must - {("metrics.csv", "exact_train_loss")}
         differ = differences(base, written(mechanism, hold, measure, change))
-        marked = {
-            where
-            for where in differ
-            if privacy_coverage.kind(*where) != privacy_coverage.COVERED
-        }
+        marked = {where for where in differ if kind(*where) != privacy_coverage.COVERED}
         assert differ == marked
         assert must <= differ
         assert is_sealed or (page.NAME, page.EXACT_HEADING) in differ
     # All that is written is on the list, whether it differs here or not.
-    kinds = {where: privacy_coverage.kind(*where) for where in base}
+    kinds = {where: kind(*where) for where in base}
     assert set(kinds.values()) == {
         privacy_coverage.COVERED,
         privacy_coverage.EXACT,
@@ -273,9 +271,8 @@ FILES_OF_THE_EXPERIMENTER = ("checkpoints/", "manifest.json", "worker.log")
 @pytest.mark.parametrize("change", ["leaves", "examples"])
 def test_released_only_outputs_do_not_differ_between_neighbours(written, change):
     base = written("l2_csgm", True, RELEASED)
-    exact = {
-        place for place, name in base if privacy_coverage.kind(place, name) == "exact"
-    }
+    released = mechanisms.MECHANISMS["l2_csgm"].released_measurements
+    exact = {p for p, n in base if privacy_coverage.kind(p, n, released) == "exact"}
     assert exact <= {"worker.log", "tensorboard/events.out.tfevents.1.dpfl"}
     [times] = [base[w] for w in base if w[1] == "wall time"]
     assert set(times) == {0.0}
