@@ -110,13 +110,13 @@ if TYPE_CHECKING:
     from dpfl.accounting import PrivacyReport as PrivacyReport
     from dpfl.accounting import UnreachableBudgetError as UnreachableBudgetError
     from dpfl.accounting import loss_distribution as loss_distribution
-    from dpfl.codecs import Codec as Codec
     from dpfl.aggregators import CodecFactory as CodecFactory
     from dpfl.aggregators import build as _build
     from dpfl.aggregators import build_with_host_noise as _build_with_host_noise
-    from dpfl.codecs import make_codec as make_codec
     from dpfl.aggregators import no_metrics as no_metrics
     from dpfl.aggregators.query import query as query
+    from dpfl.codecs import Codec as Codec
+    from dpfl.codecs import make_codec as make_codec
     from dpfl.fields import option as option
     from dpfl.fields import required as required
     from dpfl.mechanisms import IntegerMechanism as IntegerMechanism

@@ -132,7 +132,7 @@ def check_names(config, process):
     """Names of the state and of the measurements, as a configuration and codec say."""
     state_type = process.initialize.type_signature.result
     public = ["public_seed"] if config.sums_securely else []
-    own = registry.make_codec(config, D).initial_state()
+    own = codecs.make_codec(config, D, arrays="tensorflow").initial_state()
     names = tff.structure.name_list(state_type.member)
     assert names == ["round", *public, *own]
     result = process.next.type_signature.result
