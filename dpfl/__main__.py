@@ -94,7 +94,7 @@ train, privacy, factorize, audit, benchmark, reproduce, worker, compare, search 
 
 
 def list_commands() -> None:
-    """Prints each command with what it does."""
+    """Prints the commands with their descriptions."""
     lines = {name: summary(name) for name in COMMANDS}
     lines["configs"] = "Prints the folder of the flag files of papers and tasks."
     lines["requirements"] = "Prints the file that pins TensorFlow Federated for pip."

@@ -126,7 +126,7 @@ def write(key: str, header: Header, arrays: Arrays) -> None:
 
 
 def _encoded(key: str, header: Header, arrays: Arrays) -> tuple[bytes, memoryview]:
-    """The bytes of an entry, in two parts, since it may be large."""
+    """The header and the arrays of an entry as bytes."""
     text = np.array(json.dumps(header, allow_nan=False))
     buffer = io.BytesIO()
     np.savez(buffer, **{reading.HEADER: text}, **arrays)

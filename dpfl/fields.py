@@ -69,7 +69,7 @@ def required(
     """A dataclass field without a default; see `option`.
 
     Args:
-      text: The sentence for the help of its flag; None for a field that is no flag.
+      text: Help of the field's flag; None for a field without a flag.
       auto: Whether it may be `AUTO`.
       check: The check, as for `option`.
       **bounds: Keywords of the check.
@@ -87,7 +87,7 @@ def said(
     """The metadata of a field, of a dataclass or of attrs; see `option`.
 
     Args:
-      text: The sentence for the help of its flag; None for a field that is no flag.
+      text: Help of the field's flag; None for a field without a flag.
       auto: Whether it may be `AUTO`.
       check: The check, as for `option`.
       **bounds: Keywords of the check.

@@ -44,7 +44,7 @@ def ran_out(error: BaseException) -> bool:
 
 
 def check_limit(least: int = LEAST_LIMIT) -> None:
-    """Raises MemoryError if the memory limit (ulimit -v) is below so many bytes."""
+    """Raises MemoryError if the memory limit (ulimit -v) is below `least` bytes."""
     try:
         import resource
     except ImportError:

@@ -155,12 +155,12 @@ def plain(name: str) -> str:
 
 
 def column(row: Mapping[str, Any], name: str) -> Optional[str]:
-    """The name that a column has in a row, marked or not; None if it is missing."""
+    """Name of a column in a row, with or without `exact_`; None if it is missing."""
     return next((each for each in (name, MARK + name) if each in row), None)
 
 
 def value(row: Mapping[str, Any], name: str) -> Any:
-    """The value of a row in a column, marked or not; None if it is missing."""
+    """Value of a column, named with or without `exact_`; None if it is missing."""
     key = column(row, name)
     return None if key is None else row[key]
 

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Runs beside each other: what differs in them, and what each reached and spent.
+"""Comparison of runs: their differing settings, results and costs.
 
   dpfl-compare runs/a runs/b
   dpfl-compare runs/a runs/b --csv --output=runs.csv

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The factorizations of one workload side by side: errors, sensitivity, seconds."""
+"""Comparison of factorizations of one workload: errors, sensitivity, seconds."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ an epoch, or with balls_in_bins or b_min_separation have rounds that are their s
 `explain` shows why an epsilon is what it is, of the run of an output folder or of flags
 as for epsilon or calibrate: the event, and of each route to an epsilon its value, why
 it was taken or not, and the pages of docs/privacy that prove it.
-DOME's is not shown, since what its sketch misses depends on the updates, and
-sparse_recovery's is of the right order only. Bits are per client and round and count
+DOME's error is left out, since it depends on the updates, and sparse_recovery's
+is of the right order only. Bits are per client and round and count
 all that is sent: a sparsified message is 32 bits for each kept value (their expected
 number), 32 bits for their number and a seed of 128 bits. An epsilon above 50 is
 remarked on, with the noise that brings it to 8, and so is one that with
@@ -38,15 +38,15 @@ Columns of the tables:
   noise multiplier   standard deviation of the noise over the clip; of a stream, over
                      what one round of a client moves
   error of mean      expected squared L2 error of the mean of the updates
-  over Gaussian      that, over the Gaussian mechanism's
+  over Gaussian      error of mean, over the Gaussian mechanism's
   bits up, down      a client and round; bits a parameter: up, over the parameters
-  accounting method  how epsilon was found
+  accounting method  method that gave epsilon
   neighbours         whom epsilon protects: who may join and go, or send zeros
   q in a group       probability that a client joins a round of its group, or if free
   most rounds        that a client may be in
   error of iterates  root of the mean squared error of the noise in the models of a
                      run, a coordinate, in clips; of the last: the last model's
-  over independent   that, over independent noise with Poisson sampling
+  over independent   error, over independent noise with Poisson sampling
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def _cost_of(summary: Mapping[str, Any]) -> ledger.RunCost:
 
 
 def text(explained: Explained) -> str:
-    """Lines for people: epsilon, what it is of, and a table of the routes."""
+    """Lines for readers: epsilon, mechanism, event and the table of routes."""
 
     def words(part: Mapping[str, Any]) -> str:
         fields = (f"{k}={v}" for k, v in part.items() if v is not None and k != "name")

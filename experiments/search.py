@@ -189,7 +189,7 @@ def _ends(grid: Sequence[Training]) -> list[Training]:
 def _do_runs(
     grid: Sequence[Training], table: sweep.ResultsTable, folder: Path, column: str
 ) -> list[Training]:
-    """Does runs one after the other, as far as the budget allows; returns them.
+    """Trains runs one after the other within the budget, and returns them.
 
     The metric of a diverged run is NaN in the table.
 
@@ -255,7 +255,7 @@ def _ranked(rows: tables.Rows, metric: str, lower_is_better: bool) -> list[Tried
 
 
 def main(argv: Sequence[str]) -> None:
-    """Searches as far as the budget allows."""
+    """Searches within the budget of runs."""
     if not _OUTPUT_DIR.value:
         raise ValueError("--output_dir must be given, found none")
     values = {name: _numbers(name) for name in SEARCHED if _VALUES[name].value}

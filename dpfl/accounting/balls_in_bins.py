@@ -170,7 +170,7 @@ class BallsInBinsDpEvent(secret_participation.SecretParticipationDpEvent):
         return Draws(np.concatenate(losses), np.concatenate(weights), log_bound)
 
     def addition(self, draws: int, shift: float, seed: int) -> Draws:
-        """Draws for Q against P, from Q with a mean opposite to that of P.
+        """Draws for Q against P, with the sign of the mean reversed.
 
         By the inequality of the means log R is at least the mean of W_g - K_gg / 2, so
         that draws that count have a mean of W_g of at most the mean of K_gg / 2 less

@@ -27,8 +27,8 @@ ACCOUNTING_METHODS = ("auto", "rdp", "tight")
 ACCOUNTING_METHODS_HELP = (
     "auto: the smaller of the two others; rdp: Renyi differential privacy; tight: the "
     "exact curve or privacy loss distributions of Gaussian noise, in random allocation "
-    "too, and of the Gaussian that stands for it where coordinates are dropped or "
-    "noise is in integers; draws where the rounds of a client are its secret."
+    "too, and of a dominating Gaussian for dropped coordinates and integer noise; "
+    "Monte Carlo bounds for secret participation over the whole run."
 )
 """Help text of the flag --accounting_method."""
 

@@ -73,11 +73,11 @@ def noise(name: str, value: Any) -> float:
 
 
 class NoiseTooLargeError(ValueError):
-    """A mechanism cannot have so much noise; calibration then looks for less."""
+    """More noise than the mechanism can have; calibration then tries less."""
 
 
 class NoiseTooSmallError(ValueError):
-    """A mechanism cannot have so little noise; calibration then looks for more."""
+    """Less noise than the mechanism can have; calibration then tries more."""
 
 
 @attr.s(frozen=True)

@@ -119,10 +119,10 @@ def gaussian_epsilon(delta: float, noise_multiplier: float) -> float:
 
 
 def round_release(name: str, value: Any) -> dp_accounting.DpEvent:
-    """Check of a release that a secret cohort can make; returned without its relations.
+    """Checks the release of a secret cohort, and returns it without its relations.
 
     Raises:
-      TypeError: it is no event that knows its privacy.
+      TypeError: its Renyi divergences are unknown.
       ValueError: its clients bring the noise, or a number is out of range.
     """
     release = value

@@ -44,7 +44,7 @@ _LARGEST_EXPONENT = 700.0
 
 
 class TooManyLossesError(ValueError):
-    """A composition would have so many losses that it needs a coarser grid."""
+    """Composition with too many losses for its grid; a coarser one is needed."""
 
 
 @attr.s(frozen=True, auto_attribs=True, eq=False)
@@ -214,7 +214,7 @@ def _log_moments(part: LossDistribution, longest: int) -> np.ndarray:
 def composed(
     parts: Iterable[tuple[LossDistribution, int]], delta: float
 ) -> LossDistribution:
-    """The losses of independent parts, each so many times, on one grid.
+    """Composition of independent parts' losses, by their counts, on one grid.
 
     Masses are tilted by exp(s place) before the FFT and back afterwards, with about
     half of the exponent s of Chernoff's bound at `delta`: the rounding of float64 is

@@ -85,12 +85,12 @@ class _Sum(NamedTuple):
 
 
 def _step(z: float, terms: int) -> float:
-    """The step of the grid for a sum of so many terms."""
+    """The step of the grid for a sum of `terms` losses."""
     return _STEP * math.sqrt(math.log1p(math.expm1(z**-2.0) / terms))
 
 
 def is_in_reach(z: float, rounds: int) -> bool:
-    """Whether there is a grid for slots of this noise and so many rounds."""
+    """Whether a grid exists for noise multiplier `z` and epochs of `rounds` rounds."""
     m = 1 / z
     if rounds > _MOST_ROUNDS or _REACH * m + 0.5 * m * m > _LARGEST_LOSS:
         return False

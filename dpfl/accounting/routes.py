@@ -125,7 +125,7 @@ def _of_gaussians(curve: Curve) -> Callable[[Question], Found]:
 def _of_dominating(curve: Curve) -> Callable[[Question], Found]:
     def find(question: Question) -> Found:
         if question.dominating is None:
-            return "no Gaussians are known to dominate the releases"
+            return "no proof of domination by a Gaussian applies"
         curves, most = question.dominating
         epsilon = curve(curves)
         # Tails would take more than their part of delta.

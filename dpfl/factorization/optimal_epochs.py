@@ -43,7 +43,7 @@ _FLOOR, _LEAST = 1e-3, 0.1
 
 @dataclasses.dataclass(frozen=True)
 class EpochsSolution:
-    """X and its bounds.
+    """Gram matrix X of the optimal encoder, with its loss and a lower bound.
 
     Attributes:
       gram: X, its sensitivity 1; shape (T, T).

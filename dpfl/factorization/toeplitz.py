@@ -167,7 +167,7 @@ def minimized(
     bounds: Sequence[tuple[float | None, float | None]] | None = None,
     kept: int = 20,
 ) -> np.ndarray:
-    """The minimiser that L-BFGS finds.
+    """Minimises an objective by L-BFGS, and returns the minimiser.
 
     Args:
       value_and_gradient: The objective.

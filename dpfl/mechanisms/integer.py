@@ -349,7 +349,7 @@ class IntegerMechanism(AdaptiveClipMechanism, RoundingFields, MessageBits):
         return 2 * own if self.noise_source == "helpers" else own
 
     def sum_noise_variance(self, dimension: int, shares: int) -> float:
-        """The variance of the noise on a coordinate of a sum, of so many shares.
+        """The noise variance of a coordinate of a sum to which `shares` are added.
 
         It is in squared units of the clip of the rounded vector, and that of the drawn
         integers, which below a grid step differs visibly from the squared parameter.

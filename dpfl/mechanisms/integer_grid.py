@@ -128,7 +128,7 @@ class IntegerGrid:
         return self.local_stddev / self.granularity
 
     def wrap_probability(self, bits: int) -> float:
-        """The probability that a coordinate of a Gaussian sum of so many bits wraps."""
+        """The probability that a coordinate of a Gaussian sum wraps modulo 2**bits."""
         return math.erfc(2.0 ** (bits - 1) / (math.sqrt(2) * self.sum_stddev))
 
     def clipped_part(self, stddev: float) -> float:

@@ -114,7 +114,7 @@ def _carrying(method: Callable[..., DpEvent]) -> Callable[..., DpEvent]:
 
 
 def _number(method: Callable[..., Any]) -> Callable[..., float]:
-    """A method of which the result is a number of at least 0, or infinity."""
+    """Wraps a method to check that it returns a number of at least 0, or infinity."""
 
     @functools.wraps(method)
     def number(self: Mechanism, *arguments: Any, **named: Any) -> float:

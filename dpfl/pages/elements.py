@@ -101,7 +101,7 @@ def paragraph(text: str, *, is_soft: bool = False) -> str:
 
 
 def cards(values: Mapping[str, Any]) -> str:
-    """A few large numbers with their names."""
+    """Cards with a large number and its name each."""
     parts = (
         f"<div><b>{escaped(value)}</b><span>{escaped(name)}</span></div>"
         for name, value in values.items()
@@ -135,5 +135,5 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> str:
 
 
 def folded(summary: str, content: str) -> str:
-    """Content that is shown when its summary is clicked."""
+    """Collapsible content under a summary (HTML's details element)."""
     return f"<details><summary>{escaped(summary)}</summary>{content}</details>"

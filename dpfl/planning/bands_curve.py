@@ -308,7 +308,7 @@ def _point(
 def encoder_of(
     workload: fact.Workload, bands: int, method: str = "toeplitz"
 ) -> fact.Factorization:
-    """The best C of so many bands by a method; the optimal one for as many as A.
+    """The best encoder C with `bands` diagonals; the optimal one if A has no more.
 
     Args:
       workload: A, of all rounds.

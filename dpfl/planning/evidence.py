@@ -46,7 +46,7 @@ _STAKE = 0.9
 
 
 class ObservedRounds:
-    """State of the rounds seen so far, as far as laws depend on it."""
+    """Statistics of past rounds that the distribution of the next cohort depends on."""
 
     def __init__(self, plan: Participation):
         self.plan = plan

@@ -37,7 +37,7 @@ def names_of(clients: Iterable[Hashable]) -> list[Hashable]:
 
 
 class History:
-    """The rounds of a program so far, as far as they are known.
+    """Cohorts of the past rounds of a program, where they are known.
 
     Attributes:
       rounds: Their number.
@@ -63,7 +63,7 @@ class History:
         return other
 
     def go_to(self, rounds: int, known: Mapping[int, Names] = _NOBODY) -> None:
-        """Goes on, or back, to the state after so many rounds.
+        """Moves forward or back to the state after `rounds` rounds.
 
         Args:
           rounds: The number of rounds.

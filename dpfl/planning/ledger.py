@@ -290,7 +290,7 @@ class Ledger:
     def resume_at(
         self, rounds: int, cohorts: Sequence[Iterable[Hashable]] = ()
     ) -> None:
-        """Resumes from the state after so many rounds of the run.
+        """Resumes from the state after `rounds` rounds of the run.
 
         Rounds that are not recorded here count as released, such as by an earlier
         process. Rounds recorded beyond are lost: their releases stay charged, and they
@@ -354,7 +354,7 @@ class Ledger:
                 self._known[number + 1] = names
 
     def check_room(self, rounds: int) -> None:
-        """Raises ValueError if so many rounds are too many."""
+        """Raises ValueError if the run has fewer than `rounds` rounds."""
         self._check_room(checks.integer("rounds", rounds, 0), self.again)
 
     def _check_room(self, rounds: int, again: Again) -> None:

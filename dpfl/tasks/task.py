@@ -252,7 +252,7 @@ class Examples(NamedTuple):
     to_input: Optional[Callable[[tf.Tensor], tf.Tensor]] = None
 
     def take(self, begin: Any, end: Any) -> tuple[tf.Tensor, tf.Tensor]:
-        """The (x, y) of rows[begin:end], as far as they exist; None means no bound."""
+        """The (x, y) of the existing rows in rows[begin:end]; None means no bound."""
         rows = self.rows[begin:end]
         x, y = tf.gather(self.x, rows), tf.gather(self.y, rows)
         return (self.to_input(x) if self.to_input else x), y

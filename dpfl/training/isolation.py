@@ -109,7 +109,7 @@ class Isolated:
         return _MEANINGS[self.isolation]
 
     def attend(self, seconds: float) -> None:
-        """Answers the worker's calls of bind(), for up to so many seconds."""
+        """Answers the worker's calls of bind(), for at most `seconds`."""
         notifications = self._notifications
         if _is_readable(notifications, seconds) and notifications is not None:
             self._answer(notifications)
@@ -229,7 +229,7 @@ class Isolated:
             raise IsolationError("its launcher sent no descriptor")
 
     def _answer(self, notifications: int) -> None:
-        """Replaces the socket that the worker wants to bind by ours."""
+        """Replaces the socket that the worker binds with this process's socket."""
         notification = bytearray(_NOTIFICATION.size)
         try:
             _ioctl(notifications, _NOTIFICATION_RECEIVE, notification)

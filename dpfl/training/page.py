@@ -112,7 +112,7 @@ _RELATIONS = {
 
 
 class Page:
-    """The page of one run, rewritten now and then while the run goes on."""
+    """The page of one run, rewritten periodically while the run continues."""
 
     def __init__(self, plan: plan_lib.Plan, directory: pathlib.Path):
         self._plan = plan
@@ -243,7 +243,7 @@ def _exact_section(
 
 
 def _cards(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers that are shown large, as far as they exist."""
+    """The page's headline numbers; missing ones are left out."""
     final = summary.get("final_metrics", {})
     cards = {f"test {report.words(name)}": value for name, value in final.items()}
     if "epsilon" in summary:

@@ -94,7 +94,7 @@ def summary(plan: plan_lib.Plan, progress: Progress) -> dict[str, Any]:
 
 
 def summary_so_far(plan: plan_lib.Plan, progress: Progress) -> dict[str, Any]:
-    """The summary of a run that goes on, with the epsilon of its last row.
+    """The summary of an unfinished run, with the epsilon of its last row.
 
     That epsilon is the ledger's, an upper bound that takes no time, and there are no
     remarks; `summary` may take seconds.

@@ -94,7 +94,7 @@ _ALIAS_BITS = 160
 
 
 class Alias(NamedTuple):
-    """Walker's tables of 2**bits columns.
+    """Walker's alias tables with 2**bits columns, which sample in constant time.
 
     Attributes:
       bits: Number of bits that choose a column.

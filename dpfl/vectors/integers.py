@@ -18,7 +18,7 @@ def wrap(values: Array, bits: int) -> Array:
 
 
 def center(values: Array, bits: int) -> Array:
-    """Residues in [-2**(bits-1), 2**(bits-1)), those of least absolute value."""
+    """Maps integers modulo 2**bits to residues in [-2**(bits-1), 2**(bits-1))."""
     half = 1 << (bits - 1)
     return wrap(values + half, bits) - half
 

@@ -224,7 +224,7 @@ def count_ratio(mechanism: Any, within: np.ndarray) -> np.ndarray:
 
 
 def centered(residues: np.ndarray, bits: int) -> np.ndarray:
-    """The integers of least absolute value with the same residues modulo 2^b, int64."""
+    """Maps residues modulo 2^b to the integers in [-2^(b-1), 2^(b-1)), int64."""
     half = 1 << (bits - 1)
     return (np.asarray(residues, np.int64) + half) % (1 << bits) - half
 

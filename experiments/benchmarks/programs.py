@@ -73,10 +73,10 @@ OnRound = Callable[[int, int], None]
 
 
 def calibration(settings: Settings) -> dict[str, Call]:
-    """Calibrations of one release, and of sampled rounds.
+    """Times calibrations of one release and of sampled rounds.
 
-    Messages grow from turn to turn, which changes the grid, so that nothing cached by
-    the accountant is reused.
+    Messages grow with each repetition, which changes the grid, so that no cached result
+    of the accountant is reused.
     """
     calls = {"calibrate Gaussian": _calibration(mechanisms.Gaussian(100, 1.0, 1.0), 1)}
     for n, bits, length in settings.messages:
@@ -98,7 +98,7 @@ def _calibration(mechanism: Any, length: int, participation: Any = None) -> Call
 
 
 def factorization(settings: Settings) -> list[Row]:
-    """Rows about the optimal factorization of prefix sums, to a relative gap of 1e-6.
+    """Times the optimal factorization of prefix sums, to a relative gap of 1e-6.
 
     The plain fixed point, the baseline, is solved once: it takes minutes. The
     accelerated one is the median of the repeats. Each has a process of its own.
@@ -116,7 +116,7 @@ def factorization(settings: Settings) -> list[Row]:
 
 
 def start_up(settings: Settings) -> dict[str, Call]:
-    """The start of `dpfl-train` with digits and one round, its refusal, and imports.
+    """Times the start of `dpfl-train`, a refused start, and imports.
 
     The time is from the command line to the exit: nearly all of it is imports, tracing,
     compiling and pictures.
@@ -326,7 +326,7 @@ def long_run(settings: Settings) -> list[Row]:
 def _late_rounds(
     name: str, run: Callable[[Any, pathlib.Path, OnRound], Any], rounds: int
 ) -> list[Row]:
-    """A row on time and one on the resident memory of this process.
+    """One row with the time and one with the resident memory of this process.
 
     They are medians of the last tenth of the rounds, and ratios to the first. The very
     first rounds, which compile and fill buffers, are left out.

@@ -45,7 +45,7 @@ _SEED = np.array([3, 4], np.int64)
 
 
 def aggregation(settings: Settings) -> dict[str, Call]:
-    """TFF's aggregators and ours on vectors."""
+    """Times aggregators of TFF and dpfl on vectors."""
     n = settings.clients
     stock = tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(1.0, n, 1.0)
     made: dict[str, Any] = {
@@ -88,7 +88,7 @@ def sketch_aggregation(settings: Settings) -> dict[str, Call]:
 
 
 def dome_rounds(settings: Settings) -> dict[str, Call]:
-    """DOME at each size, and TFF's mean, which is the baseline."""
+    """Times rounds of DOME at each size, with TFF's mean as the baseline."""
     n, middle = settings.dome_clients, settings.sketch_sizes[1]
     made: dict[str, Any] = {"TFF mean": tff.aggregators.UnweightedMeanFactory()}
     for size in settings.sketch_sizes:
@@ -100,7 +100,7 @@ def dome_rounds(settings: Settings) -> dict[str, Call]:
 def _aggregations(
     prefix: str, made: Mapping[str, Any], *sizes: Any, **options: Any
 ) -> dict[str, Call]:
-    """Rounds of TFF's factories, and of those of our mechanisms."""
+    """Times rounds of TFF's factories and of dpfl's mechanisms."""
     calls = {}
     for name, each in made.items():
         is_ours = isinstance(each, mechanisms.Mechanism)
@@ -159,7 +159,7 @@ def _in_graphs(functions: Mapping[str, Call]) -> dict[str, Call]:
 
 
 def rotations(settings: Settings) -> dict[str, Call]:
-    """One vector's rotation: TFF's Hadamard transform, and each of ours."""
+    """Times rotations of one vector: TFF's Hadamard transform and dpfl's."""
     vector = tf.random.stateless_normal([2 * settings.dimension], [1, 2])
 
     def turned(name: str) -> tuple[Any, tf.Tensor, tf.Tensor]:

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Chen et al. 2022, 'The Fundamental Price of Secure Aggregation', and ours on it.
+"""Figures of Chen et al. 2022, 'The Fundamental Price of Secure Aggregation'.
 
 Figs. 2 to 8 and Table 1 are views of one sweep over noise, compression rates r, bits b,
 cohort sizes n and models.

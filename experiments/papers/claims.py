@@ -122,7 +122,7 @@ def _bits(
 
 
 def _together(figure: str, rate: str, words: str) -> Claim:
-    """A claim that one sketch loses nothing to a sketch each of layer and rest."""
+    """A claim that one sketch is as accurate as separate sketches of layer and rest."""
     return Claim(
         paper="chen2022",
         claim="one sketch does as one a layer",

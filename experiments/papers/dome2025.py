@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""DOME (Nicolas et al. 2025): experiments of ours, since the paper has none.
+"""DOME (Nicolas et al. 2025): dpfl's own experiments, since the paper has none.
 
 They compare DOME with others at equal rounds, epsilon and bits up, ablate its choices
 one at a time, and measure what its sketch captures round by round.

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Work that measures the squared error of a mean of vectors."""
+"""Measurement of the squared error of a mean of vectors."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _WHOLE = "b32"
 def _flags(
     rounds_per_epoch: int, groups: int, matrix_method: str
 ) -> dict[str, Mapping[str, Any]]:
-    """The flags of each mechanism of a problem, by the name in a row.
+    """The flags of each compared mechanism, by its name in the results table.
 
     Only DOME, whose clients must not be sampled afresh, uses the rounds of an epoch.
     For correlated noise C has as many diagonals as there are groups.

@@ -74,8 +74,8 @@ class Plot:
     """The drawing of the rows of a figure.
 
     Attributes:
-      x: Column of the place. If its values are words, they are names one below the
-        other, and the metric is drawn to the right.
+      x: Column of the x axis. If its values are words, they label the rows of the y
+        axis, and the metric is on the x axis.
       series: Columns, separated by spaces, that distinguish lines; the first sets the
         color.
       panels: Columns, separated by spaces, that distinguish panels.
@@ -87,9 +87,9 @@ class Plot:
       error: Column of the standard error of the first `y`, of which two are drawn each
         way; if empty the range over rows is drawn.
       beside: Column of a dashed line beside each line, such as its theory.
-      titles: Words for the values of labels.
+      titles: Texts of labels, by value, for legends and panels.
       shown: Values of the first of `series` that are drawn; all if empty.
-      place: Column of the name of a panel's x axis; the head of `x` if empty.
+      place: Column with the label of a panel's x axis; the title of `x` if empty.
       baseline: Value of `series` whose line is 0; the others are drawn as differences
         from it, with their 95% intervals, of accuracies in points.
     """

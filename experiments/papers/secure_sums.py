@@ -174,7 +174,7 @@ def sparse_config(
 
 
 def _sparse_means(scale: str) -> Iterator[Work]:
-    """Measurements of LASSO, a sketch of equal length and no sketch, by sparsity."""
+    """Errors of LASSO, of a sketch of equal length and without sketch, by sparsity."""
     n, dimension, repeats, sparsities = SPARSE_SIZES[scale]
     for name, sparsity in itertools.product(SPARSE_NAMES, sparsities):
         yield mean_estimation.work(

@@ -124,7 +124,7 @@ def least(rows: Rows) -> list[Row]:
 
 
 def _ways(rows: Rows) -> list[Row]:
-    """The lines of the drawing: errors over those of Poisson sampling."""
+    """The lines of the drawing: errors relative to Poisson sampling."""
     results: list[Row] = []
     for rate, epsilon in PANELS:
         own = where(rows, compression_rate=rate, epsilon=epsilon)

@@ -203,7 +203,7 @@ EVALUATED = Curves(("eval_accuracy", "eval_loss"))
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """A figure of a paper, or one of ours.
+    """A figure of a paper or of dpfl's own experiments.
 
     Attributes:
       name: The value of `--figure`.

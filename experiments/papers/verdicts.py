@@ -125,7 +125,7 @@ class Claim:
 
 @dataclasses.dataclass(frozen=True)
 class Exact:
-    """A number that hardly depends on seeds, and the condition on it.
+    """A claim about a number without seed noise, with bounds that it must meet.
 
     Attributes:
       paper, claim, where, setting, table: As for `Claim`.
