@@ -24,6 +24,7 @@ FIXES_SHAPES = True
 bitcast, make_complex = lax.bitcast_convert_type, lax.complex
 fft, ifft = jnp.fft.fft, jnp.fft.ifft
 tree_map, structure_leaves = jax.tree.map, jax.tree.leaves
+eigvalsh = jnp.linalg.eigvalsh
 
 
 def __getattr__(name: str) -> Any:
@@ -105,6 +106,11 @@ def half_square_sum(vector: Any) -> Any:
     rows = jnp.sum(jnp.reshape(jnp.pad(squares, (0, padding)), (-1, _ROW)), 1)
     total = jnp.sum(rows.astype(jnp.float64))
     return (total / 2).astype(vector.dtype)
+
+
+def norm(vector: Any) -> Any:
+    """The L2 norm; see `half_square_sum`."""
+    return jnp.sqrt(2 * half_square_sum(vector))
 
 
 def matmul(
@@ -253,6 +259,17 @@ def signed_halves(words: Any) -> Any:
     """See `in_numpy`."""
     low = jnp.right_shift(jnp.left_shift(words, 16), 16)
     return jnp.stack([low, jnp.right_shift(words, 16)], 1).reshape(-1)
+
+
+def rolled(rows: Any, starts: Any) -> Any:
+    """See `in_numpy`."""
+    return jax.vmap(jnp.roll)(rows, -starts)
+
+
+def map_rows(function: Callable[[Any], Any], places: Any, length: int) -> Any:
+    """See `in_numpy`; one row after the other, as draws of all would fill the memory."""
+    del length
+    return lax.map(function, places)
 
 
 def required(condition: Any, message: str, value: Any, tree: Any) -> Any:

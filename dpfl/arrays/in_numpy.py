@@ -35,6 +35,7 @@ round, sign, sin, sqrt, square = np.round, np.sign, np.sin, np.sqrt, np.square
 stack, sum, take, transpose = np.stack, np.sum, np.take, np.transpose
 where, zeros, zeros_like, cumsum = np.where, np.zeros, np.zeros_like, np.cumsum
 max, mean, size = np.max, np.mean, np.size
+eigvalsh, norm = np.linalg.eigvalsh, np.linalg.norm
 
 
 def asarray(value: Any, dtype: Any) -> np.ndarray:
@@ -253,6 +254,24 @@ def halves(words: np.ndarray) -> np.ndarray:
 def signed_halves(words: np.ndarray) -> np.ndarray:
     """int32[2 n], the signed 16-bit halves of int32[n], the lower ones first."""
     return words.astype("<i4").view("<i2").astype(np.int32)
+
+
+def rolled(rows: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Each row of a matrix, rotated to begin with its element `start`.
+
+    Args:
+      rows: [n, w] of any dtype.
+      starts: int64[n], from 0 to w.
+    """
+    twice = np.concatenate([rows, rows], 1)
+    windows = np.lib.stride_tricks.sliding_window_view(twice, rows.shape[1], 1)
+    return windows[np.arange(len(rows)), starts]
+
+
+def map_rows(function: Callable[[Any], Any], places: Any, length: int) -> np.ndarray:
+    """float32[n, length], the rows that a function has for n places."""
+    del length
+    return np.stack([function(place) for place in places])
 
 
 def required(condition: Any, message: str, value: Any, tree: Any) -> Any:

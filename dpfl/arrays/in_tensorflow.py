@@ -19,10 +19,13 @@ from dpfl.arrays import philox
 FIXES_SHAPES = False
 # Philox, as TensorFlow's operations number it.
 _ALGORITHM = 1
+# Rows that are computed at the same time.
+_ROWS_AT_ONCE = 16
 
 abs, arange, clip, cos, cumsum = tf.abs, tf.range, tf.clip_by_value, tf.cos, tf.cumsum
 all, max, sum, take = tf.reduce_all, tf.reduce_max, tf.reduce_sum, tf.gather
 erfc, mean, pad = tf.math.erfc, tf.reduce_mean, tf.pad
+eigvalsh, norm = tf.linalg.eigvalsh, tf.norm
 count_nonzero = tf.math.count_nonzero
 # In the graphs that TFF builds `==` would compare the tensors' identities.
 equal, exp, fft, floor, ifft = tf.equal, tf.exp, tf.signal.fft, tf.floor, tf.signal.ifft
@@ -32,9 +35,16 @@ ones_like, real, reshape = tf.ones_like, tf.math.real, tf.reshape
 round, sign, sin, sqrt, square = tf.round, tf.sign, tf.sin, tf.sqrt, tf.square
 size, stack, transpose, where = tf.size, tf.stack, tf.transpose, tf.where
 ones, zeros, zeros_like = tf.ones, tf.zeros, tf.zeros_like
-asarray, bitcast, cond, make_complex = tf.cast, tf.bitcast, tf.cond, tf.complex
+bitcast, cond, make_complex = tf.bitcast, tf.cond, tf.complex
 divide_no_nan, multiply_no_nan = tf.math.divide_no_nan, tf.math.multiply_no_nan
 tree_map, structure_leaves = tf.nest.map_structure, tf.nest.flatten
+
+
+def asarray(value: Any, dtype: Any) -> tf.Tensor:
+    """See `in_numpy`; `tf.cast` alone would make a float32 of a number first."""
+    if isinstance(value, (int, float)):
+        value = np.asarray(value)
+    return tf.cast(value, dtype)
 
 
 def concatenate(parts: Sequence[Any], axis: int = 0) -> tf.Tensor:
@@ -231,6 +241,34 @@ def halves(words: tf.Tensor) -> tf.Tensor:
 def signed_halves(words: tf.Tensor) -> tf.Tensor:
     """See `in_numpy`."""
     return tf.cast(tf.reshape(tf.bitcast(words, tf.int16), [-1]), tf.int32)
+
+
+def rolled(rows: tf.Tensor, starts: tf.Tensor) -> tf.Tensor:
+    """See `in_numpy`.
+
+    The pieces are ragged rows, which are copied whole at the speed of memory; gathering
+    one number at a time takes as long as three rotations.
+    """
+    number, width = rows.shape
+    firsts = width * tf.range(number, dtype=tf.int64)
+    cuts = tf.stack([firsts, firsts + starts], 1)
+    splits = tf.concat([tf.reshape(cuts, [-1]), [number * width]], 0)
+    order = np.arange(2 * number).reshape(number, 2)[:, ::-1].reshape(-1)
+    gathered = tf.raw_ops.RaggedGather(
+        params_nested_splits=[splits],
+        params_dense_values=tf.reshape(rows, [-1]),
+        indices=tf.constant(order, tf.int64),
+        OUTPUT_RAGGED_RANK=1,
+    )
+    return tf.reshape(gathered.output_dense_values, [number, width])
+
+
+def map_rows(function: Callable[[Any], Any], places: Any, length: int) -> tf.Tensor:
+    """See `in_numpy`; few rows at once, as draws of all would fill the memory."""
+    row = tf.TensorSpec([length])
+    return tf.map_fn(
+        function, places, fn_output_signature=row, parallel_iterations=_ROWS_AT_ONCE
+    )
 
 
 def required(condition: tf.Tensor, message: str, value: tf.Tensor, tree: Any) -> Any:

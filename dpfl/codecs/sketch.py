@@ -8,9 +8,10 @@ from __future__ import annotations
 import collections
 from typing import Any
 
-import tensorflow as tf
+import numpy as np
 
-from dpfl import mechanisms, seed_domains
+from dpfl import arrays, mechanisms, seed_domains
+from dpfl.arrays import Array
 from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, OuterCodec, Seed
 from dpfl.codecs.distributed import IntegerCodec, Scaled
 from dpfl.codecs.integer_sums import IntegerSum
@@ -29,7 +30,7 @@ def make_sketch(shape: sketch_configs.SketchShape) -> Any:
     return count_sketch.GroupedSketch(sketches)
 
 
-def clip_and_sketch(sketch: Any, update: tf.Tensor, shared: Fields) -> Scaled:
+def clip_and_sketch(sketch: Any, update: Array, shared: Fields) -> Scaled:
     """The sketch of a clipped update, float32[input_length], itself not yet clipped.
 
     The clip's factor is applied to the sketch, which is shorter than the update.
@@ -42,11 +43,12 @@ def clip_and_sketch(sketch: Any, update: tf.Tensor, shared: Fields) -> Scaled:
     normed = clipping.safe_norm(update)
     factor, is_clipped = clipping.clip_factor(normed, shared["clip_norm"])
     vector = sketch.encode(normed.direction, shared["sketch"])
-    norm = tf.norm(vector)
+    nx = arrays.of(vector)
+    norm = nx.norm(vector)
     # A sketch of norm zero, or one that is not finite, becomes zeros.
-    is_usable = tf.math.is_finite(norm) & (norm > 0)
-    vector = tf.cond(is_usable, lambda: vector, lambda: tf.zeros_like(vector))
-    norm = tf.cast(tf.where(is_usable, norm, 0.0), tf.float64)
+    is_usable = nx.isfinite(norm) & (norm > 0)
+    vector = nx.cond(is_usable, lambda: vector, lambda: nx.zeros_like(vector))
+    norm = nx.asarray(nx.where(is_usable, norm, nx.zeros_like(norm)), np.float64)
     return Scaled(vector, norm, factor, normed, is_clipped)
 
 
@@ -73,7 +75,7 @@ class _OfSketchesCodec(OuterCodec):
         shared["sketch"] = self._sketch.expand(seed)
         return shared
 
-    def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
+    def encode(self, update: Array, shared: Fields, client_seed: Seed) -> Encoded:
         """The integers of the clipped sketch.
 
         See base class for the arguments.
@@ -100,7 +102,7 @@ class SketchedCodec(_OfSketchesCodec):
         """The clip if it adapts, and the error if there is a threshold."""
         state = self.inner.initial_state()
         if self._config.threshold is not None:
-            state["error"] = tf.zeros([self.dimension])
+            state["error"] = self.nx.zeros([self.dimension], np.float32)
         return state
 
     def decode(
@@ -112,14 +114,14 @@ class SketchedCodec(_OfSketchesCodec):
         """
         released = self.inner.decode(state, total, sums, shared, noise_seed)
         decoded = self._sketch.decode(released.mean, shared["sketch"])
-        config = self._config
+        config, nx = self._config, self.nx
         if config.threshold is None:
             return released._replace(mean=decoded)
         whole = decoded + state["error"]
         stddev = config.grid(self.dimension).local_stddev * shared["vector_clip"]
-        stddev *= config.noise_shares**0.5 / config.cohort_size
-        is_kept = tf.abs(whole) >= config.threshold * stddev
-        mean = tf.where(is_kept, whole, tf.zeros_like(whole))
+        stddev = stddev * (config.noise_shares**0.5 / config.cohort_size)
+        is_kept = nx.abs(whole) >= config.threshold * stddev
+        mean = nx.where(is_kept, whole, nx.zeros_like(whole))
         new_state = collections.OrderedDict(released.state, error=whole - mean)
         return released._replace(mean=mean, state=new_state)
 
@@ -191,10 +193,10 @@ class ProjectAndPerturbCodec(Codec):
         )
         return collections.OrderedDict(
             sketch=self._sketch.expand(seed),
-            clip_norm=tf.constant(config.clip_norm, tf.float64),
+            clip_norm=self.nx.asarray(config.clip_norm, np.float64),
         )
 
-    def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
+    def encode(self, update: Array, shared: Fields, client_seed: Seed) -> Encoded:
         """The clipped sketch, int32[m].
 
         See base class for the arguments.
@@ -207,13 +209,13 @@ class ProjectAndPerturbCodec(Codec):
         sums = collections.OrderedDict(l2_clipped=scaled.is_clipped)
         return Encoded(message, scaled.normed, sums)
 
-    def zero(self) -> tf.Tensor:
+    def zero(self) -> Array:
         """Zeros, one for each of the m coordinates."""
         return self._sum.zero(self.nx)
 
     def release(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
-    ) -> tf.Tensor:
+    ) -> Array:
         """The noised sum of the sketches, in steps.
 
         See base class for the arguments.
@@ -227,12 +229,12 @@ class ProjectAndPerturbCodec(Codec):
 
         See base class for the arguments.
         """
-        config = self._config
+        config, nx = self._config, self.nx
         noised = self.release(state, total, sums, shared, noise_seed)
         mean = self._sum.to_float(noised, self._sketch_clip) / config.cohort_size
         mean = self._sketch.decode(mean, shared["sketch"])
         measured = collections.OrderedDict(
-            clip_norm=tf.constant(config.clip_norm, tf.float32),
-            noise_stddev=tf.constant(config.stddev / config.cohort_size, tf.float32),
+            clip_norm=nx.asarray(config.clip_norm, np.float32),
+            noise_stddev=nx.asarray(config.stddev / config.cohort_size, np.float32),
         )
         return Decoded(mean, state, measured)

@@ -26,14 +26,15 @@ by sqrt(l) with the latter.
 from __future__ import annotations
 
 import collections
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from dpfl import checks, seed_domains
+from dpfl import arrays, checks, seed_domains
+from dpfl.arrays import Array
 from dpfl.vectors import randomness, rotation
 
 Expanded = collections.OrderedDict
@@ -60,34 +61,36 @@ class HashSketch:
         self.rows, self.width, self.length = rows, width, rows * width
         self._factor = rows**-0.5
 
-    def expand(self, seed: tf.Tensor) -> Expanded:
+    def expand(self, seed: Array) -> Expanded:
         """Hashes int32[l, d]: the bucket, plus w if the sign is negative."""
-        rows = []
+        nx, rows = arrays.of(seed), []
         for row in range(self.rows):
             own = randomness.fold_in(seed, row, seed_domains.HashSketchDomain.BUCKETS)
             bucket = randomness.below(own, self.dimension, self.width)
             own = randomness.fold_in(seed, row, seed_domains.HashSketchDomain.SIGNS)
             sign = randomness.rademacher(own, self.dimension)
-            bucket = tf.cast(bucket, tf.int32)
-            rows.append(tf.where(sign < 0, bucket + self.width, bucket))
-        return collections.OrderedDict(buckets=tf.stack(rows))
+            bucket = nx.asarray(bucket, np.int32)
+            rows.append(nx.where(sign < 0, bucket + self.width, bucket))
+        return collections.OrderedDict(buckets=nx.stack(rows))
 
-    def encode(self, vector: tf.Tensor, expanded: Expanded) -> tf.Tensor:
+    def encode(self, vector: Array, expanded: Expanded) -> Array:
         """The sketch S g, float32[l w], row after row."""
+        nx = arrays.of(vector)
         sums = [
-            tf.math.unsorted_segment_sum(vector, buckets, 2 * self.width)
-            for buckets in tf.unstack(expanded["buckets"], self.rows)
+            nx.segment_sum(vector, expanded["buckets"][row], 2 * self.width)
+            for row in range(self.rows)
         ]
-        signed = tf.reshape(tf.stack(sums), [self.rows, 2, self.width])
-        return self._factor * tf.reshape(signed[:, 0] - signed[:, 1], [-1])
+        signed = nx.reshape(nx.stack(sums), [self.rows, 2, self.width])
+        return self._factor * nx.reshape(signed[:, 0] - signed[:, 1], [-1])
 
-    def decode(self, sketch: tf.Tensor, expanded: Expanded) -> tf.Tensor:
+    def decode(self, sketch: Array, expanded: Expanded) -> Array:
         """The decoded S^T y, float32[d]."""
-        table = tf.reshape(sketch, [self.rows, self.width])
-        table = tf.concat([table, -table], 1)
-        total = tf.zeros([self.dimension])
-        for row, buckets in enumerate(tf.unstack(expanded["buckets"], self.rows)):
-            total += tf.gather(table[row], buckets)
+        nx = arrays.of(sketch)
+        table = nx.reshape(sketch, [self.rows, self.width])
+        table = nx.concatenate([table, -table], 1)
+        total = nx.zeros([self.dimension], np.float32)
+        for row in range(self.rows):
+            total = total + nx.take(table[row], expanded["buckets"][row])
         return self._factor * total
 
 
@@ -133,10 +136,11 @@ class ShiftSketch:
         self.rows, self.width, self.length = rows, width, rows * width
         self.blocks = math.ceil(dimension / self.length)
         self.input_length = self.blocks * self.length
+        self._blocks = [rows * self.blocks, width]
         hadamard = rotation.hadamard_matrix(rows.bit_length() - 1)
         self._matrix = (rows**-0.5 * hadamard).astype(np.float32)
 
-    def expand(self, seed: tf.Tensor) -> Expanded:
+    def expand(self, seed: Array) -> Expanded:
         """Signs float32[input_length], and the shifts and signs of l B blocks."""
         number = self.rows * self.blocks
         signs, shifts, block_signs = (
@@ -149,45 +153,29 @@ class ShiftSketch:
             block_signs=randomness.rademacher(block_signs, number),
         )
 
-    def encode(self, vector: tf.Tensor, expanded: Expanded) -> tf.Tensor:
+    def encode(self, vector: Array, expanded: Expanded) -> Array:
         """The sketch S g, float32[l w], row after row.
 
         Passes over the vector: signs, H, shifts, and the signed sum of the blocks.
         """
-        matrix = tf.reshape(vector * expanded["signs"], [self.rows, -1])
-        mixed = tf.reshape(tf.matmul(self._matrix, matrix), [-1])
-        blocks = self._rolled(mixed, self.width - expanded["shifts"])
-        blocks = tf.reshape(blocks, [self.rows, self.blocks, self.width])
-        signs = tf.reshape(expanded["block_signs"], [self.rows, 1, self.blocks])
-        return tf.reshape(tf.matmul(signs, blocks), [self.length])
+        nx = arrays.of(vector)
+        matrix = nx.reshape(vector * expanded["signs"], [self.rows, -1])
+        mixed = nx.reshape(nx.matmul(self._matrix, matrix), self._blocks)
+        blocks = nx.rolled(mixed, self.width - expanded["shifts"])
+        blocks = nx.reshape(blocks, [self.rows, self.blocks, self.width])
+        signs = nx.reshape(expanded["block_signs"], [self.rows, 1, self.blocks])
+        return nx.reshape(nx.matmul(signs, blocks), [self.length])
 
-    def decode(self, sketch: tf.Tensor, expanded: Expanded) -> tf.Tensor:
+    def decode(self, sketch: Array, expanded: Expanded) -> Array:
         """The decoded S^T y, float32[d]."""
-        rows = tf.reshape(sketch, [self.rows, 1, self.width])
-        signs = tf.reshape(expanded["block_signs"], [self.rows, self.blocks, 1])
-        blocks = self._rolled(tf.reshape(rows * signs, [-1]), expanded["shifts"])
-        matrix = tf.reshape(blocks, [self.rows, -1])
-        mixed = tf.reshape(tf.matmul(self._matrix, matrix), [-1])
+        nx = arrays.of(sketch)
+        rows = nx.reshape(sketch, [self.rows, 1, self.width])
+        signs = nx.reshape(expanded["block_signs"], [self.rows, self.blocks, 1])
+        blocks = nx.reshape(rows * signs, self._blocks)
+        blocks = nx.rolled(blocks, expanded["shifts"])
+        matrix = nx.reshape(blocks, [self.rows, -1])
+        mixed = nx.reshape(nx.matmul(self._matrix, matrix), [-1])
         return (mixed * expanded["signs"])[: self.dimension]
-
-    def _rolled(self, flat: tf.Tensor, start: tf.Tensor) -> tf.Tensor:
-        """Rotates each block to begin with its element `start`, in 0..w.
-
-        The pieces are ragged rows, which are copied whole at the speed of memory;
-        gathering one number at a time takes as long as three rotations.
-        """
-        number = self.rows * self.blocks
-        firsts = self.width * tf.range(number, dtype=tf.int64)
-        cuts = tf.stack([firsts, firsts + start], 1)
-        splits = tf.concat([tf.reshape(cuts, [-1]), [number * self.width]], 0)
-        order = np.arange(2 * number).reshape(number, 2)[:, ::-1].reshape(-1)
-        gathered = tf.raw_ops.RaggedGather(
-            params_nested_splits=[splits],
-            params_dense_values=flat,
-            indices=tf.constant(order, tf.int64),
-            OUTPUT_RAGGED_RANK=1,
-        )
-        return tf.ensure_shape(gathered.output_dense_values, [number * self.width])
 
 
 SKETCHES: dict[str, Any] = {"shifts": ShiftSketch, "hashes": HashSketch}
@@ -205,27 +193,34 @@ class GroupedSketch:
         self.dimension = self.input_length = sum(s.dimension for s in sketches)
         self.length = sum(s.length for s in sketches)
 
-    def expand(self, seed: tf.Tensor) -> Expanded:
+    def expand(self, seed: Array) -> Expanded:
         """The parts' tensors, each from its own seed."""
         return collections.OrderedDict(
             (f"part_{i}", sketch.expand(randomness.fold_in(seed, i)))
             for i, sketch in enumerate(self._sketches)
         )
 
-    def encode(self, vector: tf.Tensor, expanded: Expanded) -> tf.Tensor:
+    def encode(self, vector: Array, expanded: Expanded) -> Array:
         """The sketches of the parts, float32[sum of the lengths]."""
-        parts = tf.split(vector, [sketch.dimension for sketch in self._sketches])
-        encoded = []
+        nx, encoded = arrays.of(vector), []
+        parts = _split(vector, [sketch.dimension for sketch in self._sketches])
         for sketch, part, own in zip(self._sketches, parts, expanded.values()):
             padding = sketch.input_length - sketch.dimension
-            encoded.append(sketch.encode(tf.pad(part, [[0, padding]]), own))
-        return tf.concat(encoded, 0)
+            encoded.append(sketch.encode(nx.pad(part, [[0, padding]]), own))
+        return nx.concatenate(encoded)
 
-    def decode(self, sketch: tf.Tensor, expanded: Expanded) -> tf.Tensor:
+    def decode(self, sketch: Array, expanded: Expanded) -> Array:
         """The decoded vector, float32[dimension]."""
-        parts = tf.split(sketch, [inner.length for inner in self._sketches])
+        parts = _split(sketch, [inner.length for inner in self._sketches])
         triples = zip(self._sketches, parts, expanded.values())
-        return tf.concat([inner.decode(part, own) for inner, part, own in triples], 0)
+        decoded = [inner.decode(part, own) for inner, part, own in triples]
+        return arrays.of(sketch).concatenate(decoded)
+
+
+def _split(vector: Array, lengths: Sequence[int]) -> list[Array]:
+    """Consecutive parts of a vector."""
+    ends = list(itertools.accumulate(lengths, initial=0))
+    return [vector[begin:end] for begin, end in zip(ends, ends[1:])]
 
 
 def _check(**numbers: Any) -> None:

@@ -8,10 +8,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import tensorflow as tf
+import numpy as np
 
-from dpfl import checks
-from dpfl.vectors import randomness
+from dpfl import arrays, checks
+from dpfl.arrays import Array
+from dpfl.vectors import integer_noise, randomness
+
+# Least number of entries that are drawn at once, in whole rows.
+_DRAWN_AT_ONCE = 1 << 20
 
 
 class GaussianSketch:
@@ -32,35 +36,49 @@ class GaussianSketch:
         self.dimension = self.input_length = dimension
         self.length = length
 
-    def expand(self, seed: tf.Tensor) -> tf.Tensor:
-        """The matrix S, float32[m, d]."""
-        entries = randomness.standard_normal(seed, self.length * self.dimension)
-        entries /= math.sqrt(self.length)
-        return tf.reshape(entries, [self.length, self.dimension])
+    def expand(self, seed: Array) -> Array:
+        """The matrix S, float32[m, d], the same in each library.
 
-    def encode(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
+        See `integer_noise.standard_normal` for the entries.
+        """
+        nx, scale = arrays.of(seed), np.float32(1 / math.sqrt(self.length))
+        rows = min(self.length, math.ceil(_DRAWN_AT_ONCE / self.dimension))
+        count, entries = math.ceil(self.length / rows), rows * self.dimension
+
+        def some_rows(index: Any) -> Array:
+            own = randomness.fold_in(seed, index)
+            return scale * integer_noise.standard_normal(own, entries)
+
+        drawn = nx.map_rows(some_rows, nx.arange(count), entries)
+        return nx.reshape(drawn, [-1, self.dimension])[: self.length]
+
+    def encode(self, vector: Array, expanded: Array) -> Array:
         """The sketch S g, float32[m]."""
-        return tf.linalg.matvec(expanded, vector)
+        return _times(expanded, vector)
 
-    def decode(self, sketch: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
+    def decode(self, sketch: Array, expanded: Array) -> Array:
         """The decoded S^T y, float32[d]."""
-        return tf.linalg.matvec(expanded, sketch, transpose_a=True)
+        return _times(expanded, sketch, transpose=True)
 
 
-def largest_singular_value(matrix: tf.Tensor) -> tf.Tensor:
+def _times(matrix: Array, vector: Array, transpose: bool = False) -> Array:
+    """The product of a matrix, or its transpose, and a vector."""
+    nx, column = arrays.of(matrix), vector[:, np.newaxis]
+    return nx.reshape(nx.matmul(matrix, column, transpose_a=transpose), [-1])
+
+
+def largest_singular_value(matrix: Array) -> Array:
     """The largest singular value of a float32[m, d], by the smaller Gram matrix."""
-    is_wide = matrix.shape[0] <= matrix.shape[1]
-    gram = tf.matmul(matrix, matrix, transpose_a=not is_wide, transpose_b=is_wide)
-    return tf.sqrt(tf.reduce_max(tf.linalg.eigvalsh(gram)))
+    nx, is_wide = arrays.of(matrix), matrix.shape[0] <= matrix.shape[1]
+    gram = nx.matmul(matrix, matrix, transpose_a=not is_wide, transpose_b=is_wide)
+    # TensorFlow's float32 eigenvalues are off by 1e-5.
+    largest = nx.max(nx.eigvalsh(nx.asarray(gram, np.float64)))
+    return nx.asarray(nx.sqrt(largest), np.float32)
 
 
 def lasso(
-    matrix: tf.Tensor,
-    target: tf.Tensor,
-    penalty: tf.Tensor,
-    largest: tf.Tensor,
-    steps: int,
-) -> tf.Tensor:
+    matrix: Array, target: Array, penalty: Array, largest: Array, steps: int
+) -> Array:
     """Minimizes ||y - S x||^2 / 2 + penalty ||x||_1 over x, float32[d], by FISTA.
 
     Beck and Teboulle 2009, "A Fast Iterative Shrinkage-Thresholding Algorithm",
@@ -75,20 +93,17 @@ def lasso(
       largest: sigma_max(S) or a bound on it.
       steps: Number of iterations.
     """
-    step = 1 / tf.square(largest)
+    nx = arrays.of(matrix)
+    step = 1 / nx.square(largest)
 
-    def body(k: Any, x: Any, ahead: Any, momentum: Any) -> tuple[Any, ...]:
-        gradient = tf.linalg.matvec(
-            matrix, tf.linalg.matvec(matrix, ahead) - target, transpose_a=True
-        )
+    def body(_: Any, x: Array, ahead: Array, momentum: Array) -> tuple[Array, ...]:
+        gradient = _times(matrix, _times(matrix, ahead) - target, transpose=True)
         moved = ahead - step * gradient
-        new = tf.sign(moved) * tf.nn.relu(tf.abs(moved) - step * penalty)
-        following = (1 + tf.sqrt(1 + 4 * tf.square(momentum))) / 2
+        new = nx.sign(moved) * nx.maximum(nx.abs(moved) - step * penalty, 0)
+        following = (1 + nx.sqrt(1 + 4 * nx.square(momentum))) / 2
         ahead = new + (momentum - 1) / following * (new - x)
-        return k + 1, new, ahead, following
+        return new, ahead, following
 
-    start = tf.zeros([matrix.shape[1]])
-    _, x, _, _ = tf.while_loop(
-        lambda k, *_: k < steps, body, [tf.constant(0), start, start, tf.constant(1.0)]
-    )
-    return x
+    start = nx.zeros([matrix.shape[1]], np.float32)
+    one = nx.ones([], np.float32)
+    return nx.fori_loop(0, steps, body, start, start, one)[0]

@@ -129,6 +129,21 @@ _PAIR_RADIUS = 1 << 7
 _LARGEST_RADIUS = 1 << 16
 # The entry for 'look further' in the first level, a pair of 0 and -2**15.
 _FURTHER_SHARES = -(1 << 31)
+# Denominator of normal numbers; 14 of its multiples are exact in float32.
+GRID = 1 << 18
+# Parameter of their distribution, for the variance 1 + 4 / 2**36: with it a number has
+# the law of a normal one, rounded at random; see docs/privacy/integer_release.md.
+GRID_STDDEV = GRID + 2 / GRID
+
+
+def standard_normal(seed: Array, length: int) -> Array:
+    """Independent N(0, 1) on a grid, float32[length], the same in each library.
+
+    They are integers of a discrete Gaussian divided by 2**18, so that they have the
+    tails of N(0, 1): a float32 sampler has none beyond 5.7.
+    """
+    drawn = discrete_gaussian_noise(GRID_STDDEV).sample(seed, length)
+    return arrays.of(drawn).asarray(drawn, np.float32) / np.float32(GRID)
 
 
 class Sampler(Protocol):
