@@ -267,7 +267,7 @@ def rolled(rows: Any, starts: Any) -> Any:
 
 
 def map_rows(function: Callable[[Any], Any], places: Any, length: int) -> Any:
-    """See `in_numpy`; one row after the other, as draws of all would fill the memory."""
+    """See `in_numpy`; one at a time, since draws of all would fill the memory."""
     del length
     return lax.map(function, places)
 

@@ -195,11 +195,6 @@ def below(seed: tf.Tensor, length: int, bound: int) -> tf.Tensor:
     return drawn(tf.raw_ops.StatelessRandomUniformIntV2, [length], seed, **limits)
 
 
-def standard_normal(seed: tf.Tensor, length: int) -> tf.Tensor:
-    """Independent N(0, 1), float32[length]."""
-    return drawn(tf.raw_ops.StatelessRandomNormalV2, [length], seed)
-
-
 # A file that has another 122 bits of Linux's random generator at each read.
 _KERNEL_ENTROPY = "/proc/sys/kernel/random/uuid"
 # Positions of 16 hexadecimal digits of a line, none of them fixed: 64 bits.
@@ -264,7 +259,7 @@ def rolled(rows: tf.Tensor, starts: tf.Tensor) -> tf.Tensor:
 
 
 def map_rows(function: Callable[[Any], Any], places: Any, length: int) -> tf.Tensor:
-    """See `in_numpy`; few rows at once, as draws of all would fill the memory."""
+    """See `in_numpy`; few at a time, since draws of all would fill the memory."""
     row = tf.TensorSpec([length])
     return tf.map_fn(
         function, places, fn_output_signature=row, parallel_iterations=_ROWS_AT_ONCE

@@ -75,11 +75,6 @@ def below(seed: Array, length: int, bound: int) -> Array:
     return arrays.of(seed).below(seed, length, bound)
 
 
-def standard_normal(seed: Array, length: int) -> Array:
-    """Independent N(0, 1), float32[length]."""
-    return arrays.of(seed).standard_normal(seed, length)
-
-
 def random_words(seed: Array, count: Any, dtype: Any) -> Array:
     """Integers, [count], whose bits are fair and independent.
 

@@ -31,7 +31,7 @@ from dpfl.noise_streams.tensors import FusedTensors, Tensors
 from dpfl.tasks import models
 from dpfl.training import local_worker
 from dpfl.vectors import masks as masks_lib
-from dpfl.vectors import randomness, rotation
+from dpfl.vectors import rotation
 from dpfl.vectors.integer_noise import DiscreteGaussian
 
 from .harness import Call, Row, Settings, row
@@ -279,7 +279,10 @@ def noise_draws(settings: Settings) -> dict[str, Call]:
         call = tf.function(lambda seed: draw(seed, settings.dimension))
         return lambda: call(tf.constant(_SEED)).numpy()
 
-    calls = {"draw: float32 normals": of(randomness.standard_normal)}
+    def normals(seed: tf.Tensor, length: int) -> tf.Tensor:
+        return tf.random.stateless_normal([length], seed, alg="philox")
+
+    calls = {"draw: float32 normals": of(normals)}
     for bits in settings.noise_bits:
         sampler = DiscreteGaussian(float(1 << bits))
         calls[f"draw: discrete Gaussian of 2^{bits}"] = of(sampler.sample)

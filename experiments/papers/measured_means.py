@@ -27,8 +27,8 @@ def similar_vectors(dimension: int, seed: int = 0) -> Callable[[tf.Tensor], tf.T
     """
 
     def vector(client_seed: tf.Tensor) -> tf.Tensor:
-        common = randomness.standard_normal(tf.constant([seed, 0], tf.int64), dimension)
-        both = common + randomness.standard_normal(client_seed, dimension)
+        common = _normal(tf.constant([seed, 0], tf.int64), dimension)
+        both = common + _normal(client_seed, dimension)
         return both / tf.norm(both)
 
     return vector
@@ -38,10 +38,14 @@ def independent_vectors(dimension: int, _: int = 0) -> Callable[[tf.Tensor], tf.
     """Independent unit vectors; the common seed is ignored."""
 
     def vector(client_seed: tf.Tensor) -> tf.Tensor:
-        own = randomness.standard_normal(client_seed, dimension)
+        own = _normal(client_seed, dimension)
         return own / tf.norm(own)
 
     return vector
+
+
+def _normal(seed: tf.Tensor, length: int) -> tf.Tensor:
+    return tf.random.stateless_normal([length], seed, alg="philox")
 
 
 VECTORS: dict[str, Vectors] = {

@@ -249,7 +249,7 @@ def rows_of_rounds(sketch, d, rounds, changes_probes=True):
         seed = randomness.fold_in(SEED, number)
         kept = adaptive_sketch.unpack(state["basis"])[: state["rank"]]
         basis = sketch.expand(kept, seed if changes_probes else SEED)
-        gradient = randomness.standard_normal(seed + 1, d)
+        gradient = tf.random.stateless_normal([d], seed + 1)
         decoded = adaptive_sketch.lift(basis, adaptive_sketch.project(basis, gradient))
         new = sketch.update(basis, state["strengths"], state["rank"], decoded)
         return state_of(new), adaptive_sketch.dense(basis)

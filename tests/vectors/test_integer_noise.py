@@ -455,3 +455,13 @@ def test_the_noise_of_every_grid_can_be_drawn(multiplier):
     """The finest grid asks for a little more than 2**24 steps."""
     grid = numbers.grid(multiplier, clients=108)
     assert DiscreteGaussian(grid.noise_stddev).parts
+
+
+def test_standard_normals_are_the_integers_of_a_grid():
+    draws = integer_noise.standard_normal(SEED, 200_000).numpy()
+    assert draws.dtype == np.float32
+    steps = DiscreteGaussian(2**18 + 2**-17).sample(SEED, 200_000)
+    assert_array_equal(draws * 2.0**18, steps)
+    assert abs(draws.mean()) < 4.5 / math.sqrt(200_000)
+    assert draws.std() == pytest.approx(1, abs=4.5 / math.sqrt(400_000))
+    assert scipy.stats.kstest(draws, "norm").pvalue > 1e-3

@@ -7,7 +7,6 @@ import math
 
 import numpy as np
 import pytest
-import scipy.stats
 import tensorflow as tf
 from numpy.testing import assert_array_equal
 
@@ -68,7 +67,6 @@ MOST = 2**40 + 1
 @pytest.mark.parametrize(
     ("draw", "bound", "theirs", "options"),
     [
-        (randomness.standard_normal, (), tf.random.stateless_normal, {}),
         (randomness.uniform, (), tf.random.stateless_uniform, {"dtype": tf.float64}),
         (
             *(randomness.below, (MOST,), tf.random.stateless_uniform),
@@ -117,16 +115,9 @@ def test_folded_seeds_differ_from_numbers_drawn():
 
 def test_folded_seeds_give_independent_numbers():
     seeds = [randomness.fold_in(SEED, i) for i in range(8)]
-    draws = np.stack([randomness.standard_normal(seed, 20_000) for seed in seeds])
+    draws = np.stack([randomness.uniform(seed, 20_000) for seed in seeds])
     correlation = np.corrcoef(draws) - np.eye(8)
     assert np.abs(correlation).max() < 4.5 / math.sqrt(20_000)
-
-
-def test_normal_has_the_right_distribution():
-    draws = randomness.standard_normal(SEED, 200_000).numpy()
-    assert abs(draws.mean()) < 4.5 / math.sqrt(200_000)
-    assert draws.std() == pytest.approx(1, abs=4.5 / math.sqrt(400_000))
-    assert scipy.stats.kstest(draws, "norm").pvalue > 1e-3
 
 
 def test_rademacher_is_fair_and_independent():
