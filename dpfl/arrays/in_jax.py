@@ -22,7 +22,7 @@ from dpfl.arrays import philox
 FIXES_SHAPES = True
 
 bitcast, make_complex = lax.bitcast_convert_type, lax.complex
-fft, ifft = jnp.fft.fft, jnp.fft.ifft
+fft, ifft, slice_at = jnp.fft.fft, jnp.fft.ifft, lax.dynamic_slice
 tree_map, structure_leaves = jax.tree.map, jax.tree.leaves
 eigvalsh = jnp.linalg.eigvalsh
 
@@ -246,7 +246,32 @@ def below(seed: Any, length: int, bound: int) -> Any:
     return (words % np.uint64(bound)).astype(jnp.int64)
 
 
-table = jnp.asarray
+table = shared_table = jnp.asarray
+
+
+def with_row(rows: Any, place: Any, row: Any) -> Any:
+    """See `in_numpy`."""
+    return rows.at[place].set(row)
+
+
+def map_rows(function: Callable[[Any], Any], places: Any, length: int) -> Any:
+    """See `in_numpy`; one after the other, since draws of all would fill the memory."""
+    del length
+    return lax.map(function, places)
+
+
+def product(left: Any, right: Any) -> Any:
+    """See `in_numpy`; an exclusive or of its bits forces a product to be rounded."""
+    found = left * right
+    is_nan = jnp.isnan(found).astype(jnp.int32)
+    return bitcast(bitcast(found, np.int32) ^ is_nan, np.float32)
+
+
+def minus_weighted(total: Any, weights: Any, vectors: Sequence[Any]) -> Any:
+    """See `in_numpy`."""
+    for weight, vector in zip(weights, vectors):
+        total = total - product(weight, vector)
+    return total
 
 
 def halves(words: Any) -> Any:

@@ -246,6 +246,56 @@ def table(values: np.ndarray) -> np.ndarray:
     return values
 
 
+def shared_table(values: np.ndarray) -> np.ndarray:
+    """A large constant table, stored once however often it is used."""
+    return values
+
+
+def with_row(rows: np.ndarray, place: Any, row: Any) -> np.ndarray:
+    """`rows` with another row at a place."""
+    rows = rows.copy()
+    rows[place] = row
+    return rows
+
+
+def slice_at(array: np.ndarray, begins: Sequence[Any], sizes: Sequence[int]) -> Any:
+    """The slice of fixed sizes that begins at a place for each axis."""
+    return array[tuple(slice(b, b + n) for b, n in zip(begins, sizes))]
+
+
+def map_rows(function: Callable[[Any], Any], places: Any, length: int) -> np.ndarray:
+    """float32[n, length], the rows that a function has for n places."""
+    del length
+    return np.stack([function(place) for place in places])
+
+
+def product(left: Any, right: Any) -> Any:
+    """The product, rounded before anything is added to it.
+
+    A compiler may round a product and a sum at once, with other bits.
+    """
+    return left * right
+
+
+# Columns of a block, 128 KiB of a vector.
+_COLUMNS = 1 << 15
+
+
+def minus_weighted(total: np.ndarray, weights: Any, vectors: Sequence[Any]) -> Any:
+    """`total` minus the `product` of each weight and its vector, in their order.
+
+    A block of columns stays in the cache through all vectors.
+    """
+    total = total.copy()
+    for begin in range(0, len(total), _COLUMNS):
+        block = total[begin : begin + _COLUMNS]
+        product = np.empty_like(block)
+        for weight, vector in zip(weights, vectors):
+            columns = vector[begin : begin + _COLUMNS]
+            block -= np.multiply(columns, weight, out=product)
+    return total
+
+
 def halves(words: np.ndarray) -> np.ndarray:
     """int32[2 n], the 16-bit halves of uint32[n], the lower ones first."""
     return words.astype("<u4").view("<u2").astype(np.int32)

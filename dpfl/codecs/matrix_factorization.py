@@ -5,9 +5,9 @@
 
 The server's state holds the stream of noise: the seeds of the released rows of Z, the
 current row, and the stream's memory. With `noise_on_host` it holds the past of one
-row in place of that memory, computed before each round by `HostNoise`; the noise is
-the same. The row of Z of a round is drawn in that round, so that no state contains
-noise that was not released.
+row in place of that memory, computed before each round by `HostNoise` of
+`aggregators.host_noise`; the noise is the same. The row of Z of a round is drawn in
+that round, so that no state contains noise that was not released.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ import collections
 from typing import Any, Optional, Union
 
 import numpy as np
-import tensorflow as tf
 
 from dpfl import noise_streams, seed_domains
+from dpfl.arrays import Array
 from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, OuterCodec, Seed
 from dpfl.codecs.integer_sums import IntegerSum
 from dpfl.mechanisms import matrix_factorization, sgmf
-from dpfl.noise_streams.tensors import FusedTensors
 from dpfl.vectors import clipping, randomness
 
 Config = Union[matrix_factorization.MatrixFactorization, sgmf.Sgmf]
@@ -64,37 +63,36 @@ class Release:
         self.dimension = dimension
         self._nx = nx
         self._rounds = config.stream_rounds
-        self._scale = config.stddev / config.noise_divisor
-        self._momentum = factorization.workload.momentum
+        scale = config.stddev / config.noise_divisor
+        self._scale = np.float32(scale)
+        self._momentum = np.float32(factorization.workload.momentum)
         self._rates = np.asarray(factorization.workload.rates, np.float32)
-        self._row_stddev = np.float32(
-            self._scale * matrix_factorization.sum_noise(factorization, self._rounds)
-        )
-        self._iterate_stddev = np.float32(
-            matrix_factorization.iterate_stddev(
-                factorization, self._scale, self._rounds
-            )
+        row_stddev = scale * matrix_factorization.sum_noise(factorization, self._rounds)
+        self._row_stddev = np.asarray(row_stddev, np.float32)
+        self._iterate_stddev = np.asarray(
+            matrix_factorization.iterate_stddev(factorization, scale, self._rounds),
+            np.float32,
         )
         self._noise_on_host = noise_on_host
         self._stream = noise_streams.build_stream(
-            factorization, dimension, block_rounds=block_rounds, redraw=True
+            factorization, dimension, block_rounds=block_rounds, redraw=True, nx=nx
         )
 
     def initial_state(self) -> Fields:
         """The state before the first round."""
         state = collections.OrderedDict(
-            row=tf.zeros([], tf.int32),
-            row_seeds=tf.zeros([self._rounds, 2], tf.int64),
+            row=self._nx.asarray(0, np.int32),
+            row_seeds=self._nx.zeros([self._rounds, 2], np.int64),
         )
         if self._momentum:
-            state["moment"] = tf.zeros([self.dimension])
+            state["moment"] = self._nx.zeros([self.dimension], np.float32)
         if self._noise_on_host:
             state.update(self._no_past())
         else:
-            state.update(_named(self._stream.initial_memory()))
+            state.update(_named(self._stream.initial_memory(), self._nx))
         return state
 
-    def __call__(self, state: Fields, mean: tf.Tensor, noise_seed: Seed) -> Decoded:
+    def __call__(self, state: Fields, mean: Array, noise_seed: Seed) -> Decoded:
         """The round's result, from the sum of the (decoded) updates over the divisor.
 
         Args:
@@ -102,138 +100,69 @@ class Release:
           mean: float32[d].
           noise_seed: int64[2], a secret seed of this round.
         """
-        row = state["row"]
+        nx, row = self._nx, state["row"]
         own_seed = randomness.fold_in(noise_seed, seed_domains.RoundDomain.UPDATE_NOISE)
-        seeds = tf.tensor_scatter_nd_update(
-            state["row_seeds"], [[row]], own_seed[tf.newaxis]
-        )
+        seeds = nx.with_row(state["row_seeds"], row, own_seed)
         next_noise = (
             self._noise_from_host if self._noise_on_host else self._noise_of_stream
         )
         unit_noise, kept = next_noise(state, row, seeds)
-        increment = mean + self._scale * unit_noise
+        increment = mean + nx.product(self._scale, unit_noise)
         if self._momentum:
-            moment = tf.where(tf.equal(row, 0), 0.0, self._momentum) * state["moment"]
-            increment += moment
+            momentum = nx.where(nx.equal(row, 0), np.float32(0), self._momentum)
+            increment = increment + nx.product(momentum, state["moment"])
             kept["moment"] = increment
-        result = tf.gather(tf.constant(self._rates), row) * increment
-        updated = collections.OrderedDict(
-            row=(row + 1) % self._rounds, row_seeds=seeds, **kept
-        )
+        result = self._at(self._rates, row) * increment
+        after = nx.asarray((row + 1) % self._rounds, np.int32)
+        updated = collections.OrderedDict(row=after, row_seeds=seeds, **kept)
         measured = collections.OrderedDict(
-            noise_stddev=tf.gather(self._row_stddev, row),
-            iterate_noise_stddev=tf.gather(self._iterate_stddev, row),
+            noise_stddev=self._at(self._row_stddev, row),
+            iterate_noise_stddev=self._at(self._iterate_stddev, row),
         )
         ordered = collections.OrderedDict((name, updated[name]) for name in state)
         return Decoded(result, ordered, measured)
 
+    def _at(self, table: np.ndarray, row: Array) -> Array:
+        return self._nx.take(self._nx.table(table), row)
+
     def _noise_of_stream(
-        self, state: Fields, row: tf.Tensor, seeds: tf.Tensor
-    ) -> tuple[tf.Tensor, dict[str, Any]]:
+        self, state: Fields, row: Array, seeds: Array
+    ) -> tuple[Array, dict[str, Any]]:
         """Row `row` of the stream in the state, and its memory.
 
         Used by TFF's own training loops; `dpfl-train` has `HostNoise`.
         """
-        initial = self._stream.initial_memory()
-        kept = tf.nest.pack_sequence_as(initial, [state[i] for i in _named(initial)])
-        memory = tf.cond(tf.equal(row, 0), self._stream.initial_memory, lambda: kept)
-        draw = _draw_from(self._stream, seeds)
+        nx, initial = self._nx, self._stream.initial_memory()
+        names = iter(_named(initial, nx))
+        kept = nx.tree_map(lambda _: state[next(names)], initial)
+        memory = nx.cond(nx.equal(row, 0), self._stream.initial_memory, lambda: kept)
+        draw = draw_from(self._stream, seeds)
         unit_noise, after = self._stream.step(draw, row, memory)
-        return unit_noise, dict(_named(after))
+        return unit_noise, dict(_named(after, nx))
 
     def _noise_from_host(
-        self, state: Fields, row: tf.Tensor, seeds: tf.Tensor
-    ) -> tuple[tf.Tensor, dict[str, Any]]:
+        self, state: Fields, row: Array, seeds: Array
+    ) -> tuple[Array, dict[str, Any]]:
         """Row `row`, from the past that `HostNoise` put into the state."""
-        is_right = tf.equal(state["past_row"], row) & tf.reduce_all(
-            tf.equal(state["past_seed"], state["row_seeds"][row - 1])
+        nx, stream = self._nx, self._stream
+        is_right = nx.equal(state["past_row"], row) & nx.all(
+            nx.equal(state["past_seed"], state["row_seeds"][row - 1])
         )
-        check = tf.debugging.Assert(
-            is_right,
-            [
-                "the noise in the aggregator's state is not for row",
-                row,
-                "of this epoch: HostNoise.put_into was not called",
-            ],
-        )
-        with tf.control_dependencies([check] if check is not None else []):
-            past = tf.identity(state["past"])
-        unit_noise, _ = self._stream.taken(
-            row, past, self._stream.drawn(seeds[row]), self._stream.initial_memory()
+        message = "HostNoise.put_into was not called for this epoch's row"
+        checked = stream.checked(row, is_right, message)
+        own = stream.drawn(seeds[row])
+        unit_noise, _ = stream.taken(
+            checked, state["past"], own, stream.initial_memory()
         )
         return unit_noise, self._no_past()
 
     def _no_past(self) -> dict[str, Any]:
         """The initial part of a state that `HostNoise` fills."""
         return {
-            "past": tf.zeros([self.dimension]),
-            "past_row": tf.constant(-1, tf.int32),
-            "past_seed": tf.zeros([2], tf.int64),
+            "past": self._nx.zeros([self.dimension], np.float32),
+            "past_row": self._nx.asarray(-1, np.int32),
+            "past_seed": self._nx.zeros([2], np.int64),
         }
-
-
-class HostNoise:
-    """Computes the past of each row in the training program, for the state.
-
-    The stream's memory, a block of rounds for a dense matrix, then stays in this
-    object, and one row of d numbers goes to TFF's worker in each round. Losing the
-    object loses nothing: its content is computed again from the seeds in the
-    aggregator's state.
-    """
-
-    def __init__(self, config: Config, dimension: int):
-        """Initializes the noise from the configuration of the factory."""
-        self._stream = noise_streams.build_stream(
-            config.factorization, dimension, arrays=FusedTensors()
-        )
-        self._after = tf.function(self._past_after, autograph=False)
-        self._again = tf.function(self._past_again, autograph=False)
-        # The row, and the seed of the row before it, which identify one history.
-        self._place: tuple[int, tuple[int, ...]] = (-1, ())
-        self._past: Any = None
-        self._memory: Any = None
-
-    def put_into(self, state: Fields) -> Fields:
-        """Puts the past of the next round's row into a process's state.
-
-        Raises:
-          ValueError: If the process was not made with `noise_on_host`.
-        """
-        if "past_row" not in state:
-            raise ValueError(
-                "state must come from an aggregator with noise_on_host=True, "
-                f"found the fields {list(state)}"
-            )
-        row, seeds = int(state["row"]), np.asarray(state["row_seeds"])
-        if self._place != _place(seeds, row):
-            self._compute(seeds, row)
-        filled = collections.OrderedDict(state)
-        filled["past"] = self._past.numpy()
-        filled["past_row"] = np.int32(row)
-        filled["past_seed"] = seeds[row - 1]
-        return filled
-
-    def _compute(self, seeds: np.ndarray, row: int) -> None:
-        if row and self._place == _place(seeds, row - 1):
-            made = self._after(self._past, self._memory, *_tensors(seeds, row))
-        else:
-            # Releases the old block before a new one is computed.
-            self._past = self._memory = None
-            made = self._again(*_tensors(seeds, row))
-        self._past, self._memory = made
-        self._place = _place(seeds, row)
-
-    def _past_after(self, past: Any, memory: Any, seeds: Any, row: Any) -> Any:
-        """The past of a row and the memory after it, from those of the row before."""
-        draw = _draw_from(self._stream, seeds)
-        _, memory = self._stream.taken(row - 1, past, draw(row - 1), memory)
-        return self._stream.past(draw, row, memory)
-
-    def _past_again(self, seeds: Any, row: Any) -> Any:
-        """The past of a row and the memory, from the seeds alone."""
-        draw = _draw_from(self._stream, seeds)
-        memory = self._stream.memory_before(draw, row)
-        return self._stream.past(draw, row, memory)
 
 
 class ReleasingCodec(OuterCodec):
@@ -252,7 +181,7 @@ class ReleasingCodec(OuterCodec):
 
     def release(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
-    ) -> tf.Tensor:
+    ) -> Array:
         """The result itself, a float: its noise is correlated.
 
         See base class for the arguments.
@@ -294,7 +223,7 @@ class ClippedSumCodec(Codec):
         multiplier = config.stddev / config.clip_norm
         self._sum = IntegerSum(dimension, multiplier, config.cohort_size)
 
-    def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
+    def encode(self, update: Array, shared: Fields, client_seed: Seed) -> Encoded:
         """The clipped update, int32[d].
 
         See base class for the arguments.
@@ -303,7 +232,7 @@ class ClippedSumCodec(Codec):
         sums = collections.OrderedDict(l2_clipped=normed.norm > self._clip_norm)
         return Encoded(self._sum.round(normed, self._clip_norm), normed, sums)
 
-    def zero(self) -> tf.Tensor:
+    def zero(self) -> Array:
         """Zeros of the sum's integer dtype."""
         return self._sum.zero(self.nx)
 
@@ -315,7 +244,7 @@ class ClippedSumCodec(Codec):
         See base class for the arguments.
         """
         mean = self._sum.to_float(total, self._clip_norm) / self.cohort_size
-        clip_norm = tf.constant(self._clip_norm, tf.float32)
+        clip_norm = self.nx.asarray(self._clip_norm, np.float32)
         return Decoded(mean, state, collections.OrderedDict(clip_norm=clip_norm))
 
 
@@ -338,21 +267,13 @@ class MatrixFactorizationCodec(ReleasingCodec):
         super().__init__(clipped, Release(config, dimension, nx, **options))
 
 
-def _draw_from(stream: Any, seeds: Any) -> Any:
+def draw_from(stream: noise_streams.NoiseStream, seeds: Any) -> Any:
     """The function that draws a stream's rows of Z, each from its own seed."""
     return lambda row: stream.drawn(seeds[row])
 
 
-def _place(seeds: np.ndarray, row: int) -> tuple[int, tuple[int, ...]]:
-    return row, tuple(seeds[row - 1].tolist()) if row else ()
-
-
-def _tensors(seeds: np.ndarray, row: int) -> tuple[tf.Tensor, tf.Tensor]:
-    return tf.constant(seeds), tf.constant(row, tf.int32)
-
-
-def _named(memory: Any) -> Fields:
-    """The tensors of a memory by name, since TFF accepts no empty structures."""
+def _named(memory: Any, nx: Any) -> Fields:
+    """The arrays of a memory by name, since TFF accepts no empty structures."""
     return collections.OrderedDict(
-        (f"memory_{i}", tensor) for i, tensor in enumerate(tf.nest.flatten(memory))
+        (f"memory_{i}", part) for i, part in enumerate(nx.structure_leaves(memory))
     )

@@ -147,7 +147,7 @@ _register_own(ProjectAndPerturb(**_NOISED, **_RATE), "sketch:ProjectAndPerturbCo
 _register_own(SparseRecovery(**_INTEGER, sparsity=1), "sketch:SparseRecoveryCodec")
 _register_own(Dome(**_NOISED, sketch_size=8), "dome:DomeCodec")
 _register_own(DomeDdg(**_INTEGER, sketch_size=8), "dome:DomeCodec")
-_HOST_NOISE = "codecs.matrix_factorization:HostNoise"
+_HOST_NOISE = "aggregators.host_noise:HostNoise"
 _register_own(
     MatrixFactorization(**_EPOCH),
     "matrix_factorization:MatrixFactorizationCodec",

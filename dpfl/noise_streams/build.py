@@ -10,10 +10,10 @@ from typing import Any, Optional
 import numpy as np
 
 from dpfl import factorization as fact
+from dpfl.arrays import in_numpy
 from dpfl.factorization import factorization as factorization_lib
 from dpfl.noise_streams import dense, encoders, structured, tree
 from dpfl.noise_streams import stream as stream_lib
-from dpfl.noise_streams.arrays import Arrays
 
 
 def build_stream(
@@ -22,7 +22,7 @@ def build_stream(
     *,
     block_rounds: Optional[int] = None,
     redraw: bool = False,
-    arrays: Optional[Arrays] = None,
+    nx: Any = in_numpy,
 ) -> stream_lib.NoiseStream:
     """Builds the stream of A^-1 B Z of a factorization A = B C.
 
@@ -32,7 +32,7 @@ def build_stream(
       block_rounds: Rounds of a dense stream computed at a time; None for
         `factorization.block_rounds`.
       redraw: Whether structured streams draw rows again instead of remembering them.
-      arrays: The array library; None for TensorFlow.
+      nx: The module of the array library, of `dpfl.arrays`.
 
     Raises:
       ValueError: If `dimension` or `block_rounds` is below 1.
@@ -44,30 +44,26 @@ def build_stream(
     rounds = factorization.rounds
     if isinstance(factors, fact.BandLowRankFactors):
         return structured.StructuredStream(
-            factors, factorization.workload, dimension, redraw=redraw, arrays=arrays
+            factors, factorization.workload, dimension, redraw=redraw, nx=nx
         )
     if isinstance(factors, fact.BufferedFactors):
         decay, scale = factors.inverse_decay, factors.inverse_scale
-        return encoders.BufferedStream(decay, scale, rounds, dimension, arrays=arrays)
+        return encoders.BufferedStream(decay, scale, rounds, dimension, nx=nx)
     is_tree = isinstance(factors, fact.TreeFactors)
     if is_tree and factorization.method == "honaker-online":
-        return tree.TreeStream(rounds, dimension, arrays=arrays)
+        return tree.TreeStream(rounds, dimension, nx=nx)
     if factorization_lib.is_dense(factorization):
         matrix = lower_triangular(factorization.noising_rows())
-        return dense.DenseStream(
-            matrix, dimension, block_rounds=block_rounds, arrays=arrays
-        )
+        return dense.DenseStream(matrix, dimension, block_rounds=block_rounds, nx=nx)
     if isinstance(factors, fact.InverseBandedFactors):
         weights = factors.e[: factors.bands]
-        return encoders.MovingStream(
-            weights, rounds, dimension, redraw=redraw, arrays=arrays
-        )
+        return encoders.MovingStream(weights, rounds, dimension, redraw=redraw, nx=nx)
     if isinstance(factors, fact.ToeplitzFactors):
         columns = np.tile(factors.c[: factors.bands], (rounds, 1))
     else:
         columns = factors.diagonals
     rows = encoders.rows_of_columns(columns)
-    return encoders.BandedStream(rows, dimension, arrays=arrays)
+    return encoders.BandedStream(rows, dimension, nx=nx)
 
 
 def lower_triangular(matrix: np.ndarray) -> np.ndarray:

@@ -21,9 +21,10 @@ from typing import Any, Optional
 
 import numpy as np
 
+from dpfl.arrays import in_numpy
 from dpfl.factorization import factorization
 from dpfl.noise_streams import stream as stream_lib
-from dpfl.noise_streams.arrays import Arrays, Draw, Index, Memory, Vector
+from dpfl.noise_streams.stream import Draw, Index, Memory, Vector
 
 # Rows of a chunk of Z. A pass takes up to seven times the memory of a block: the last
 # block, the next one, products and sums on their way, and chunks of so many rows of Z.
@@ -45,7 +46,7 @@ class DenseStream(stream_lib.NoiseStream):
         dimension: int,
         *,
         block_rounds: Optional[int] = None,
-        arrays: Optional[Arrays] = None,
+        nx: Any = in_numpy,
     ):
         """Initializes the stream.
 
@@ -53,12 +54,12 @@ class DenseStream(stream_lib.NoiseStream):
           matrix: K = A^-1 B, of shape (T, T).
           dimension: d, the length of a row.
           block_rounds: R; None for `factorization.block_rounds`.
-          arrays: The array library; None for TensorFlow.
+          nx: The array library.
 
         Raises:
           ValueError: If `block_rounds` is below 1, or K is not lower triangular.
         """
-        super().__init__(np.diagonal(matrix), dimension, arrays)
+        super().__init__(np.diagonal(matrix), dimension, nx)
         rounds = self.rounds
         if matrix.shape != (rounds, rounds) or np.triu(matrix, 1).any():
             raise ValueError(
@@ -82,19 +83,19 @@ class DenseStream(stream_lib.NoiseStream):
 
     def initial_memory(self) -> Memory:
         """A block of zeros, which row 0 does not read."""
-        return self.arrays.zeros(self.block_rounds, self.dimension)
+        return self.nx.zeros([self.block_rounds, self.dimension], np.float32)
 
     def memory_before(self, draw: Draw, row: Index) -> Memory:
         """See base class; computes the block of the row, unless `past` will."""
         place = row % self.block_rounds
-        matrix = self.arrays.constant(self._before)
-        block = self.arrays.either(
+        matrix = self.nx.shared_table(self._before)
+        block = self.nx.cond(
             place > 0, lambda: self._block(draw, row, matrix), self.initial_memory
         )
-        [block] = self.arrays.loop(
+        [block] = self.nx.fori_loop(
             0,
             place,
-            lambda k, rows: (self.arrays.with_row(rows, k, draw(row - place + k)),),
+            lambda k, rows: (self.nx.with_row(rows, k, draw(row - place + k)),),
             block,
         )
         return block
@@ -102,16 +103,16 @@ class DenseStream(stream_lib.NoiseStream):
     def past(self, draw: Draw, row: Index, memory: Memory) -> tuple[Vector, Memory]:
         """See base class; every R-th call does the work of R."""
         place = row % self.block_rounds
-        matrix = self.arrays.constant(self._before)
-        block = self.arrays.either(
+        matrix = self.nx.shared_table(self._before)
+        block = self.nx.cond(
             place < 1, lambda: self._block(draw, row, matrix), lambda: memory
         )
-        weights = self.arrays.at(self._within, row)
-        return (weights[np.newaxis] @ block)[0], block
+        weights = self._at(self._within, row)
+        return self.nx.matmul(weights[np.newaxis], block)[0], block
 
     def remember(self, row: Index, memory: Memory, z: Vector, noise: Vector) -> Memory:
         """See base class."""
-        return self.arrays.with_row(memory, row % self.block_rounds, z)
+        return self.nx.with_row(memory, row % self.block_rounds, z)
 
     def _block(self, draw: Draw, row: Index, matrix: Any) -> Any:
         """The rows of P of the block that holds `row`, float32[R, d]."""
@@ -122,20 +123,17 @@ class DenseStream(stream_lib.NoiseStream):
         def body(chunk: Index, total: Any) -> tuple[Any]:
             begin = chunk * self._chunk
             z = self._rows(draw, begin)
-            return (total + self.arrays.part(matrix, [first, begin], shape) @ z,)
+            part = self.nx.slice_at(matrix, [first, begin], shape)
+            return (total + self.nx.matmul(part, z),)
 
-        chunks = self.arrays.at(self._chunks, number)
-        [block] = self.arrays.loop(0, chunks, body, self.initial_memory())
+        chunks = self._at(self._chunks, number)
+        [block] = self.nx.fori_loop(0, chunks, body, self.initial_memory())
         return block
 
     def _rows(self, draw: Draw, begin: Index) -> Any:
         """A chunk of Z; rows after the last, of weight zero, repeat the last."""
-        return self.arrays.rows(
-            lambda row: draw(self.arrays.least(row, self.rounds - 1)),
-            begin,
-            self._chunk,
-            self.dimension,
-        )
+        rows = self.nx.minimum(begin + self.nx.arange(self._chunk), self.rounds - 1)
+        return self.nx.map_rows(draw, rows, self.dimension)
 
 
 def _within(matrix: np.ndarray, block: int) -> np.ndarray:

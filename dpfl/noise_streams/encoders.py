@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any
 
 import numpy as np
 
+from dpfl.arrays import in_numpy
 from dpfl.noise_streams import stream as stream_lib
-from dpfl.noise_streams.arrays import Arrays, Draw, Index, Memory, Vector
+from dpfl.noise_streams.stream import Draw, Index, Memory, Vector
 
 
 class BandedStream(stream_lib.NoiseStream):
@@ -30,16 +31,16 @@ class BandedStream(stream_lib.NoiseStream):
         diagonals: np.ndarray,
         dimension: int,
         *,
-        arrays: Optional[Arrays] = None,
+        nx: Any = in_numpy,
     ):
         """Initializes the stream.
 
         Args:
           diagonals: C[t, t - k] at [t, k], zero for k > t, shape (T, h).
           dimension: d, the length of a row.
-          arrays: The array library; None for TensorFlow.
+          nx: The array library.
         """
-        super().__init__(1 / diagonals[:, 0], dimension, arrays)
+        super().__init__(1 / diagonals[:, 0], dimension, nx)
         self._bands = diagonals.shape[1]
         self.has_memory = self._bands > 1
         self._weights = (diagonals[:, 1:] / diagonals[:, :1]).astype(np.float32)
@@ -54,9 +55,9 @@ class BandedStream(stream_lib.NoiseStream):
 
     def past(self, draw: Draw, row: Index, memory: Memory) -> tuple[Vector, Memory]:
         """See base class."""
-        weights = self.arrays.at(self._weights, row)
+        weights = self._at(self._weights, row)
         [zeros] = self._zeros(1)
-        return self.arrays.minus_weighted(zeros, weights, memory), memory
+        return self.nx.minus_weighted(zeros, weights, memory), memory
 
     def remember(self, row: Index, memory: Memory, z: Vector, noise: Vector) -> Memory:
         """See base class."""
@@ -89,7 +90,7 @@ class BufferedStream(stream_lib.NoiseStream):
         rounds: int,
         dimension: int,
         *,
-        arrays: Optional[Arrays] = None,
+        nx: Any = in_numpy,
     ):
         """Initializes the stream.
 
@@ -98,23 +99,23 @@ class BufferedStream(stream_lib.NoiseStream):
           scale: omega of C^-1, shape (buffers,).
           rounds: T, the number of rows.
           dimension: d, the length of a row.
-          arrays: The array library; None for TensorFlow.
+          nx: The array library.
         """
-        super().__init__(np.ones(rounds), dimension, arrays)
+        super().__init__(np.ones(rounds), dimension, nx)
         self._decay = np.asarray(decay, np.float32)[:, np.newaxis]
         self._scale = np.asarray(scale, np.float32)[np.newaxis]
 
     def initial_memory(self) -> Memory:
         """Zero buffers."""
-        return self.arrays.zeros(len(self._decay), self.dimension)
+        return self.nx.zeros([len(self._decay), self.dimension], np.float32)
 
     def past(self, draw: Draw, row: Index, memory: Memory) -> tuple[Vector, Memory]:
         """See base class."""
-        return (self._scale @ memory)[0], memory
+        return self.nx.matmul(self._scale, memory)[0], memory
 
     def remember(self, row: Index, memory: Memory, z: Vector, noise: Vector) -> Memory:
         """See base class."""
-        return self._decay * memory + z
+        return self.nx.product(self._decay, memory) + z
 
 
 class MovingStream(stream_lib.NoiseStream):
@@ -133,7 +134,7 @@ class MovingStream(stream_lib.NoiseStream):
         dimension: int,
         *,
         redraw: bool = False,
-        arrays: Optional[Arrays] = None,
+        nx: Any = in_numpy,
     ):
         """Initializes the stream.
 
@@ -142,9 +143,9 @@ class MovingStream(stream_lib.NoiseStream):
           rounds: T, the number of rows.
           dimension: d, the length of a row.
           redraw: Whether earlier rows are drawn again instead of remembered.
-          arrays: The array library; None for TensorFlow.
+          nx: The array library.
         """
-        super().__init__(np.full(rounds, weights[0]), dimension, arrays)
+        super().__init__(np.full(rounds, weights[0]), dimension, nx)
         columns = np.tile(np.asarray(weights, np.float32), (rounds, 1))
         # Rows before the first are arbitrary, since their weight is zero.
         self._weights = rows_of_columns(columns)
@@ -156,11 +157,11 @@ class MovingStream(stream_lib.NoiseStream):
 
     def past(self, draw: Draw, row: Index, memory: Memory) -> tuple[Vector, Memory]:
         """See base class."""
-        weights = self.arrays.at(self._weights, row)
+        weights = self._at(self._weights, row)
         [past] = self._zeros(1)
         for k in range(1, self._weights.shape[1]):
             earlier = self._earlier(draw, row, k) if self._redraw else memory[k - 1]
-            past += weights[k] * earlier
+            past = past + self.nx.product(weights[k], earlier)
         return past, memory
 
     def remember(self, row: Index, memory: Memory, z: Vector, noise: Vector) -> Memory:

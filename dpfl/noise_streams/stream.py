@@ -8,8 +8,9 @@ row t of N = A^-1 B Z: the noise to add to the sum of round t, so that a server 
 applies A to the noised sums releases A (G + N) = A G + B Z. `Accumulated` applies A,
 and yields the rows of B Z.
 
-A stream is a few pure functions on a memory, which is a structure of tensors only, so
-that it runs eagerly, in a `tf.function` and inside of a TFF computation.
+A stream is a few pure functions of arrays on a memory, which is a structure of arrays
+only, so that it runs eagerly, in a `tf.function`, inside of a TFF computation and under
+`jax.jit`.
 
 K = A^-1 B is lower triangular here: row t is K[t, t] z_t and what the rows of Z before
 it contribute, `NoiseStream.past`. The memory holds nothing of a row of Z before it is
@@ -20,12 +21,31 @@ from __future__ import annotations
 
 import abc
 import collections
-from typing import Any, Optional
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from dpfl import factorization as fact
-from dpfl.noise_streams.arrays import Arrays, Draw, Index, Memory, Vector
+from dpfl import seed_domains
+from dpfl.arrays import in_numpy
+from dpfl.vectors import randomness
+from dpfl.vectors.integer_noise import DiscreteGaussian
+
+# float32[d].
+Vector = Any
+# An index: a whole number, or an int32 scalar.
+Index = Any
+# A structure of vectors, in tuples.
+Memory = Any
+# Function from the index of a row of Z to the row.
+Draw = Callable[[Index], Vector]
+
+# Denominator of the entries of Z; 14 of its multiples are exact in float32.
+GRID = 1 << 18
+# Parameter of their distribution, for the variance 1 + 4 / 2**36: with it an entry has
+# the law of a normal number, rounded at random; see docs/privacy/integer_release.md.
+GRID_STDDEV = GRID + 2 / GRID
 
 
 class NoiseStream(abc.ABC):
@@ -35,7 +55,7 @@ class NoiseStream(abc.ABC):
       rounds: T, the number of rows.
       dimension: d, the length of a row.
       own_weights: K[t, t] for each row t, float32[T].
-      arrays: The array library, which also defines Z; TensorFlow's by default.
+      nx: The module of the array library, of `dpfl.arrays`.
     """
 
     # Whether rows contribute to later ones.
@@ -45,12 +65,12 @@ class NoiseStream(abc.ABC):
         self,
         own_weights: np.ndarray,
         dimension: int,
-        arrays: Optional[Arrays] = None,
+        nx: Any = in_numpy,
     ):
         self.own_weights = np.asarray(own_weights, np.float32)
         self.rounds = len(own_weights)
         self.dimension = dimension
-        self.arrays = arrays or _tensors()
+        self.nx = nx
 
     def init(self, seed: Any) -> collections.OrderedDict:
         """The state before row 0, from a seed int64[2] that determines all noise.
@@ -58,8 +78,8 @@ class NoiseStream(abc.ABC):
         OrderedDict(seed=int64[2], row=int32, memory=<tensors of fixed shapes>).
         """
         return collections.OrderedDict(
-            seed=self.arrays.seed(seed),
-            row=self.arrays.index(0),
+            seed=self.nx.asarray(seed, np.int64),
+            row=self.nx.asarray(0, np.int32),
             memory=self.initial_memory(),
         )
 
@@ -69,10 +89,12 @@ class NoiseStream(abc.ABC):
         """Row `state["row"]`, float32[dimension], and the state after it.
 
         Raises:
-          tf.errors.InvalidArgumentError: If all rows have been taken; IndexError in
-            numpy.
+          ValueError: If all rows have been taken. TensorFlow raises
+            InvalidArgumentError when the graph runs; in JAX the row is NaN.
         """
-        row = self.arrays.checked(state["row"], self.rounds)
+        row = state["row"]
+        message = f"the noise stream has {self.rounds} rows, found row"
+        row = self.checked(row, row < self.rounds, message)
         draw = self.draw_from(state["seed"])
         noise, memory = self.step(draw, row, state["memory"])
         return noise, collections.OrderedDict(
@@ -81,24 +103,37 @@ class NoiseStream(abc.ABC):
 
     def seek(self, seed: Any, row: Index) -> collections.OrderedDict:
         """The state before a row in [0, rounds], as `next` leaves it."""
-        seed, row = self.arrays.seed(seed), self.arrays.index(row)
+        seed, row = self.nx.asarray(seed, np.int64), self.nx.asarray(row, np.int32)
         memory = self.memory_before(self.draw_from(seed), row)
         return collections.OrderedDict(seed=seed, row=row, memory=memory)
 
     def draw_from(self, seed: Any) -> Draw:
         """A function that draws rows of Z which all follow from one seed."""
-        return lambda row: self.drawn(self.arrays.row_seed(seed, row))
+        return lambda row: self.drawn(row_seed(seed, row))
 
     def drawn(self, row_seed: Any) -> Vector:
-        """Draws a row of Z from its own seed."""
-        return self.arrays.normal(row_seed, self.dimension)
+        """Draws a row of Z from its own seed: independent N(0, 1) on a grid.
+
+        The entries are integers of a discrete Gaussian divided by 2**18, so that they
+        have the tails of N(0, 1): a float32 sampler has none beyond 5.7.
+        """
+        integers = DiscreteGaussian(GRID_STDDEV).sample(row_seed, self.dimension)
+        return self.nx.asarray(integers, np.float32) / np.float32(GRID)
+
+    def checked(self, row: Index, condition: Any, message: str) -> Index:
+        """A row's index, if a condition holds; see `next` for what is raised.
+
+        Where nothing can be raised it is T, whose weights, and so its noise, are NaN.
+        """
+        end = self.rounds
+        return end + self.nx.required(condition, message, row, row - end)
 
     def memory_before(self, draw: Draw, row: Index) -> Memory:
         """The memory before a row in [0, rounds], from rows of Z drawn again.
 
         It steps through all earlier rows, at their cost.
         """
-        [memory] = self.arrays.loop(
+        [memory] = self.nx.fori_loop(
             0,
             row,
             lambda at, memory: (self.step(draw, at, memory)[1],),
@@ -131,7 +166,7 @@ class NoiseStream(abc.ABC):
           z: The row of Z, float32[dimension].
           memory: The memory from `past`.
         """
-        noise = past + self.arrays.at(self.own_weights, row) * z
+        noise = past + self.nx.product(self._at(self.own_weights, row), z)
         return noise, self.remember(row, memory, z, noise)
 
     def row(self, seed: Any, row: Index) -> Vector:
@@ -166,7 +201,12 @@ class NoiseStream(abc.ABC):
         """
 
     def _zeros(self, number: int) -> tuple[Vector, ...]:
-        return tuple(self.arrays.zeros(self.dimension) for _ in range(number))
+        zeros = self.nx.zeros([self.dimension], np.float32)
+        return (zeros,) * number
+
+    def _at(self, table: np.ndarray, place: Index) -> Any:
+        """An entry, or a row, of a small table."""
+        return self.nx.take(self.nx.table(table), place, axis=0)
 
     def _earlier(self, draw: Draw, row: Index, steps: int) -> Vector:
         """Row `row - steps` of Z; before the first, an arbitrary row of weight zero."""
@@ -181,22 +221,21 @@ class Accumulated(NoiseStream):
 
     def __init__(self, stream: NoiseStream, workload: fact.Workload):
         own_weights = np.multiply(workload.rates, stream.own_weights)
-        super().__init__(own_weights, stream.dimension, stream.arrays)
+        super().__init__(own_weights, stream.dimension, stream.nx)
         self._stream = stream
         self._momentum = workload.momentum
         self._rates = np.asarray(workload.rates, np.float32)
 
     def initial_memory(self) -> Memory:
         """The memory of the inner stream, the moment and the sum."""
-        zeros = self.arrays.zeros(self.dimension)
-        return self._stream.initial_memory(), zeros, zeros
+        return self._stream.initial_memory(), *self._zeros(2)
 
     def past(self, draw: Draw, row: Index, memory: Memory) -> tuple[Vector, Memory]:
         """See base class."""
         inner, moment, total = memory
         past, inner = self._stream.past(draw, row, inner)
-        moment = self._momentum * moment + past
-        total = total + self.arrays.at(self._rates, row) * moment
+        moment = self.nx.product(np.float32(self._momentum), moment) + past
+        total = total + self.nx.product(self._at(self._rates, row), moment)
         return total, (inner, moment, past)
 
     def remember(self, row: Index, memory: Memory, z: Vector, noise: Vector) -> Memory:
@@ -207,20 +246,21 @@ class Accumulated(NoiseStream):
 
 
 def materialize(stream: NoiseStream) -> np.ndarray:
-    """All rows of a stream, float32 of shape (T, dimension).
+    """The matrix of a stream, float32[T, T]: A^-1 B, or B itself from `Accumulated`.
 
-    For a stream built with `UnitTensors`, whose dimension is the number of rows of Z,
-    this is its matrix: A^-1 B, or B itself from `Accumulated`.
+    Z is the identity here, so that the stream must be one of dimension T.
     """
-    state = stream.init([0, 0])
+    nx, memory = stream.nx, stream.initial_memory()
+    identity = nx.asarray(np.eye(stream.rounds), np.float32)
     rows = []
-    for _ in range(stream.rounds):
-        noise, state = stream.next(state)
+    for row in range(stream.rounds):
+        noise, memory = stream.step(
+            lambda at: nx.take(identity, at, axis=0), nx.asarray(row, np.int32), memory
+        )
         rows.append(np.asarray(noise))
     return np.stack(rows)
 
 
-def _tensors() -> Arrays:
-    from dpfl.noise_streams.tensors import Tensors
-
-    return Tensors()
+def row_seed(seed: Any, row: Index) -> Any:
+    """The seed of a row of Z, int64[2], if all rows follow from one seed."""
+    return randomness.fold_in(seed, seed_domains.NoiseStreamDomain.NORMALS, row)

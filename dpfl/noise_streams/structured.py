@@ -14,13 +14,14 @@ over j <= t - w, of which there are r,
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any
 
 import numpy as np
 
 from dpfl import factorization as fact
+from dpfl.arrays import in_numpy
 from dpfl.noise_streams import stream as stream_lib
-from dpfl.noise_streams.arrays import Arrays, Draw, Index, Memory, Vector
+from dpfl.noise_streams.stream import Draw, Index, Memory, Vector
 
 
 class StructuredStream(stream_lib.NoiseStream):
@@ -33,7 +34,7 @@ class StructuredStream(stream_lib.NoiseStream):
         dimension: int,
         *,
         redraw: bool = False,
-        arrays: Optional[Arrays] = None,
+        nx: Any = in_numpy,
     ):
         """Initializes the stream.
 
@@ -43,11 +44,11 @@ class StructuredStream(stream_lib.NoiseStream):
           dimension: d, the length of a row.
           redraw: Whether the last w rows of Z are drawn again in every round instead of
             remembered: slower, with w vectors less in the state.
-          arrays: The array library; None for TensorFlow.
+          nx: The array library.
         """
         width = factors.band.shape[1] + (2 if workload.momentum else 1)
         matrix = workload.solve(factors.decoder(workload))
-        super().__init__(np.diagonal(matrix), dimension, arrays)
+        super().__init__(np.diagonal(matrix), dimension, nx)
         self._band = _band(matrix, width)
         self._left = workload.solve(factors.left).astype(np.float32)
         # Row t is V[t - w], or zero if there is no such row.
@@ -59,7 +60,7 @@ class StructuredStream(stream_lib.NoiseStream):
 
     def initial_memory(self) -> Memory:
         """Zeros: the sums, float32[r, d], and rows, the newest first."""
-        sums = self.arrays.zeros(self._left.shape[1], self.dimension)
+        sums = self.nx.zeros([self._left.shape[1], self.dimension], np.float32)
         return sums, self._zeros(0 if self._redraw else self._width)
 
     def past(self, draw: Draw, row: Index, memory: Memory) -> tuple[Vector, Memory]:
@@ -70,13 +71,13 @@ class StructuredStream(stream_lib.NoiseStream):
         if self._redraw:
             steps = range(1, self._width + 1)
             recent = tuple(self._earlier(draw, row, k) for k in steps)
-        band = self.arrays.at(self._band, row)
-        left = self.arrays.at(self._left, row)
-        right = self.arrays.at(self._delayed_right, row)
-        sums = sums + right[:, np.newaxis] * recent[-1]
-        past = (left[np.newaxis] @ sums)[0]
+        band = self._at(self._band, row)
+        left = self._at(self._left, row)
+        right = self._at(self._delayed_right, row)
+        sums = sums + self.nx.product(right[:, np.newaxis], recent[-1])
+        past = self.nx.matmul(left[np.newaxis], sums)[0]
         for k in range(1, self._width):
-            past += band[k] * recent[k - 1]
+            past = past + self.nx.product(band[k], recent[k - 1])
         return past, (sums, kept)
 
     def remember(self, row: Index, memory: Memory, z: Vector, noise: Vector) -> Memory:

@@ -21,12 +21,13 @@ normals represents all of them. With s_0 = 1 its weight at height h is s_h^2 = a
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any
 
 import numpy as np
 
+from dpfl.arrays import in_numpy
 from dpfl.noise_streams import stream as stream_lib
-from dpfl.noise_streams.arrays import Arrays, Draw, Index, Memory, Vector
+from dpfl.noise_streams.stream import Draw, Index, Memory, Vector
 
 
 class TreeStream(stream_lib.NoiseStream):
@@ -40,14 +41,14 @@ class TreeStream(stream_lib.NoiseStream):
         rounds: int,
         dimension: int,
         *,
-        arrays: Optional[Arrays] = None,
+        nx: Any = in_numpy,
     ):
         """Initializes the stream.
 
         Args:
           rounds: T, the number of rows.
           dimension: d, the length of a row.
-          arrays: The array library; None for TensorFlow.
+          nx: The array library.
         """
         self._levels = rounds.bit_length()
         heights = np.arange(self._levels)
@@ -62,28 +63,29 @@ class TreeStream(stream_lib.NoiseStream):
         for weight in weights[1:]:
             variances.append(weight**2 + (1 - weight) ** 2 * variances[-1])
         own_weights = np.sqrt(variances)[self._height]
-        super().__init__(own_weights, dimension, arrays)
+        super().__init__(own_weights, dimension, nx)
 
     def initial_memory(self) -> Memory:
         """Zeros."""
-        return self.arrays.zeros(self._levels, self.dimension)
+        return self.nx.zeros([self._levels, self.dimension], np.float32)
 
     def past(self, draw: Draw, row: Index, memory: Memory) -> tuple[Vector, Memory]:
         """See base class; the memory then has the error without its own normals."""
-        height = self.arrays.at(self._height, row)
+        height = self._at(self._height, row)
 
         def join(h: Index, error: Vector, replaced: Vector) -> tuple[Vector, ...]:
             left = memory[h - 1]
-            own = self.arrays.at(self._node_weight, h)
+            own = self._at(self._node_weight, h)
             return (1 - own) * (left + error), replaced + left
 
-        error, replaced = self.arrays.loop(1, height + 1, join, *self._zeros(2))
+        error, replaced = self.nx.fori_loop(1, height + 1, join, *self._zeros(2))
         # The levels below are free now; their content is not read again.
-        memory = self.arrays.with_row(memory, height, error)
+        memory = self.nx.with_row(memory, height, error)
         return error - replaced, memory
 
     def remember(self, row: Index, memory: Memory, z: Vector, noise: Vector) -> Memory:
         """See base class."""
-        height = self.arrays.at(self._height, row)
-        error = memory[height] + self.arrays.at(self.own_weights, row) * z
-        return self.arrays.with_row(memory, height, error)
+        height = self._at(self._height, row)
+        own = self.nx.product(self._at(self.own_weights, row), z)
+        error = memory[height] + own
+        return self.nx.with_row(memory, height, error)

@@ -25,6 +25,7 @@ from dpfl.mechanisms.gaussian import Gaussian
 from dpfl.mechanisms.matrix_factorization import MatrixFactorization
 from dpfl.mechanisms.mechanism import Mechanism
 from dpfl.mechanisms.participation import Participation
+from dpfl.noise_streams import stream as stream_lib
 from dpfl.planning import budget
 
 
@@ -108,7 +109,7 @@ class Noise(Iterator[np.ndarray]):
             self._fixed, first, seed_domains.RoundDomain.SERVER_NOISE
         )
         of_stream = philox.fold_in(of_round, seed_domains.RoundDomain.UPDATE_NOISE)
-        return self._stream.arrays.row_seed(of_stream, row)
+        return stream_lib.row_seed(of_stream, row)
 
 
 @checks.of_arguments(budget.OF_A_RUN)
@@ -157,15 +158,11 @@ def noise(
     if isinstance(mechanism, MatrixFactorization):
         mechanism.check(participation, dimension)
         mechanism.check_cost(participation, dimension)
-        stream = noise_streams.build_stream(
-            mechanism.factorization, dimension, arrays=noise_streams.InNumpy()
-        )
+        stream = noise_streams.build_stream(mechanism.factorization, dimension)
         scale = mechanism.stddev
     elif isinstance(mechanism, Gaussian) and not mechanism.adaptive_clipping:
         mechanism.check(participation, dimension)
-        stream = noise_streams.BandedStream(
-            np.ones([rounds, 1]), dimension, arrays=noise_streams.InNumpy()
-        )
+        stream = noise_streams.BandedStream(np.ones([rounds, 1]), dimension)
         scale = mechanism.noise_multiplier * mechanism.clip_norm
     else:
         raise TypeError(

@@ -21,13 +21,13 @@ from typing import Any, Optional
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
+from dpfl.noise_streams.tensors import FusedTensors, Tensors
 from tensorflow_federated.python.aggregators import distributed_dp
 
 from dpfl import aggregators, mechanisms, noise_streams
 from dpfl import factorization as fact
 from dpfl.codecs.sketch import make_sketch
 from dpfl.noise_streams import build_stream
-from dpfl.noise_streams.tensors import FusedTensors, Tensors
 from dpfl.tasks import models
 from dpfl.training import local_worker
 from dpfl.vectors import masks as masks_lib

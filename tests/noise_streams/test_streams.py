@@ -10,6 +10,7 @@ import functools
 import numpy as np
 import pytest
 import tensorflow as tf
+from dpfl.noise_streams.tensors import FusedTensors, Tensors, UnitTensors
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import factorization as fact
@@ -17,7 +18,6 @@ from dpfl import noise_streams
 from dpfl.arrays import philox
 from dpfl.factorization import factorization
 from dpfl.noise_streams import arrays
-from dpfl.noise_streams.tensors import FusedTensors, Tensors, UnitTensors
 from dpfl.vectors import integer_noise, integer_tables, randomness
 from dpfl.vectors.integer_noise import DiscreteGaussian
 from tests.refusals import refuses
