@@ -31,7 +31,9 @@ LAYERS = {
     "codecs": set(
         "accounting arrays mechanisms noise_streams planning vectors".split()
     ),
-    "aggregators": {"accounting", "arrays", "codecs", "mechanisms", "vectors"},
+    "aggregators": set(
+        "accounting arrays codecs mechanisms noise_streams vectors".split()
+    ),
     "tasks": {"mechanisms"},
     "pages": set(),
     "training": set("accounting mechanisms planning aggregators tasks pages".split()),

@@ -21,11 +21,12 @@ from typing import Any, Optional
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
-from dpfl.noise_streams.tensors import FusedTensors, Tensors
 from tensorflow_federated.python.aggregators import distributed_dp
 
 from dpfl import aggregators, mechanisms, noise_streams
 from dpfl import factorization as fact
+from dpfl.aggregators import host_noise
+from dpfl.arrays import in_tensorflow
 from dpfl.codecs.sketch import make_sketch
 from dpfl.noise_streams import build_stream
 from dpfl.tasks import models
@@ -306,7 +307,8 @@ def noise_dense(settings: Settings) -> list[Row]:
             call()
         return (time.perf_counter() - begin) / rows
 
-    stream = noise_streams.DenseStream(matrix, dimension)
+    make = partial(noise_streams.DenseStream, matrix, dimension, nx=in_tensorflow)
+    stream = make()
     call, block = _stream_call(stream), stream.block_rounds
     call(0)
     last = (rounds - 1) // block * block
@@ -318,7 +320,7 @@ def noise_dense(settings: Settings) -> list[Row]:
     peak = local_worker.peak_bytes(os.getpid())
     # The block is freed before there is another stream.
     del call
-    call = _stream_call(noise_streams.DenseStream(matrix, dimension, block_rounds=1))
+    call = _stream_call(make(block_rounds=1))
     call(0)
     seconds["last row alone"] = seconds_of(call, rounds - 1, 1)
     timed = partial(row, key="seconds_median", repeats=1)
@@ -330,9 +332,10 @@ def noise_dense(settings: Settings) -> list[Row]:
 
 def noise_recurrences(settings: Settings) -> dict[str, Call]:
     """A round of the streams that remember a few vectors."""
+    nx = host_noise.compiled_arrays()
     return {
         f"noise: {name}": _stream_call(
-            build_stream(factorization, settings.dimension, arrays=FusedTensors())
+            build_stream(factorization, settings.dimension, nx=nx)
         )
         for name, factorization in recurrences(settings.matrix_rounds).items()
     }
@@ -350,13 +353,11 @@ def noise_bands(settings: Settings) -> dict[str, Call]:
         factorizations[f"{count} bands"] = fact.Factorization(
             workload, "toeplitz", {}, factors
         )
-    ways = {"": FusedTensors(), ", band by band": Tensors()}
+    ways = {"": host_noise.compiled_arrays(), ", band by band": in_tensorflow}
     return {
-        f"noise: {name}{way}": _stream_call(
-            build_stream(each, settings.model, arrays=arrays)
-        )
+        f"noise: {name}{way}": _stream_call(build_stream(each, settings.model, nx=nx))
         for name, each in factorizations.items()
-        for way, arrays in ways.items()
+        for way, nx in ways.items()
         if not way or each.method == "toeplitz"
     }
 

@@ -15,8 +15,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from dpfl import factorization as fact
 from dpfl import noise_streams
 from dpfl.aggregators import build, build_with_host_noise
+from dpfl.aggregators.host_noise import HostNoise
+from dpfl.arrays import in_tensorflow
 from dpfl.codecs import make_codec
-from dpfl.codecs.matrix_factorization import HostNoise
 from dpfl.mechanisms.matrix_factorization import MatrixFactorization
 from dpfl.mechanisms.sgmf import Sgmf
 from tests.aggregators import cohorts
@@ -185,7 +186,7 @@ def test_killed_runs_resume_with_the_same_noise(maker, method):
     whole = run(range(7), None)
     rest = run(range(3, 7), whole[2][1])
     tf.nest.map_structure(assert_array_equal, rest, whole[3:])
-    stream = noise_streams.build_stream(config.factorization, 20)
+    stream = noise_streams.build_stream(config.factorization, 20, nx=in_tensorflow)
     seeds = whole[4][1]["row_seeds"]
     assert len({tuple(seed) for seed in seeds}) == ROUNDS
 

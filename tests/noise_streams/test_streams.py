@@ -10,15 +10,15 @@ import functools
 import numpy as np
 import pytest
 import tensorflow as tf
-from dpfl.noise_streams.tensors import FusedTensors, Tensors, UnitTensors
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import factorization as fact
 from dpfl import noise_streams
-from dpfl.arrays import philox
+from dpfl.aggregators import host_noise
+from dpfl.arrays import in_numpy, in_tensorflow
 from dpfl.factorization import factorization
-from dpfl.noise_streams import arrays
-from dpfl.vectors import integer_noise, integer_tables, randomness
+from dpfl.noise_streams.stream import GRID_STDDEV
+from dpfl.vectors import integer_noise, integer_tables
 from dpfl.vectors.integer_noise import DiscreteGaussian
 from tests.refusals import refuses
 
@@ -44,6 +44,7 @@ METHODS = {
 ONE_OF_EACH_KIND = "banded honaker-online honaker-full band-low-rank".split()
 ONE_OF_EACH_KIND += ["banded-inverse", "blt"]
 SEED = tf.constant([11, 5], tf.int64)
+build = functools.partial(noise_streams.build_stream, nx=in_tensorflow)
 
 
 @pytest.fixture(scope="module")
@@ -72,15 +73,14 @@ def rest(step, state, rounds):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("workload", WORKLOADS)
-def test_matrix_is_that_of_the_factorization(factorizations, workload, method):
+@pytest.mark.parametrize("nx", [in_numpy, in_tensorflow])
+def test_matrix_is_that_of_the_factorization(factorizations, workload, method, nx):
     """Or, of trees, of the lower triangular one with the same covariance."""
     found = factorizations[workload, method]
     b, k = found.decoder(), found.noising_rows()
     if method.startswith("honaker"):
         b, k = (np.linalg.cholesky(each @ each.T) for each in (b, k))
-    unit = noise_streams.build_stream(
-        found, ROUNDS, block_rounds=5, arrays=UnitTensors()
-    )
+    unit = noise_streams.build_stream(found, ROUNDS, block_rounds=5, nx=nx)
     assert type(unit) is METHODS[method][0]
     assert_allclose(noise_streams.materialize(unit), k, atol=2e-5)
     summed = noise_streams.Accumulated(unit, found.workload)
@@ -92,9 +92,7 @@ def test_matrix_is_that_of_the_factorization(factorizations, workload, method):
 def test_state_holds_nothing_of_unreleased_rows(factorizations, method, redraw):
     """Other rows of Z from row 7 on leave memory and past of row 7 as they are."""
     found = factorizations["momentum", method]
-    stream = noise_streams.build_stream(
-        found, 30, block_rounds=5, redraw=redraw, arrays=noise_streams.InNumpy()
-    )
+    stream = noise_streams.build_stream(found, 30, block_rounds=5, redraw=redraw)
     one, two = (stream.draw_from(np.array(seed)) for seed in ([1, 2], [3, 4]))
 
     def before(row):
@@ -122,7 +120,7 @@ def test_covariance_is_that_of_b_times_its_transpose(factorizations, method):
     # of them. Whitened, the covariance is the identity.
     found = factorizations["momentum", method]
     dimension = 40_000
-    stream = noise_streams.build_stream(found, dimension, block_rounds=8)
+    stream = build(found, dimension, block_rounds=8)
     rows, *_ = take(noise_streams.Accumulated(stream, found.workload))
     b = found.decoder()
     covariance = b @ b.T
@@ -137,7 +135,7 @@ def test_covariance_is_that_of_b_times_its_transpose(factorizations, method):
 def test_any_row_can_be_recomputed_bit_for_bit(factorizations, method):
     """And there is none after the last; redrawn rows are the remembered ones."""
     found = factorizations["momentum", method]
-    stream = noise_streams.build_stream(found, 257, block_rounds=5)
+    stream = build(found, 257, block_rounds=5)
     rows, end, step = take(stream)
 
     @tf.function(autograph=False)
@@ -156,7 +154,7 @@ def test_any_row_can_be_recomputed_bit_for_bit(factorizations, method):
         with refuses(tf.errors.InvalidArgumentError, "19 rows"):
             after(end)
     if method in ("band-low-rank", "banded-inverse"):
-        redrawn, small, _ = take(noise_streams.build_stream(found, 257, redraw=True))
+        redrawn, small, _ = take(build(found, 257, redraw=True))
         assert_allclose(rows, redrawn, atol=1e-6)
         saved = len(tf.nest.flatten(end)) - len(tf.nest.flatten(small))
         assert saved == (5 if method == "band-low-rank" else 3)
@@ -166,15 +164,15 @@ def test_compiled_bands_have_the_bits_of_plain_ones():
     """11 rows are remembered: a whole group, and one of three."""
     found = fact.compute(WORKLOADS["prefix"], "toeplitz", bands=12)
     make = functools.partial(noise_streams.build_stream, found, 40_001)
-    rows, *_ = take(make(arrays=FusedTensors()))
-    assert_array_equal(rows, take(make(arrays=Tensors()))[0])
-    stream = make(arrays=noise_streams.InNumpy())
+    rows, *_ = take(make(nx=host_noise.compiled_arrays()))
+    assert_array_equal(rows, take(make(nx=in_tensorflow))[0])
+    stream = make()
     for row, other in zip(rows, all_rows(stream, stream.init(SEED.numpy()))):
         assert_array_equal(row, other)
 
 
 def test_another_seed_and_another_row_are_independent(factorizations):
-    stream = noise_streams.build_stream(factorizations["prefix", "identity"], 100_000)
+    stream = build(factorizations["prefix", "identity"], 100_000)
     first, _, step = take(stream)
     for seed in ([12, 5], [11, 4], [10, 5], [5, 11]):
         other, _ = rest(step, stream.init(tf.constant(seed, tf.int64)), ROUNDS)
@@ -186,10 +184,7 @@ def test_another_seed_and_another_row_are_independent(factorizations):
 
 def test_the_block_does_not_change_the_noise(factorizations):
     found = factorizations["momentum", "honaker-full"]
-    ones, fours, whole = (
-        noise_streams.build_stream(found, 50, block_rounds=block)
-        for block in (1, 4, 100)
-    )
+    ones, fours, whole = (build(found, 50, block_rounds=block) for block in (1, 4, 100))
     assert whole.block_rounds == ROUNDS
     assert noise_streams.build_stream(found, 50).block_rounds == ROUNDS
     rows, *_ = take(ones)
@@ -199,9 +194,7 @@ def test_the_block_does_not_change_the_noise(factorizations):
 
 def test_more_rows_than_a_chunk():
     found = fact.compute(fact.prefix_sum(100), "optimal")
-    stream = noise_streams.build_stream(
-        found, 100, block_rounds=7, arrays=UnitTensors()
-    )
+    stream = noise_streams.build_stream(found, 100, block_rounds=7)
     assert not np.triu(found.noising_rows(), 1).any()
     expected = found.noising_rows()[:100]
     assert_allclose(noise_streams.materialize(stream), expected, atol=1e-5)
@@ -231,7 +224,7 @@ def test_default_block_fits_its_memory():
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_number_of_stored_rows_is_known_in_advance(factorizations, workload, method):
     found = factorizations[workload, method]
-    stream = noise_streams.build_stream(found, 3, arrays=noise_streams.InNumpy())
+    stream = noise_streams.build_stream(found, 3)
     leaves = tf.nest.flatten(stream.initial_memory())
     assert factorization.stream_rows(found, 3) == sum(x.size // 3 for x in leaves)
     is_dense = isinstance(stream, noise_streams.DenseStream)
@@ -257,13 +250,13 @@ def test_numpy_has_the_rows_of_tensorflow(factorizations, method):
     found = factorizations["momentum", method]
     make = functools.partial(noise_streams.build_stream, found, 257, block_rounds=5)
     seed = SEED.numpy()
-    stream = make(arrays=noise_streams.InNumpy())
+    stream = make()
     rows = np.stack(list(all_rows(stream, stream.init(seed))))
     assert rows.dtype == np.float32
-    assert_allclose(rows, take(make())[0], atol=2e-6)
+    assert_allclose(rows, take(make(nx=in_tensorflow))[0], atol=2e-6)
     for row in (0, 7, 18):
         assert_array_equal(stream.row(seed, row), rows[row])
-    with refuses(IndexError, "19 rows"):
+    with refuses(ValueError, "19 rows"):
         stream.next(stream.seek(seed, ROUNDS))
 
 
@@ -275,29 +268,27 @@ def all_rows(stream, state):
 
 def test_integers_in_numpy_are_those_of_tensorflow():
     """A million of them: fifteen or so look further, of either table."""
-    expected = DiscreteGaussian(arrays.GRID_STDDEV).sample(SEED, 1_000_000)
-    assert_array_equal(arrays.grid_integers(SEED.numpy(), 1_000_000), expected)
+    noise = DiscreteGaussian(GRID_STDDEV)
+    expected = noise.sample(SEED, 1_000_000)
+    assert_array_equal(noise.sample(SEED.numpy(), 1_000_000), expected)
 
 
 def test_ties_in_numpy_are_decided_as_in_tensorflow(monkeypatch):
     """Words that leave all to the low bits of a threshold."""
-    [part, _], _ = integer_tables.parts_of(arrays.GRID_STDDEV)
+    [part, _], _ = integer_tables.parts_of(GRID_STDDEV)
     column = np.arange(1 << part.alias.bits, dtype=np.uint32)
     tied = column | part.alias.thresholds.astype(np.uint32) << part.alias.bits
-    real = philox.random_words
+    drawn = []
+    for nx in (in_tensorflow, in_numpy):
+        real = nx.random_words
 
-    def words(seed, count):
-        return tied if count == len(tied) else real(seed, count)
+        def words(seed, count, dtype=np.uint32, nx=nx, real=real):
+            columns = nx.asarray(tied, dtype)
+            return columns if count == len(tied) else real(seed, count, dtype)
 
-    def bits(seed, shape, dtype):
-        return (
-            tf.constant(tied) if dtype == tf.uint32 else real_bits(seed, shape, dtype)
-        )
-
-    real_bits = randomness.random_bits
-    monkeypatch.setattr(philox, "random_words", words)
-    monkeypatch.setattr(randomness, "random_bits", bits)
-    expected = integer_noise.look_further(part.alias, SEED, len(tied))
-    drawn = arrays._look_further(part.alias, SEED.numpy(), len(tied))
-    assert_array_equal(drawn, expected)
-    assert len(set(drawn)) > len(tied) / 8
+        monkeypatch.setattr(nx, "random_words", words)
+        ranks = nx.asarray(np.arange(len(tied)), np.int32)
+        seed = nx.asarray(SEED.numpy(), np.int64)
+        drawn.append(integer_noise.look_further(part.alias, seed, ranks, len(tied)))
+    assert_array_equal(*drawn)
+    assert len(set(np.asarray(drawn[0]))) > len(tied) / 8

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import NormalDist
 
 import dpfl
-from dpfl import accounting, factorization, mechanisms, noise_streams
+from dpfl import accounting, factorization, mechanisms
 
 SITE = Path(dpfl.__file__).resolve().parent.parent
 
@@ -57,16 +57,6 @@ def check_noise():
     plan = dpfl.PoissonSampling(population=20, cohort_size=5, rounds=2)
     drawn = [list(row * 2**18) for row in dpfl.noise(mechanism, plan, 3, seed=7)]
     assert drawn == [[-111022, -117617, -10557], [-138304, 195896, 86340]], drawn
-
-
-def check_streams_of_tensors_say_what_is_missing():
-    found = factorization.compute(factorization.prefix_sum(4), "identity")
-    try:
-        noise_streams.build_stream(found, 3)
-    except ImportError as error:
-        assert "TensorFlow Federated 0.87" in str(error), error
-    else:
-        raise AssertionError("a stream of tensors without TensorFlow")
 
 
 def check_what_is_missing_says_so():
