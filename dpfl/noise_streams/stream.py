@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import abc
 import collections
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -71,6 +72,13 @@ class NoiseStream(abc.ABC):
         self.rounds = len(own_weights)
         self.dimension = dimension
         self.nx = nx
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A module is copied and pickled by its name.
+        return {**vars(self), "nx": self.nx.__name__}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, nx=importlib.import_module(state["nx"]))
 
     def init(self, seed: Any) -> collections.OrderedDict:
         """The state before row 0, from a seed int64[2] that determines all noise.
