@@ -254,12 +254,6 @@ def with_row(rows: Any, place: Any, row: Any) -> Any:
     return rows.at[place].set(row)
 
 
-def map_rows(function: Callable[[Any], Any], places: Any, length: int) -> Any:
-    """See `in_numpy`; one after the other, since draws of all would fill the memory."""
-    del length
-    return lax.map(function, places)
-
-
 def product(left: Any, right: Any) -> Any:
     """See `in_numpy`; an exclusive or of its bits forces a product to be rounded."""
     found = left * right

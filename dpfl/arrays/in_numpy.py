@@ -263,12 +263,6 @@ def slice_at(array: np.ndarray, begins: Sequence[Any], sizes: Sequence[int]) -> 
     return array[tuple(slice(b, b + n) for b, n in zip(begins, sizes))]
 
 
-def map_rows(function: Callable[[Any], Any], places: Any, length: int) -> np.ndarray:
-    """float32[n, length], the rows that a function has for n places."""
-    del length
-    return np.stack([function(place) for place in places])
-
-
 def product(left: Any, right: Any) -> Any:
     """The product, rounded before anything is added to it.
 

@@ -244,16 +244,6 @@ def with_row(rows: tf.Tensor, place: Any, row: tf.Tensor) -> tf.Tensor:
     return tf.tensor_scatter_nd_update(rows, [[place]], row[tf.newaxis])
 
 
-def map_rows(function: Callable[[Any], Any], places: Any, length: int) -> tf.Tensor:
-    """See `in_numpy`."""
-    return tf.map_fn(
-        function,
-        places,
-        fn_output_signature=tf.TensorSpec([length]),
-        parallel_iterations=places.shape[0],
-    )
-
-
 def minus_weighted(total: tf.Tensor, weights: Any, vectors: Sequence[Any]) -> Any:
     """See `in_numpy`; reads and writes the total for each vector."""
     for k, vector in enumerate(vectors):
