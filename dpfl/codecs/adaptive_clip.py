@@ -60,9 +60,8 @@ class AdaptiveClip:
         config = self._config
         fraction = votes / config.cohort_size + 0.5
         step = config.clip_learning_rate * (fraction - config.target_quantile)
-        return collections.OrderedDict(
-            clip_norm=self._nx.clip(clip * self._nx.exp(-step), *CLIP_RANGE)
-        )
+        clip = self._nx.clip(clip * self._nx.exp(-step), *CLIP_RANGE)
+        return collections.OrderedDict(clip_norm=self._nx.asarray(clip, np.float32))
 
     def _initial(self) -> Array:
         return self._nx.asarray(self._config.clip_norm, np.float32)

@@ -118,7 +118,7 @@ class IntegerCodec(Codec):
         return collections.OrderedDict(
             rotation=self._rotation.expand(seed),
             clip_norm=clip,
-            vector_clip=clip * self._config.vector_clip,
+            vector_clip=clip * np.float32(self._config.vector_clip),
         )
 
     def encode(self, update: Array, shared: Fields, client_seed: Seed) -> Encoded:

@@ -190,16 +190,17 @@ class CountSum:
 
     def accumulate(self, total: Array, vote: Array) -> Array:
         """Adds a vote, int32 +1, -1 or 0."""
-        return (
-            total + arrays.of(vote).asarray(vote, total.dtype) * self._sum.grid.max_size
-        )
+        dtype = self._sum.dtype
+        size = dtype(self._sum.grid.max_size)
+        return total + arrays.of(vote).asarray(vote, dtype) * size
 
     def noised(self, total: Array, noise_seed: Array) -> Array:
         """Half the noised sum of the votes, float32 scalar."""
         domain = seed_domains.RoundDomain.COUNT_NOISE
         nx = arrays.of(total)
         noised = self._sum.noised(total[np.newaxis], noise_seed, domain)
-        return nx.asarray(noised[0], np.float32) * (0.5 / self._sum.grid.max_size)
+        half = np.float32(0.5 / self._sum.grid.max_size)
+        return nx.asarray(noised[0], np.float32) * half
 
 
 def share_stddev(grid: numbers.ReleaseGrid, shares: int) -> float:

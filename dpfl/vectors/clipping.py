@@ -93,7 +93,10 @@ def _rescaled(vector: Array) -> NormedVector:
     largest = nx.max(nx.abs(vector))
     is_usable = is_finite & (largest > _SMALLEST_NORMAL)
     unit = nx.where(is_usable, largest, np.float32(1))
-    direction = nx.where(is_usable, vector / unit, nx.zeros_like(vector))
+    # XLA multiplies by the inverse, which must not be a subnormal number.
+    scale = nx.where(unit > 1, np.float32(2.0**-64), np.float32(1))
+    scaled = (vector * scale) / (unit * scale)
+    direction = nx.where(is_usable, scaled, nx.zeros_like(vector))
     return NormedVector(
         direction,
         nx.asarray(unit, np.float64),

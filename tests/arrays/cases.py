@@ -1,0 +1,170 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Computations with the same results in each library, and digests of them.
+
+No operation on floats rounds in these cases, but for products of two floats: updates
+are small integers over a power of two, noise multipliers are powers of two, Hadamard
+transforms are of 16 or 256 coordinates, and no clip binds. `digests.csv` has what numpy
+computed; `python -m tests.arrays.cases` writes it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import dpfl
+from dpfl import arrays, files
+from dpfl.vectors import integer_noise, integers, masks, randomness, rotation, rounding
+from tests.arrays import libraries
+
+FILE = Path(__file__).with_name("digests.csv")
+DIMENSION, CLIENTS = 256, 4
+# Mechanisms whose codec still imports TensorFlow.
+NOT_PORTED = {"sketched_ddg", "project_and_perturb", "sparse_recovery", "dome"}
+NOT_PORTED |= {"dome_ddg", "matrix_factorization", "sgmf"}
+# Mechanisms with products of real matrices, or streams of real coefficients.
+INEXACT = {"sparse_recovery", "dome", "dome_ddg", "matrix_factorization", "sgmf"}
+PARTS = ("shared", "messages", "sums", "total", "released")
+
+
+def _ported() -> dict[str, Any]:
+    configs = {
+        name: dataclasses.replace(config, cohort_size=CLIENTS)
+        for name, config in dpfl.TEST_CONFIGS.items()
+        if name not in NOT_PORTED
+    }
+    for name, config in configs.items():
+        if name != "none":
+            configs[name] = config.with_noise_multiplier(0.25)
+    for name in ("gaussian", "distributed_skellam"):
+        changed = dataclasses.replace(configs[name], adaptive_clipping=True)
+        configs[f"{name}_adaptive"] = changed
+    return configs
+
+
+# Mechanisms by case.
+PORTED = _ported()
+EXACT = {name: config for name, config in PORTED.items() if name not in INEXACT}
+
+
+def exact_updates() -> np.ndarray:
+    """Updates of norms below 1, float32[CLIENTS, DIMENSION]."""
+    steps = np.random.default_rng(0).integers(-8, 9, [CLIENTS, DIMENSION])
+    return (steps / 128).astype(np.float32)
+
+
+def generic_updates() -> np.ndarray:
+    """Updates of norms below and above 1, float32[CLIENTS, DIMENSION]."""
+    values = np.random.default_rng(1).standard_normal([CLIENTS, DIMENSION])
+    values /= np.linalg.norm(values, axis=1, keepdims=True)
+    return (values * [[0.3], [0.9], [2.0], [7.0]]).astype(np.float32)
+
+
+def _random(nx: Any, seed: Any) -> Iterator[tuple[str, Any]]:
+    yield "fold_in", randomness.fold_in(seed, 3, -1)
+    for dtype in (np.uint32, np.int64):
+        name = np.dtype(dtype).name
+        yield f"words_{name}", randomness.random_words(seed, 1001, dtype)
+    yield "uniform", randomness.uniform(seed, 1001)
+    yield "float_uniform", randomness.float_uniform(seed, 1001)
+    yield "below", randomness.below(seed, 1001, 37)
+    yield "rademacher", randomness.rademacher(seed, 1001)
+
+
+def _masks(nx: Any, seed: Any) -> Iterator[tuple[str, Any]]:
+    vector = nx.asarray(np.arange(1, 4097), np.float32)
+    for fraction in (1.0, 0.1):
+        mask = masks.build_mask(4096, fraction)
+        values, number = mask.gather(vector, seed)
+        yield f"gather_{fraction:g}", np.asarray(values)[: int(number)]
+        steps = nx.asarray(values, np.int32)
+        added, _ = mask.scatter_add(nx.zeros([4096], np.int32), steps, seed)
+        yield f"scatter_{fraction:g}", added
+
+
+def _rotations(nx: Any, seed: Any) -> Iterator[tuple[str, Any]]:
+    steps = np.random.default_rng(2).integers(-8, 9, 768)
+    vector = nx.asarray(steps, np.float32)
+    every = {
+        "hadamard": rotation.HadamardRotation(256),
+        "block_hadamard": rotation.BlockHadamardRotation(768),
+        "overlap": integers.OverlapRotation(300),
+    }
+    for name, rotate in every.items():
+        expanded = rotate.expand(seed)
+        rotated = rotate.rotate(vector[: rotate.length], expanded)
+        yield name, rotated
+        yield f"{name}_back", rotate.invert(rotated, expanded)
+
+
+def _rounding(nx: Any, seed: Any) -> Iterator[tuple[str, Any]]:
+    quarters = np.random.default_rng(3).integers(-99, 100, 1001) / 4
+    vector = nx.asarray(quarters, np.float32)
+    yield "randomized_round", rounding.randomized_round(vector, seed, 1e4, 99.0)
+    yield "round_within", rounding.round_within(vector, 10**8)
+
+
+def _noise(nx: Any, seed: Any) -> Iterator[tuple[str, Any]]:
+    for kind, stddevs in {
+        "discrete_gaussian": (0.3, 300.0, 2.0**18),
+        "skellam": (5.0,),
+    }.items():
+        for stddev in stddevs:
+            drawn = integer_noise.NOISE[kind](stddev).sample(seed, 4097)
+            yield f"{kind}_{stddev:g}", drawn
+
+
+VECTORS: dict[str, Callable[[Any, Any], Iterator[tuple[str, Any]]]] = {
+    "random": _random,
+    "masks": _masks,
+    "rotations": _rotations,
+    "rounding": _rounding,
+    "noise": _noise,
+}
+
+
+def of_vectors(case: str, nx: Any) -> dict[str, str]:
+    """The digests of one of `VECTORS`, by part."""
+    seed = nx.asarray(np.array([5, -7]), np.int64)
+    return {
+        part: libraries.digest(np.asarray(value))
+        for part, value in VECTORS[case](nx, seed)
+    }
+
+
+def of_round(found: libraries.Round) -> dict[str, str]:
+    """The digests of a round, by part."""
+    return {part: libraries.digest(getattr(found, part)) for part in PARTS}
+
+
+def stored() -> dict[str, dict[str, str]]:
+    """The digests in `digests.csv`, by case and part."""
+    by_case: dict[str, dict[str, str]] = {}
+    for row in files.read_csv(FILE):
+        by_case.setdefault(row["case"], {})[row["part"]] = row["digest"]
+    return by_case
+
+
+def main() -> None:
+    """Writes `digests.csv`."""
+    nx = arrays.named("numpy")
+    found = {case: of_vectors(case, nx) for case in VECTORS}
+    for case, config in EXACT.items():
+        rounds = libraries.Rounds(config, exact_updates(), nx)
+        found[case] = of_round(rounds.run("eager"))
+    rows = [
+        f"{case},{part},{digest}\n"
+        for case, parts in found.items()
+        for part, digest in parts.items()
+    ]
+    FILE.write_text("case,part,digest\n" + "".join(rows), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Mechanisms give the same integers in each library, however they are computed."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from dpfl import arrays, mechanisms
+from dpfl.codecs import adaptive_clip
+from tests.arrays import cases, libraries
+
+# Cases that are compiled too, and those of which the release is: JAX takes seconds for
+# each, and runs the others one operation at a time.
+COMPILED = {"none", "gaussian", "l2_csgm", "distributed_skellam"}
+RELEASES_COMPILED = COMPILED - {"l2_csgm"}
+STORED = cases.stored()
+
+
+def test_every_ported_mechanism_has_digests():
+    assert set(mechanisms.TEST_CONFIGS) >= cases.NOT_PORTED
+    assert set(STORED) == {*cases.EXACT, *cases.VECTORS}
+
+
+@pytest.mark.parametrize("case", cases.VECTORS)
+def test_vectors(case, nx):
+    assert cases.of_vectors(case, nx) == STORED[case]
+
+
+@pytest.mark.parametrize("case", cases.EXACT)
+def test_rounds(case, nx):
+    updates = cases.exact_updates()
+    rounds = libraries.Rounds(cases.EXACT[case], updates, nx)
+    for way in rounds.ways if case in COMPILED else rounds.ways[:1]:
+        found = rounds.run(way, compiles_release=case in RELEASES_COMPILED)
+        assert not any(map(np.any, found.exact.values())), "a clip binds"
+        assert cases.of_round(found) == STORED[case], way
+
+
+@pytest.mark.parametrize("case", cases.PORTED)
+def test_rounds_of_any_updates_are_close(case):
+    """Messages differ by one in 1% at most, sums of four in 4%, floats by 1e-5."""
+    config = cases.PORTED[case]
+    (expected, _), (found, codec) = map(generic_round, libraries.NAMES, [config] * 2)
+    for wanted, message in zip(expected.messages, found.messages):
+        check_close(wanted, message, codec.modulus_bits, 1)
+    for part in ("total", "released"):
+        both = (getattr(each, part) for each in (expected, found))
+        check_close(*both, codec.modulus_bits, cases.CLIENTS)
+    for part in ("shared", "sums", "exact"):
+        check_close(getattr(expected, part), getattr(found, part), {}, 0)
+    check_close(expected.decoded.state, found.decoded.state, {}, 0)
+    # numpy 1 gives some scalars as float64.
+    measured = (each.decoded.measurements for each in (expected, found))
+    check_close(*({k: np.float32(x) for k, x in m.items()} for m in measured), {}, 0)
+    # A sum that differs by one changes all coordinates of a mean that is rotated back.
+    step = np.abs(expected.decoded.mean).max() / 1000
+    assert found.decoded.mean.dtype == expected.decoded.mean.dtype == np.float32
+    assert_allclose(found.decoded.mean, expected.decoded.mean, rtol=0, atol=step)
+
+
+def generic_round(name, config):
+    with libraries.wide(name):
+        nx = arrays.named(name)
+        rounds = libraries.Rounds(config, cases.generic_updates(), nx)
+        return rounds.run("eager"), rounds.codec
+
+
+def check_close(wanted, found, modulus_bits, most):
+    """Integers differ by `most` at most, in `most` of a hundred; a few not at all."""
+    pairs = zip(libraries.leaves(wanted), libraries.leaves(found))
+    for (name, one), (other_name, two) in pairs:
+        assert (name, one.shape, one.dtype) == (other_name, two.shape, two.dtype)
+        if one.dtype.kind == "f":
+            scale = np.abs(one).max(initial=0)
+            assert_allclose(two, one, rtol=1e-5, atol=1e-5 * scale)
+        elif one.size < 100:
+            assert_array_equal(two, one)
+        else:
+            check_integers(one, two, modulus_bits.get(name[1:]), most)
+
+
+def check_integers(one, two, bits, most):
+    apart = two.astype(np.int64) - one
+    if bits is not None:
+        half = 1 << (bits - 1)
+        apart = (apart + half) % (2 * half) - half
+    assert np.abs(apart).max() <= most
+    assert np.mean(apart != 0) <= most / 100
+
+
+def test_an_adapted_clip_is_close(nx):
+    """Over ten rounds of votes."""
+    config = mechanisms.TEST_CONFIGS["gaussian"]
+    config = dataclasses.replace(config, adaptive_clipping=True)
+    expected, found = (clips(config, each) for each in (arrays.named("numpy"), nx))
+    assert len(set(expected)) > 4
+    assert_allclose(found, expected, rtol=1e-5)
+
+
+def clips(config, nx):
+    clip, found = adaptive_clip.AdaptiveClip(config, nx), []
+    state = clip.initial_state()
+    for votes in range(-5, 5):
+        own = nx.asarray(votes, np.float32) / 3
+        state = clip.next_state(state["clip_norm"], own)
+        assert np.asarray(state["clip_norm"]).dtype == np.float32
+        found.append(float(state["clip_norm"]))
+    return found
