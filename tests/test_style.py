@@ -113,10 +113,7 @@ def test_imports_go_down(package):
 NOT_PORTED = {
     "codecs/dome.py",
     "codecs/matrix_factorization.py",
-    "codecs/sketch.py",
     "vectors/adaptive_sketch.py",
-    "vectors/count_sketch.py",
-    "vectors/gaussian_sketch.py",
     "vectors/probes.py",
 }
 
