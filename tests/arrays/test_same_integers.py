@@ -110,3 +110,10 @@ def clips(config, nx):
         assert np.asarray(state["clip_norm"]).dtype == np.float32
         found.append(float(state["clip_norm"]))
     return found
+
+
+def test_numbers_keep_their_digits(nx):
+    """TensorFlow makes a float32, or an int32, of a number that it casts."""
+    assert nx.asarray(0.1, np.float64) == 0.1
+    assert nx.asarray(2**40 + 1, np.int64) == 2**40 + 1
+    assert nx.asarray(-1.5, np.int32) == -1

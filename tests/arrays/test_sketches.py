@@ -6,8 +6,6 @@
 An input is exact if no float operation on it rounds.
 """
 
-import importlib.util
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -15,9 +13,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from dpfl import arrays
 from dpfl.arrays import in_numpy
 from dpfl.vectors import count_sketch, gaussian_sketch
+from tests.arrays import libraries
 
-HAS_TENSORFLOW = importlib.util.find_spec("tensorflow") is not None
-D, N = 600, 4
+D = 600
 SKETCHES = {
     "one row": lambda: count_sketch.ShiftSketch(D, 1, 100),
     "partly filled": lambda: count_sketch.ShiftSketch(D, 16, 7),
@@ -26,35 +24,6 @@ SKETCHES = {
         [count_sketch.ShiftSketch(200, 4, 5), count_sketch.ShiftSketch(400, 4, 6)]
     ),
 }
-
-
-@pytest.fixture
-def nx():
-    """TensorFlow where it is installed, and otherwise JAX with 64-bit types."""
-    if HAS_TENSORFLOW:
-        yield arrays.named("tensorflow")
-        return
-    with pytest.importorskip("jax").enable_x64(True):
-        yield arrays.named("jax")
-
-
-def traced(function):
-    """A function compiled by its library."""
-    if HAS_TENSORFLOW:
-        import tensorflow as tf
-
-        return tf.function(function, autograph=False)
-    import jax
-
-    return jax.jit(function)
-
-
-def leaves(tree):
-    """The arrays of dictionaries and tuples, as arrays of numpy."""
-    if isinstance(tree, (dict, tuple)):
-        keys = sorted(tree) if isinstance(tree, dict) else range(len(tree))
-        return [leaf for key in keys for leaf in leaves(tree[key])]
-    return [np.asarray(tree)]
 
 
 def seed_in(nx):
@@ -72,20 +41,19 @@ def test_count_sketches(nx, name):
         encoded = sketch.encode(vector, expanded)
         return expanded, encoded, sketch.decode(encoded, expanded)
 
-    found = traced(round_trip)(seed_in(nx), nx.asarray(vector, np.float32))
+    found = libraries.traced(nx, round_trip)(
+        seed_in(nx), nx.asarray(vector, np.float32)
+    )
     expected = round_trip(seed_in(in_numpy), vector)
-    for one, other in zip(leaves(found), leaves(expected)):
-        assert one.dtype == other.dtype
-        assert_array_equal(one, other)
+    assert libraries.digest(libraries.plain(found)) == libraries.digest(expected)
 
 
 def test_rows_begin_anywhere(nx):
     rows = np.arange(20, dtype=np.float32).reshape(4, 5)
     starts = np.array([0, 2, 5, 4])
     expected = [np.roll(row, -start) for row, start in zip(rows, starts)]
-    for library in (in_numpy, nx):
-        one = library.asarray(rows, np.float32), library.asarray(starts, np.int64)
-        assert_array_equal(library.rolled(*one), expected)
+    found = nx.rolled(nx.asarray(rows, np.float32), nx.asarray(starts, np.int64))
+    assert_array_equal(found, expected)
 
 
 def test_gaussian_sketches_have_one_matrix(nx, monkeypatch):
@@ -93,7 +61,7 @@ def test_gaussian_sketches_have_one_matrix(nx, monkeypatch):
     monkeypatch.setattr(gaussian_sketch, "_DRAWN_AT_ONCE", 150)
     sketch = gaussian_sketch.GaussianSketch(50, 10)
     expected = sketch.expand(seed_in(in_numpy))
-    found = traced(sketch.expand)(seed_in(nx))
+    found = libraries.traced(nx, sketch.expand)(seed_in(nx))
     assert found.shape == (10, 50)
     assert_array_equal(found, expected)
     assert len(np.unique(expected)) > 490
@@ -109,6 +77,6 @@ def test_singular_value_and_lasso(nx):
         return largest, gaussian_sketch.lasso(matrix, target, penalty, largest, 200)
 
     given = (nx.asarray(part, np.float32) for part in (matrix, target))
-    for one, other in zip(traced(solved)(*given), solved(matrix, target)):
+    for one, other in zip(libraries.traced(nx, solved)(*given), solved(matrix, target)):
         assert one.dtype == other.dtype == np.float32
         assert_allclose(one, other, rtol=1e-5, atol=1e-5)
