@@ -36,9 +36,8 @@ from dpfl import factorization as mf
 from dpfl.factorization import iteration
 from dpfl.factorization.sensitivity import participations
 from dpfl.factorization.workloads import MOST_ROUNDS, RATE_RANGE
-from dpfl.planning import bands_curve
 
-from . import cli, drawings, factorizations, mechanism_flags, tables
+from . import bands_curve, cli, drawings, factorizations, mechanism_flags, tables
 
 _ROUNDS = flags.DEFINE_list(
     "rounds", ["256"], "Rounds of a stream, or several, with commas."

@@ -62,10 +62,18 @@ from dpfl import checks, fields, mechanisms, planning
 from dpfl.accounting import calibration
 from dpfl.mechanisms import Mechanism, Participation, build, integer
 from dpfl.mechanisms import participation as participation_lib
-from dpfl.planning import comparison, remarks
+from dpfl.planning import remarks
 from dpfl.planning.ledger import RunCost
 
-from . import cli, drawings, mechanism_flags, privacy_curves, privacy_explained, tables
+from . import (
+    cli,
+    comparison,
+    drawings,
+    mechanism_flags,
+    privacy_curves,
+    privacy_explained,
+    tables,
+)
 from .privacy_explained import Explained
 
 COLUMNS = {

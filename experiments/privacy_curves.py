@@ -17,9 +17,8 @@ from dpfl import checks, mechanisms
 from dpfl import factorization as mf
 from dpfl.mechanisms import Mechanism, Participation, build, integer
 from dpfl.mechanisms.matrix_fields import SCHEDULES
-from dpfl.planning import bands_curve, comparison
 
-from . import cli, drawings
+from . import bands_curve, cli, comparison, drawings
 
 BITS_COLUMNS = {
     "mechanism": "mechanism",

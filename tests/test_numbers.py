@@ -25,7 +25,7 @@ import pytest
 import dpfl
 from dpfl import accounting, factorization, fields, mechanisms
 from dpfl.accounting import events, matrix_factorization
-from dpfl.planning import bands_curve  # noqa: F401
+from experiments import bands_curve  # noqa: F401
 from tests.refusals import refuses
 
 PLAN = dpfl.PoissonSampling(population=1000, cohort_size=100, rounds=10)

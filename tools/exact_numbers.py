@@ -32,8 +32,7 @@ from dpfl.accounting import random_allocation
 from dpfl.accounting.csgm import SparsifiedMatrixFactorizationDpEvent
 from dpfl.accounting.integer import rounding, summed_noise
 from dpfl.factorization import tree
-from dpfl.planning import bands_curve
-from experiments import tables
+from experiments import bands_curve, tables
 from experiments.papers import ours as stream_training
 from experiments.papers import stream_errors as streams
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from dpfl import factorization as mf
 from dpfl import mechanisms, planning
-from dpfl.planning import bands_curve
 
+from .. import bands_curve
 from ..tables import Row, Rows, distinct, where
 from .plotting import Plot
 from .sweep import Work

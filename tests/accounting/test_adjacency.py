@@ -17,7 +17,7 @@ from dpfl import accounting, mechanisms
 from dpfl.accounting import events, gaussian, random_allocation
 from dpfl.accounting.matrix_factorization import banded_stream_event
 from dpfl.factorization import prefix_sum
-from dpfl.planning.bands_curve import StreamRun
+from experiments.bands_curve import StreamRun
 from tests.refusals import refuses
 
 ADD = accounting.Relation.ADD_OR_REMOVE_ONE

@@ -9,7 +9,8 @@ import pytest
 import dpfl
 from dpfl import mechanisms, planning
 from dpfl.mechanisms import build
-from dpfl.planning import choice, comparison
+from dpfl.planning import choice
+from experiments import comparison
 from tests.refusals import names, refuses
 
 D = 2**20

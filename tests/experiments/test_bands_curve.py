@@ -12,8 +12,8 @@ from dp_accounting import GaussianDpEvent
 
 from dpfl import accounting, mechanisms, planning
 from dpfl import factorization as mf
-from dpfl.planning import bands_curve
-from dpfl.planning.bands_curve import StreamRun
+from experiments import bands_curve
+from experiments.bands_curve import StreamRun
 from tests.refusals import refuses
 
 D = 1018174

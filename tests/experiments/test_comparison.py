@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from dpfl import accounting, mechanisms, planning
-from dpfl.planning import comparison, ledger
+from dpfl.planning import ledger
+from experiments import comparison
 from tests.refusals import names, refuses
 
 D = 1000
