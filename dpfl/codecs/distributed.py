@@ -26,10 +26,6 @@ from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, Seed
 from dpfl.mechanisms import integer
 from dpfl.vectors import clipping, integer_noise, integers, randomness, rounding
 
-# Shrinkage before conditional rounding: a client shrinks its vector by this, so that
-# float32 in the rotation does not make it longer than the clip.
-_SHRINK = 1 - 4e-6
-
 
 class Scaled(NamedTuple):
     """A client's vector before it is scaled to grid steps and rounded.
@@ -58,8 +54,7 @@ class IntegerCodec(Codec):
     Client: clip, divide by the granularity, rotate, clip coordinates, round each of
     them at random, once, add a share of integer noise, send residues modulo 2^b.
     Server: the secure sum, the centered integers, times the granularity, over n,
-    rotated back. Under the published bound coordinates are not clipped, and rounding is
-    repeated until the integers are within a norm.
+    rotated back.
 
     A codec around this one that sends vectors of another length, as its configuration
     says, calls `encode_scaled`; the mean of `decode` then has that length.
@@ -152,7 +147,9 @@ class IntegerCodec(Codec):
             vector * nx.asarray(factor, np.float32), shared["rotation"]
         )
         own = randomness.fold_in(client_seed, seed_domains.ClientDomain.ROUNDING)
-        rounded = self._rounded(rotated, own)
+        steps = 1 / self._grid.granularity
+        limit = self._grid.max_coordinate * steps
+        rounded = rounding.randomized_round(rotated, own, steps, limit)
         shares = int(self._config.noise_source == "clients")
         rounded = rounded + self._noise.sample(
             client_seed, seed_domains.ClientDomain.UPDATE_SHARE, shares, self._rotated
@@ -173,23 +170,10 @@ class IntegerCodec(Codec):
 
     def _clipped(self, scaled: Scaled, step: Array) -> Array:
         """The float64 factor that clips the vector and converts it to grid steps."""
-        target, shrink = 1 / self._grid.granularity, _SHRINK
-        if not self._config.conditional_rounding:
-            target, shrink = rounding.norm_target(target, self._rotated), 1.0
+        target = rounding.norm_target(1 / self._grid.granularity, self._rotated)
         nx = self.nx
         inside = nx.divide_no_nan(nx.asarray(target, np.float64), scaled.norm)
-        return nx.minimum(scaled.factor / step, inside) * shrink
-
-    def _rounded(self, rotated: Array, seed: Array) -> Array:
-        """The steps as int32, rounded as the event assumes."""
-        grid = self._grid
-        if grid.max_coordinate is None:
-            return rounding.conditional_round(
-                rotated, seed, grid.max_squared_norm, grid.max_size
-            )
-        steps = 1 / grid.granularity
-        limit = grid.max_coordinate * steps
-        return rounding.randomized_round(rotated, seed, steps, limit)
+        return nx.minimum(scaled.factor / step, inside)
 
     def message_bits(self, message: Any) -> Array:
         """The bits of a message: b for each coordinate, and those of the vote."""

@@ -16,7 +16,7 @@ from dpfl.accounting import events
 from dpfl.accounting.integer import grid_numbers
 from dpfl.fields import option, required
 from dpfl.mechanisms import integer, mechanism
-from dpfl.mechanisms.integer_grid import LEAST_BITS, MOST_BITS, RoundingFields
+from dpfl.mechanisms.integer_grid import LEAST_BITS, MOST_BITS, BitsTolerance
 from dpfl.mechanisms.participation import Independent, Participation
 
 SKETCH_RULES = ("eigen", "qr")
@@ -270,7 +270,7 @@ class Dome(mechanism.NoiseMechanism):
 
 
 @dataclasses.dataclass(frozen=True)
-class DomeDdg(RoundingFields, Dome):
+class DomeDdg(BitsTolerance, Dome):
     """DOME with integer noise: `Dome`, its k numbers sent as a distributed Gaussian's.
 
     A client rotates its clipped k-vector, rounds it to a grid and adds a share of

@@ -28,12 +28,10 @@ from dpfl.mechanisms import mechanism
 from dpfl.mechanisms.gaussian import AdaptiveClipMechanism
 from dpfl.mechanisms.integer_grid import (
     MOST_BITS,
-    PUBLISHED_WRAP_PROBABILITY,
+    BitsTolerance,
     IntegerGrid,
     MessageBits,
-    RoundingFields,
     best_grid,
-    published_grid,
     rounding_variance,
 )
 from dpfl.mechanisms.participation import Participation
@@ -64,21 +62,19 @@ CLIP_COUNT_BITS = 24
 NOISE_SOURCES = ("clients", "helpers")
 # The largest number of parties in a secure sum.
 _MOST_COHORT = 10**6
-# Largest RDP of the release at order 2 over that of Gaussian noise; the published bound
-# includes the lengthening of the vector by rounding.
-_MOST_EXCESS = {"exact": 2.0, "published": 10.0}
+# Largest RDP of the release at order 2 over that of Gaussian noise.
+_MOST_EXCESS = 2.0
 
 
 @dataclasses.dataclass(frozen=True)
-class IntegerMechanism(AdaptiveClipMechanism, RoundingFields, MessageBits):
+class IntegerMechanism(AdaptiveClipMechanism, BitsTolerance, MessageBits):
     """Clip, rotate, round to a grid, add integer noise, sum modulo 2^bits.
 
     Chen et al. 2022, Algorithm 6; Kairouz et al. 2021; Agarwal et al. 2021. A client
     clips its update to `clip_norm`, rotates it by the round's shared rotation, clips
     coordinates to a size that they hardly reach, divides by the granularity, rounds
     each coordinate up or down at random, adds its share of integer noise, and sends the
-    residues; the server learns their sum. Under the published bound coordinates are not
-    clipped, and rounding is repeated until the integers are within a norm.
+    residues; the server learns their sum.
 
     Number of shares. The sum must carry the promised noise whatever one client does.
     With `noise_source` "clients" each client that takes part adds a share, also if its
@@ -185,32 +181,29 @@ class IntegerMechanism(AdaptiveClipMechanism, RoundingFields, MessageBits):
         return ROTATED_DIMENSION[self.rotation](self.vector_dimension(dimension))
 
     def grid(self, dimension: int) -> IntegerGrid:
-        """The granularity and what depends on it; see `best_grid`, `published_grid`."""
-        if self.conditional_rounding:
-            return published_grid(
-                **self._grid_numbers(dimension),
-                wrap_probability=self.wrap_probability or PUBLISHED_WRAP_PROBABILITY,
-                rounding_bias=self.rounding_bias,
-            )
+        """The granularity and what depends on it; see `best_grid`."""
         return _grid_for_sampling(self, dimension)
 
     def _rounding_grid(self, dimension: int, *, one_step: bool) -> IntegerGrid:
         return best_grid(
-            **self._grid_numbers(dimension),
-            wrap_probability=self.wrap_probability,
+            cohort_size=self.cohort_size,
+            bits=self.modulus_bits,
+            local_stddev=self.share_stddev,
+            dimension=self.rotated_dimension(dimension),
+            spread=self.spread(dimension),
             one_step=one_step,
         )
 
-    def _grid_numbers(self, dimension: int) -> dict[str, Any]:
+    @property
+    def share_stddev(self) -> float:
+        """One share of the update's noise, over the clip of the rounded vector."""
+        return self.update_noise_multiplier / math.sqrt(self.noise_shares)
+
+    def spread(self, dimension: int) -> int:
+        """The least number of coordinates over which the rotation spreads each one."""
         rotated = self.rotated_dimension(dimension)
         is_overlap = self.rotation == "overlap"
-        return {
-            "cohort_size": self.cohort_size,
-            "bits": self.modulus_bits,
-            "local_stddev": self.update_noise_multiplier / math.sqrt(self.noise_shares),
-            "dimension": rotated,
-            "spread": 1 << (rotated.bit_length() - 1) if is_overlap else rotated,
-        }
+        return 1 << (rotated.bit_length() - 1) if is_overlap else rotated
 
     def check(self, participation: Participation, dimension: int) -> None:
         """See base class."""
@@ -230,10 +223,7 @@ class IntegerMechanism(AdaptiveClipMechanism, RoundingFields, MessageBits):
         """Raises ValueError if the grid is too coarse for the noise.
 
         This is where the RDP of order 2 is more than twice the Gaussian's: most of the
-        noise would only compensate for the grid. Under the published bound, which
-        includes the lengthening of a vector by rounding, it may be ten times as much;
-        but no share of noise may be less than half a grid step, which that bound does
-        not cover.
+        noise would only compensate for the grid.
         """
         if not self.noise_multiplier or self._suits_noise(dimension):
             return
@@ -250,27 +240,18 @@ class IntegerMechanism(AdaptiveClipMechanism, RoundingFields, MessageBits):
         )
 
     def needs_more_noise(self, dimension: int) -> bool:
-        """See base class.
-
-        Under the published bound the grid widens with the noise, so that more noise
-        need not suit it.
-        """
-        return not (self.conditional_rounding or self._suits_noise(dimension))
+        """See base class."""
+        return not self._suits_noise(dimension)
 
     def _suits_noise(self, dimension: int) -> bool:
-        most, steps = _MOST_EXCESS[self.integer_bound], 0.0
-        if not self.conditional_rounding:
-            steps = self.grid(dimension).local_stddev_steps
+        steps = self.grid(dimension).local_stddev_steps
         # The RDP of order 2 is at least one over the variance of the noise, for any
         # law.
-        if most * self.share_variance(steps) < steps**2:
+        if _MOST_EXCESS * self.share_variance(steps) < steps**2:
             return False
-        try:
-            event = self._integer_event(dimension)
-        except events.NoiseTooSmallError:
-            return False
+        event = self._integer_event(dimension)
         gaussian = 1 / event.noise_multiplier**2
-        return float(event.rdp([2.0])[0]) <= _MOST_EXCESS[self.integer_bound] * gaussian
+        return float(event.rdp([2.0])[0]) <= _MOST_EXCESS * gaussian
 
     @property
     def trust(self) -> str:
@@ -290,7 +271,6 @@ class IntegerMechanism(AdaptiveClipMechanism, RoundingFields, MessageBits):
     def _event(self, **numbers: Any) -> noise_events.DistributedNoiseDpEvent:
         return self.event_class(
             noise_clients=self.noise_shares,
-            bound=self.integer_bound,
             noise_of_helpers=self.noise_source == "helpers",
             **numbers,
         )
@@ -308,8 +288,7 @@ class IntegerMechanism(AdaptiveClipMechanism, RoundingFields, MessageBits):
             granularity=grid.granularity * clip,
             clip_norm=clip,
             dimension=self.rotated_dimension(dimension),
-            max_coordinate=grid.max_coordinate and grid.max_coordinate * clip,
-            rounding_bias=self.rounding_bias,
+            max_coordinate=grid.max_coordinate * clip,
         )
 
     def _count_event(self) -> events.RdpDpEvent:
@@ -323,7 +302,6 @@ class IntegerMechanism(AdaptiveClipMechanism, RoundingFields, MessageBits):
             clip_norm=1.0,
             dimension=1,
             max_coordinate=1.0,
-            rounding_bias=0.0,
         )
 
     def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:
@@ -413,19 +391,14 @@ def _grid_for_sampling(mechanism: IntegerMechanism, dimension: int) -> IntegerGr
     Gaussian.
     """
     fine = mechanism._rounding_grid(dimension, one_step=False)
-    if (
-        mechanism.noise_source == "clients"
-        or mechanism.wrap_probability is not None
-        or not mechanism.noise_multiplier
-    ):
+    if mechanism.noise_source == "clients" or not mechanism.noise_multiplier:
         return fine
     event = mechanism._event_on(fine, dimension)
     if event.route(sampled=True) != "shifts":
         return fine
     coarse = mechanism._rounding_grid(dimension, one_step=True)
     other, order = mechanism._event_on(coarse, dimension), [2.0]
-    most_excess = _MOST_EXCESS[mechanism.integer_bound]
-    suits = other.rdp(order)[0] <= most_excess / other.noise_multiplier**2
+    suits = other.rdp(order)[0] <= _MOST_EXCESS / other.noise_multiplier**2
     fewer = other.rdp_before_sampling(order)[0] < event.rdp_before_sampling(order)[0]
     return coarse if suits and fewer else fine
 

@@ -1,20 +1,19 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Rounding of clients: its options, and the grid for the bits of a message."""
+"""The bits of a message's coordinates, and the grid of least error for them."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import math
-from typing import Optional
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
-from scipy import optimize, special
+from scipy import optimize
 
-from dpfl import accounting
-from dpfl.accounting.integer import noise_events
 from dpfl.fields import option, required
 from dpfl.mechanisms import mechanism
 
@@ -25,12 +24,8 @@ LEAST_BITS, MOST_BITS = 2, 30
 # coordinates of few steps and for small tables.
 _MOST_STEPS_OF_CLIP = 2.0**20
 _MOST_STEPS_OF_NOISE = 16.0
-# The papers' grid, which their bound is reproduced with, is as fine as possible.
-_MOST_PUBLISHED_STEPS_OF_NOISE = 4096.0
 # Range of half the modulus, in standard deviations of the sum.
 _REACHES = (2.0, 12.0)
-# Wrap probability at 4 standard deviations, as in Kairouz et al. 2021.
-PUBLISHED_WRAP_PROBABILITY = 6.33e-5
 # Largest error by the clip of coordinates, over that by the noise.
 _CLIPPING_PART = 1e-4
 # A coordinate with a smaller standard deviation, in steps, is hardly ever above 1.
@@ -51,40 +46,8 @@ class MessageBits(mechanism.NoiseMechanism):
 
 
 @dataclasses.dataclass(frozen=True)
-class RoundingFields:
-    """Options of rounding vectors to integers, and of its accounting.
-
-    Attributes:
-      rounding_bias: beta of the conditional rounding that the published bound needs, in
-        [0, 1); without effect otherwise.
-      wrap_probability: The granularity is the finest at which a coordinate of the sum,
-        taken to be Gaussian, wraps around with this probability; None is that of the
-        least error, and 6.33e-5, 4 standard deviations, under the published bound.
-      integer_bound: "exact" (every coordinate is rounded once, which is accounted for
-        as noise) or "published" (the papers' bounds, with rounding that is repeated
-        until a norm is met).
-      bits_tolerance: See `choice`.
-    """
-
-    rounding_bias: float = option(
-        noise_events.DEFAULT_ROUNDING_BIAS,
-        "beta of the conditional rounding of the published bound, at least 0 and "
-        "below 1.",
-        at_least=0,
-        below=1,
-    )
-    wrap_probability: Optional[float] = option(
-        None,
-        "Probability with which a coordinate of the sum may wrap around; unset for "
-        "the one of least error.",
-        above=0,
-        below=1,
-    )
-    integer_bound: str = option(
-        "exact",
-        f"The accountant's bound, one of {', '.join(noise_events.BOUNDS)}.",
-        choices=noise_events.BOUNDS,
-    )
+class BitsTolerance:
+    """The field `bits_tolerance` of mechanisms with a field `bits`; see `choice`."""
 
     bits_tolerance: float = option(
         1.02,
@@ -92,11 +55,12 @@ class RoundingFields:
         "epsilon.",
         above=1,
     )
-
-    @property
-    def conditional_rounding(self) -> bool:
-        """Whether rounding is repeated until a norm is met: for the published bound."""
-        return self.integer_bound == "published"
+    # See `Mechanism.settings`.
+    former_fields: ClassVar[Mapping[str, Any]] = {
+        "rounding_bias": math.exp(-0.5),
+        "wrap_probability": None,
+        "integer_bound": "exact",
+    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,20 +71,13 @@ class IntegerGrid:
       granularity: g, the grid step.
       local_stddev: sigma, one share of noise; 0 for none.
       sum_stddev: Largest standard deviation of a coordinate of the sum, in grid steps.
-      max_coordinate: Clip of rotated coordinates before they are rounded; None where
-        rounding is conditional.
-      max_size: Where rounding is conditional, the largest size of a rounded coordinate,
-        in grid steps; 0 elsewhere.
-      max_squared_norm: Where rounding is conditional, the largest squared norm of a
-        rounded vector, in squared grid steps; 0 elsewhere.
+      max_coordinate: Clip of rotated coordinates before they are rounded.
     """
 
     granularity: float
     local_stddev: float
     sum_stddev: float
-    max_coordinate: Optional[float] = None
-    max_size: int = 0
-    max_squared_norm: int = 0
+    max_coordinate: float
 
     @property
     def local_stddev_steps(self) -> float:
@@ -136,14 +93,9 @@ class IntegerGrid:
 
         `stddev` is that of a coordinate, over the clip of the vector.
         """
-        if self.max_coordinate is None or self.max_coordinate >= 1:
+        if self.max_coordinate >= 1:
             return 0.0
         return clipping_error(self.max_coordinate / stddev)
-
-    @property
-    def conditional_rounding(self) -> bool:
-        """Whether rounding is repeated until the integers are within the bounds."""
-        return self.max_coordinate is None
 
 
 @functools.lru_cache(maxsize=256)
@@ -151,7 +103,6 @@ def best_grid(
     *,
     cohort_size: int,
     bits: int,
-    wrap_probability: Optional[float],
     local_stddev: float,
     dimension: int,
     spread: int,
@@ -172,8 +123,6 @@ def best_grid(
     Args:
       cohort_size: n.
       bits: b; the sum is modulo 2^b.
-      wrap_probability: If given, the grid is the finest on which a coordinate of the
-        sum wraps around with this probability.
       local_stddev: sigma, one share of noise, over the clip.
       dimension: Length of the rounded vector.
       spread: m, the least number of coordinates over which the rotation spreads each
@@ -209,16 +158,12 @@ def best_grid(
         wraps = (modulus * granularity) ** 2 * math.erfc(deviations / math.sqrt(2))
         return rounded + wraps + granularity**2
 
-    if wrap_probability is None:
-        ends = [math.log(finest(deviations)) for deviations in _REACHES]
-        optimum = optimize.minimize_scalar(
-            error, bounds=ends, method="bounded", options={"xatol": 1e-4}
-        )
-        granularity = math.exp(optimum.x)
-    else:
-        granularity = finest(_reach(wrap_probability))
+    ends = [math.log(finest(deviations)) for deviations in _REACHES]
+    optimum = optimize.minimize_scalar(
+        error, bounds=ends, method="bounded", options={"xatol": 1e-4}
+    )
     granularity = max(
-        granularity,
+        math.exp(optimum.x),
         1 / _MOST_STEPS_OF_CLIP,
         local_stddev / _MOST_STEPS_OF_NOISE,
         _least_single_step(noise, n, dimension, stddev) if one_step else 0.0,
@@ -229,74 +174,6 @@ def best_grid(
         sum_stddev=math.sqrt(fixed + rounding(granularity)) / granularity,
         max_coordinate=_coordinate_clip(granularity, noise, n, dimension, stddev),
     )
-
-
-@functools.lru_cache(maxsize=256)
-def published_grid(
-    *,
-    cohort_size: int,
-    bits: int,
-    wrap_probability: float,
-    local_stddev: float,
-    dimension: int,
-    spread: int,
-    rounding_bias: float,
-) -> IntegerGrid:
-    """The grid of Kairouz et al. 2021, section 4, for conditional rounding.
-
-    With the largest variance of rounding, g^2/4 a client, in place of the actual one:
-      2^b g = 2 k sqrt(n^2/m + (g^2/4 + sigma^2) n).
-
-    Args:
-      cohort_size: n.
-      bits: b; the sum is modulo 2^b.
-      wrap_probability: Probability with which a coordinate of the sum wraps around.
-      local_stddev: sigma, one share of noise, over the clip.
-      dimension: Length of the rounded vector.
-      spread: m, the least number of coordinates over which the rotation spreads each
-        one.
-      rounding_bias: beta of conditional rounding.
-
-    Raises:
-      ValueError: If there is no such grid: the bits are too few for the cohort.
-    """
-    n = cohort_size
-    reach = _reach(wrap_probability)
-    room = 4.0**bits - n * reach**2
-    if room <= 0:
-        least = math.floor(math.log(n * reach**2, 4)) + 1
-        raise ValueError(
-            f"bits must be at least {least} for cohort_size {n}, since with fewer the "
-            f"rounding errors alone would wrap around, found {bits}"
-        )
-    variance = n**2 / spread + n * local_stddev**2
-    granularity = max(
-        2 * reach * math.sqrt(variance / room),
-        1 / _MOST_STEPS_OF_CLIP,
-        local_stddev / _MOST_PUBLISHED_STEPS_OF_NOISE,
-    )
-    # The bounds on the integers are those that the event accounts for.
-    bounds = accounting.DistributedDiscreteGaussianDpEvent(
-        noise_clients=1,
-        local_stddev=1.0,
-        granularity=granularity,
-        clip_norm=1.0,
-        dimension=dimension,
-        rounding_bias=rounding_bias,
-        bound="published",
-    )
-    return IntegerGrid(
-        granularity=granularity,
-        local_stddev=local_stddev,
-        sum_stddev=math.sqrt(variance / granularity**2 + n / 4),
-        max_size=bounds.max_shift,
-        max_squared_norm=bounds.shift_budget,
-    )
-
-
-def _reach(wrap_probability: float) -> float:
-    """The number of standard deviations that a Gaussian exceeds with a probability."""
-    return float(-special.ndtri(wrap_probability / 2))
 
 
 def _coordinate_clip(

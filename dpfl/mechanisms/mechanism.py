@@ -335,7 +335,18 @@ class Mechanism(Checked, abc.ABC):
     def identity(self) -> str:
         """A digest of everything that the noise depends on, except the seed."""
         named = {"mechanism": self.name, "file": self.file_digest}
-        return files.digest({**named, **dataclasses.asdict(self)})
+        return files.digest({**named, **self.settings})
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The fields, and those that are gone with the value that they had.
+
+        A seed's noise depends on their digest.
+        """
+        found: dict[str, Any] = {}
+        for base in type(self).__mro__:
+            found = {**vars(base).get("former_fields", {}), **found}
+        return {**found, **dataclasses.asdict(self)}
 
     @abc.abstractmethod
     def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:

@@ -49,7 +49,7 @@ def settings(plan: plan_lib.Plan) -> dict[str, Any]:
     values.update(dataclasses.asdict(config.task_config))
     values.update(
         (name, value)
-        for name, value in dataclasses.asdict(plan.mechanism).items()
+        for name, value in plan.mechanism.settings.items()
         if name != "noise_multiplier"
     )
     for name in _WHERE_DATA_ARE:

@@ -6,8 +6,7 @@
 The guarantees that privacy rests on hold despite floating point. `randomized_round` is
 accounted as a part of the noise: each integer is distributed as a randomized rounding
 of a real number x', and the vector of these x' is within the bounds on norm and
-coordinates. It may differ a little from the given vector. For `conditional_round` the
-integers themselves are within the bounds.
+coordinates. It may differ a little from the given vector.
 """
 
 from __future__ import annotations
@@ -32,8 +31,6 @@ _BELOW_ONE_64 = 1 - 2.0**-48
 _ROOM = 1 - 2.0**-15
 # Bound on the loss of a square and a sum by underflow of float32.
 _LOST_SQUARE = 4e-38
-# Trials of conditional rounding; each fails with probability beta = exp(-1/2) at most.
-_MAX_TRIALS = 64
 
 
 def norm_target(max_norm: float, length: int) -> float:
@@ -109,56 +106,6 @@ def _float32_below(value: float) -> float:
     if rounded > value:
         rounded = np.nextafter(rounded, np.float32(-np.inf))
     return float(rounded)
-
-
-def conditional_round(
-    vector: Array, seed: Array, max_squared_norm: int, max_size: int
-) -> Array:
-    """Rounds each coordinate up or down at random, until the norm is within a bound.
-
-    Kairouz et al. 2021 ("The Distributed Discrete Gaussian Mechanism", Algorithm 1 and
-    Proposition 26); Chen et al. 2022, Algorithm 6. Without the condition the mean is
-    the vector. The bounds hold for the returned integers, int32[m], whatever the vector
-    is: if 64 trials fail, the vector is rounded towards zero, and if that is too long,
-    so was the vector, and zeros are returned.
-
-    Args:
-      vector: float32[m] in grid steps, of absolute value below 2**30.
-      seed: int64[2].
-      max_squared_norm: Bound on the sum of squares of the integers.
-      max_size: Bound on the absolute value of an integer.
-    """
-    nx = arrays.of(vector)
-    lower = nx.floor(vector)
-    fraction = vector - lower
-    limit = np.float32(max_size)
-    length = vector.shape[0]
-
-    def clipped(values: Array) -> Array:
-        return nx.clip(values, -limit, limit)
-
-    def is_within(values: Array) -> Array:
-        total = nx.sum(nx.square(nx.asarray(values, np.float64)))
-        return total <= max_squared_norm
-
-    def attempt(trial: Array) -> tuple[Array, ...]:
-        own = randomness.fold_in(seed, trial)
-        draws = randomness.float_uniform(own, length)
-        values = clipped(lower + nx.asarray(draws < fraction, np.float32))
-        return trial + 1, values, is_within(values)
-
-    _, values, accepted = nx.while_loop(
-        lambda trial, values, accepted: (~accepted) & (trial < _MAX_TRIALS),
-        lambda trial, values, accepted: attempt(trial),
-        attempt(nx.asarray(0, np.int32)),
-    )
-
-    def without_chance() -> Array:
-        truncated = clipped(nx.sign(vector) * nx.floor(nx.abs(vector)))
-        return truncated * nx.asarray(is_within(truncated), np.float32)
-
-    values = nx.cond(accepted, lambda: values, without_chance)
-    return nx.asarray(values, np.int32)
 
 
 # Number of squares that are added up in float32.

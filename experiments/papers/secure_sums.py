@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from dpfl import accounting, mechanisms
-from dpfl.accounting.integer import noise_events
 from dpfl.planning import budget
 
 from ..tables import Row, Rows, where
-from . import mean_estimation
+from . import mean_estimation, published_bounds
 from .plotting import Plot
 from .sweep import Figure, Work
 
@@ -48,6 +47,13 @@ def expected_error(
     return error - (1 - squared_norm) * compression(dimension)
 
 
+# The mechanism that each bound of the figure is of.
+BOUNDS = {
+    "exact": mechanisms.DistributedDiscreteGaussian,
+    "published": published_bounds.PublishedDdg,
+}
+
+
 def error_ratio(
     n: int, length: int, epsilon: float, delta: float, bits: int, bound: str
 ) -> float:
@@ -59,7 +65,7 @@ def error_ratio(
       epsilon: The budget.
       delta: The budget's delta.
       bits: Bits of a coordinate of the sum.
-      bound: A value of `integer_bound`.
+      bound: A key of `BOUNDS`.
 
     Returns:
       The ratio; infinity if no noise meets the budget with so few bits.
@@ -74,9 +80,7 @@ def error_ratio(
         accounting_method="rdp",
     )
     try:
-        config = mechanisms.DistributedDiscreteGaussian(
-            n, 1.0, 1.0, bits, integer_bound=bound
-        )
+        config = BOUNDS[bound](n, 1.0, 1.0, bits)
         config.grid(length)
         # Any noise is allowed here, even more than `budget.calibrate` accepts.
         noise = accounting.calibrate_noise_multiplier(
@@ -210,7 +214,7 @@ def _bits(scale: str) -> Iterator[Work]:
     is_small = scale == "small"
     curves = [(*size, 8.0) for size in _BITS_SIZES[: 3 if is_small else 4]]
     curves += [(1000, 1000, epsilon) for epsilon in _BITS_EPSILONS]
-    for curve, bound in itertools.product(curves, noise_events.BOUNDS):
+    for curve, bound in itertools.product(curves, BOUNDS):
         for bits in range(6, 19 if is_small else 21):
             yield _ratio(*curve, bits, bound)
 

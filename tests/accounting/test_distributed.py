@@ -16,7 +16,6 @@ from scipy import special
 from dpfl.accounting import accountant, csgm, events, log_space
 from dpfl.accounting.integer import (
     noise_events,
-    published_bounds,
     rounding,
     summed_noise,
     whole_shifts,
@@ -48,44 +47,12 @@ def summed_pmf(kind, count, stddev, reach):
     return np.exp(summed_noise.DiscreteGaussianNoise(count, stddev).log_pmf_at(x))
 
 
-class TestPublishedBounds:
-    def test_rounded_norm_by_hand(self):
-        # min(1 + 1/4 * 4/4 + 1 * 1/2 * (1 + 1/2), (1 + 1)^2) at g = 1/2, m = 4
-        assert noise_events.rounded_l2_squared(1, 0.5, 4) == pytest.approx(2.0)
-        assert noise_events.rounded_l2_squared(1, 0.5, 4, 0) == pytest.approx(4.0)
-        # A tiny beta asks for more than the bound that always holds.
-        assert noise_events.rounded_l2_squared(1, 0.5, 4, 1e-300) == pytest.approx(4.0)
-
-    def test_tau_by_hand(self):
-        tau = published_bounds.discrete_gaussian_tau
-        by_hand = 10 * sum(math.exp(-(math.pi**2) / 2 * x) for x in (1 / 2, 2 / 3))
-        assert tau(3, 0.5) == pytest.approx(by_hand)
-        assert tau(1, 0.5) == 0
-        assert tau(3_000_001, 0.5) / tau(1_000_001, 0.5) == pytest.approx(3, 1e-3)
-
-    def test_known_values_of_the_published_discrete_gaussian(self):
-        epsilon = published_bounds.discrete_gaussian_published_epsilon
-        assert epsilon(1, 1, 100, 0.5, 1) ** 2 == pytest.approx(4.89, abs=5e-3)
-        # One client and a fine grid: Delta^2 / sigma^2 = 100, and not the Delta^2 /
-        # sigma of the theorem as it is printed, where the root spans n sigma.
-        assert epsilon(1, 1, 1, 0.1, 0.02) ** 2 == pytest.approx(100)
-
-    def test_fine_grid_is_the_gaussian_mechanism(self):
-        event = unit_event(granularity=1e-7, local_stddev=0.3, dimension=10)
-        expected = 4 / (2 * 100 * 0.09)
-        assert event.published_rdp([4.0])[0] == pytest.approx(expected, rel=1e-5)
-        assert event.rdp([4.0])[0] == pytest.approx(expected, rel=1e-5)
-
-
 class TestExactBound:
     def test_known_values(self):
         assert count_event().rdp([2])[0] == pytest.approx(0.04649, abs=5e-6)
         skellam = count_event(KINDS[1], noise_clients=16)
         assert skellam.rdp([2])[0] == pytest.approx(0.245721, abs=5e-7)
-        published = unit_event(bound="published").rdp([2])[0]
-        assert published > 4.89
         assert unit_event().route() == "rounding"
-        assert unit_event(bound="published").route() == "published"
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_covers_every_vector_with_its_rounding(self, kind):
@@ -108,18 +75,6 @@ class TestExactBound:
         found = event.rdp([order])[0]
         assert worst <= found * (1 + 1e-12)
         assert found <= worst * 2
-
-    @pytest.mark.parametrize("kind", KINDS)
-    @pytest.mark.parametrize("count", [100, 1000])
-    @pytest.mark.parametrize("clip,dimension", [(3, 16), (20, 4096)])
-    def test_never_above_the_published(self, kind, count, clip, dimension):
-        """Where noise is wide, rounding is cheaper as noise than as length."""
-        orders = [1.5, 2, 4.2, 16, 32]
-        event = kind(count, 3.0, 1.0, float(clip), dimension)
-        published = attr.evolve(event, bound="published")
-        found = published.rdp(orders)
-        assert np.all(event.rdp(orders) <= found)
-        np.testing.assert_array_equal(found, published.published_rdp(orders))
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_little_noise_uses_whole_shifts(self, kind):
@@ -340,8 +295,8 @@ def test_composes_in_the_accountant(event):
     [
         *[("noise_clients", 0), ("noise_clients", True), ("granularity", -1.0)],
         *[("local_stddev", 0.0), ("local_stddev", math.nan), ("clip_norm", math.inf)],
-        *[("dimension", 2.5), ("max_coordinate", 0.0), ("rounding_bias", 1.0)],
-        *[("sampling_probability", 1.5), ("bound", "best")],
+        *[("dimension", 2.5), ("max_coordinate", 0.0)],
+        ("sampling_probability", 1.5),
     ],
 )
 def test_refuses_bad_fields(kind, field, value):
@@ -354,48 +309,6 @@ def test_extreme_noise_is_finite():
         event = unit_event(kind, local_stddev=stddev, clip_norm=5.0, dimension=64)
         rdp = event.rdp([1.1, 2, 64, 1024])
         assert np.all(np.isfinite(rdp)) and np.all(rdp > 0)
-
-
-class TestTheRangeOfThePublishedBound:
-    """Kairouz et al. 2021, Proposition 14: shares of at least half a grid step."""
-
-    @staticmethod
-    def event(**changes):
-        event = KINDS[0](3, 0.1 / math.sqrt(3), 0.8339379841432369, 1.0, 4)
-        return attr.evolve(event, **changes)
-
-    def test_published_bound_is_ignored_below_its_range(self):
-        event = self.event()
-        orders = [2.0, 8.0]
-        np.testing.assert_array_equal(event.published_rdp(orders), np.inf)
-        np.testing.assert_array_equal(event.rdp(orders), event.exact_rdp(orders))
-        assert event.rdp([2.0])[0] > 2 / (2 * event.noise_multiplier**2)
-
-    def test_published_bound_is_refused_below_its_range(self):
-        with refuses(events.NoiseTooSmallError, "local_stddev", "granularity"):
-            self.event(bound="published")
-        with refuses(ValueError, "local_stddev", 0.49):
-            published_bounds.discrete_gaussian_published_epsilon(1.0, 4, 3, 0.49, 1.0)
-        least = published_bounds.discrete_gaussian_published_epsilon(
-            1.0, 4, 3, 0.5, 1.0
-        )
-        assert least > 1 / (math.sqrt(3) * 0.5)
-
-    def test_one_share_has_no_lower_limit(self):
-        event = self.event(noise_clients=1, bound="published", dimension=1)
-        shift = event.published_l2_squared_steps
-        steps = event.local_stddev / event.granularity
-        np.testing.assert_allclose(event.rdp([2.0]), shift / steps**2)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_published_bound_charges_a_count_one(kind):
-    # An integer of size 1 that no rounding lengthens: Delta^2 = 1, not (1 + 1)^2.
-    count = count_event(kind, local_stddev=1.0, rounding_bias=0.0, bound="published")
-    assert count.l2_squared_steps == 4
-    assert count.published_l2_squared_steps == 1
-    exact = attr.evolve(count, bound="exact").rdp([2.0])[0]
-    assert exact <= count.rdp([2.0])[0] < 1.2 * exact
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -438,21 +351,19 @@ class TestEnds:
     """Numbers that are far apart: an epsilon, or a sentence on one of them."""
 
     def make(self, kind, **changes):
-        return unit_event(kind, **{"rounding_bias": 0.0, **changes})
+        return unit_event(kind, **changes)
 
     @pytest.mark.parametrize("q", [1.0, 0.1])
-    @pytest.mark.parametrize("bound", noise_events.BOUNDS)
-    def test_extreme_scales_have_monotone_divergences(self, kind, bound, q):
-        how = {"bound": bound, "sampling_probability": q}
+    def test_extreme_scales_have_monotone_divergences(self, kind, q):
         orders = [1.5, 2.0, 32.0]
         for steps, stddev in ((1e-6, 1.0), (1e12, 1.0), (1e12, 1e12), (1.0, 1e10)):
-            event = self.make(kind, clip_norm=steps, local_stddev=stddev, **how)
+            event = self.make(kind, clip_norm=steps, local_stddev=stddev)
+            event = attr.evolve(event, sampling_probability=q)
             assert np.all(np.diff(event.rdp(orders)) >= 0)
             assert np.all(event.rdp(orders) >= 0)
 
     def test_vanishing_noise_is_infinite(self, kind):
         event = self.make(kind, local_stddev=1e-170)
-        assert np.all(np.isinf(event.published_rdp([2.0])))
         assert np.all(np.isinf(event.rdp([2.0])))
 
     def test_scales_out_of_range_are_refused(self, kind):

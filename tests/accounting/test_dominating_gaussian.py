@@ -218,12 +218,6 @@ class TestEpsilon:
         h = dominating_gaussian.gaussian_shift(count.summed_noise)
         found = dominating_gaussian.dominating_gaussian(count, 1e-9)
         assert found.clock == pytest.approx(h * h) and 0 < found.distance < 1e-200
-        published = attr.evolve(count, bound="published", granularity=0.5)
-        more = dominating_gaussian.dominating_gaussian(published, 1e-9).clock
-        assert more == pytest.approx(
-            published.shift_budget
-            * dominating_gaussian.gaussian_shift(published.summed_noise) ** 2
-        )
 
     def test_unsampled_releases_share_a_clock(self):
         event = release(granularity=0.15, z=4.0)

@@ -11,7 +11,7 @@ from scipy import special
 
 from dpfl import accounting, mechanisms
 from dpfl.accounting import csgm
-from dpfl.accounting.integer import published_bounds
+from experiments.papers import published_bounds
 from tests.accounting.quadrature import log_moment
 
 
@@ -141,12 +141,12 @@ def test_theorem_e_1_must_not_depend_on_the_unit():
     n, dim, sigma, grid, l2 = 100, 64, 3.0, 1.0, 10.0
 
     def printed(unit):
-        tau = published_bounds.discrete_gaussian_tau(n, sigma / grid)
+        tau = published_bounds.tau(n, sigma / grid)
         first = math.sqrt((l2 / sigma) ** 2 / n + tau * dim / 2)
         return min(first, l2 * unit / math.sqrt(n * sigma * unit) + tau * dim**0.5)
 
     def corrected(unit):
-        return published_bounds.discrete_gaussian_published_epsilon(
+        return published_bounds.epsilon(
             (l2 * unit) ** 2, dim, n, sigma * unit, grid * unit
         )
 

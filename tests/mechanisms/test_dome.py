@@ -165,7 +165,5 @@ def test_integer_noise_refuses_unsuitable_settings():
     with refuses(ValueError, "sampling_probability", 0.5):
         make_ddg().round_dp_event(100, 0.5)
     with refuses(ValueError, "bits", 4):
-        make_ddg(bits=4, integer_bound="published").dp_event(EPOCHS, 100)
-    with refuses(ValueError, "bits", 4):
         make_ddg(bits=4).check_noise(100)
     assert epsilon(make_ddg(noise_multiplier=0.0)) == math.inf

@@ -15,11 +15,9 @@ NOISED = {"clip_norm": (0.0, inf, 1e-30, 1e30, 1e300), "noise_multiplier": (-1.0
 NOISED = {**NOISED, "cohort_size": (0, 10**12)}
 ADAPTIVE = {"target_quantile": (1.5, nan), "clip_learning_rate": (0.0, 11.0)}
 ADAPTIVE = {**NOISED, **ADAPTIVE, "count_stddev": (-1.0, 1e10)}
-ROUNDED = {"bits": (1, 31), "integer_bound": ("loose",), "rounding_bias": (1.0, nan)}
 INTEGER = {
-    **{**ADAPTIVE, **ROUNDED, "rotation": ("none",), "noise_source": ("server",)},
+    **{**ADAPTIVE, "bits": (1, 31), "rotation": ("none",), "noise_source": ("server",)},
     **{"expected_dropout": (1.0, -0.1), "colluding_clients": (-1, 3)},
-    "wrap_probability": (0.0,),
 }
 CSGM = {
     **{**NOISED, "rotation": ("fft",)},
@@ -51,7 +49,7 @@ VALUES = {
         **{"sparsity": (0,), "measurements": (0.0,), "penalty": (-1.0,)},
         "solver_steps": (0,),
     },
-    **{"dome": DOME, "dome_ddg": {**DOME, **ROUNDED}},
+    **{"dome": DOME, "dome_ddg": {**DOME, "bits": (1, 31)}},
     **{"matrix_factorization": {**NOISED, **MATRIX}, "sgmf": {**CSGM, **MATRIX}},
 }
 TYPES = {

@@ -134,39 +134,6 @@ class TestRandomizedRound:
             rounding.norm_target(1e-4, 1 << 22)
 
 
-class TestConditionalRound:
-    def test_unbiased_with_the_variance_of_the_fraction(self):
-        x = tf.tile([-1.7, -0.25, 0.0, 0.5, 3.1], [40_000])
-        rounded = rounding.conditional_round(x, SEED, 10**9, 100).numpy()
-        rounded = rounded.reshape(-1, 5)
-        fraction = np.array([0.3, 0.75, 0, 0.5, 0.1])
-        deviation = np.sqrt(fraction * (1 - fraction) / 40_000)
-        off = np.abs(rounded.mean(0) - [-1.7, -0.25, 0.0, 0.5, 3.1])
-        assert np.all(off <= 4.5 * deviation + 1e-6)
-        variance = fraction * (1 - fraction)
-        assert_allclose(rounded.var(0), variance, rtol=0.04, atol=1e-12)
-        assert np.abs(rounded - np.array([-1.7, -0.25, 0.0, 0.5, 3.1])).max() < 1
-
-    def test_the_norm_is_bounded(self):
-        """A bound that one in three trials meets is met by every result."""
-        x = tf.fill([40], 0.5)
-        drawn = [rounding.conditional_round(x, [3, i], 19, 5) for i in range(30)]
-        norms = np.sum(np.square(drawn), 1)
-        assert max(norms) <= 19 and len(set(norms)) > 3
-
-    def test_vectors_failing_all_trials_are_truncated_or_dropped(self):
-        x = tf.constant([3.9, -3.9, 0.9])
-        truncated = rounding.conditional_round(x + [0.0, 0, 0.1], SEED, 19, 5)
-        assert np.sum(np.square(truncated)) <= 19
-        assert_array_equal(rounding.conditional_round(x, SEED, 18, 5), [3, -3, 0])
-        assert_array_equal(rounding.conditional_round(x, SEED, 17, 5), [0, 0, 0])
-
-    def test_coordinates_are_bounded(self):
-        x = tf.constant([1e8, -1e8, 2.0])
-        rounded = rounding.conditional_round(x, SEED, 10**9, 7)
-        assert_array_equal(rounded, [7, -7, 2])
-
-
 class TestRoundWithin:
     def test_rounds_to_nearest_if_within_the_bound(self):
         x = tf.constant([1.4, -2.6, 0.5, 1.5, -0.2])

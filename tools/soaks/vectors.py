@@ -162,13 +162,14 @@ def shift(codec: Any, message: Any, plain: Any) -> tuple[int, int]:
     inner = codec
     while not (hasattr(inner, "_sum") or hasattr(inner, "_grid")):
         inner = inner.inner if hasattr(inner, "inner") else inner._inner
-    grid = inner._grid if hasattr(inner, "_grid") else inner._sum.grid
-    bits = inner._config.bits if hasattr(inner, "_grid") else 32
+    rounds_once = hasattr(inner, "_grid")
+    bits = inner._config.bits if rounds_once else 32
     # The integers are residues, and the shares of noise are equal in both messages.
     half = 1 << (bits - 1)
     steps = (sums[0] - sums[1] + half) % (1 << bits) - half
-    bound = grid.max_squared_norm
-    if not bound:
+    if rounds_once:
         # Each coordinate of a vector within the clip is rounded up or down.
-        bound = (1 / grid.granularity + steps.size**0.5) ** 2
+        bound = (1 / inner._grid.granularity + steps.size**0.5) ** 2
+    else:
+        bound = inner._sum.grid.max_squared_norm
     return int(np.sum(steps**2)), math.ceil(bound)

@@ -235,9 +235,7 @@ def dominating_gaussian(
     # The posterior mean of the whole vector is no longer than the longest rounded
     # vector.
     time = shift * shift * (1 + _ROUNDING)
-    clock = event.shift_budget * time
-    if event.bound == "exact":
-        squared = times * (event.clip_norm / event.granularity) ** 2
-        by_chance = clock_bound(squared, event.max_steps, time, delta) / times
-        clock = min(clock, by_chance * (1 + _ROUNDING))
+    squared = times * (event.clip_norm / event.granularity) ** 2
+    by_chance = clock_bound(squared, event.max_steps, time, delta) / times
+    clock = min(event.shift_budget * time, by_chance * (1 + _ROUNDING))
     return DominatingGaussian(clock, distance)

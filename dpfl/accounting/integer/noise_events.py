@@ -18,13 +18,8 @@ the smaller one, for whole numbers or a few coordinates:
   RDP(a) <= (c/g + sqrt(m))^2 max D_a(v)/v^2 over whole v up to X/g, rounded up.
 
 The papers (Kairouz et al. 2021; Chen et al. 2022, Algorithm 6; Agarwal et al. 2021)
-repeat the rounding until the norm is within
-
-  Delta^2 = min{ c^2 + g^2 m/4 + sqrt(2 ln(1/beta)) g (c + g sqrt(m)/2),
-                 (c + g sqrt(m))^2 }
-
-(Chen et al. 2022, Theorem E.1); `published_bounds` has their bounds for a vector of
-that norm. `docs/privacy/distributed.md` has the proofs.
+repeat the rounding until the norm is small. `docs/privacy/distributed.md` has their
+bounds, and the proofs.
 """
 
 from __future__ import annotations
@@ -38,16 +33,9 @@ import numpy as np
 
 from dpfl import checks
 from dpfl.accounting import events, log_space
-from dpfl.accounting.integer import published_bounds, rounding, whole_shifts
+from dpfl.accounting.integer import rounding, whole_shifts
 from dpfl.accounting.integer import summed_noise as noises
-from dpfl.accounting.integer.published_bounds import (
-    DEFAULT_ROUNDING_BIAS,
-    rounded_l2_squared,
-)
 from dpfl.fields import said
-
-BOUNDS = ("exact", "published")
-"""The values of an event's `bound`."""
 
 # Least noise: a discrete Gaussian of this many steps is not 0 with probability
 # exp(-5e7), and Skellam noise of this variance, in squared steps, with that
@@ -78,10 +66,8 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
     the data (fresh signs, then Hadamard); coordinates of R x_i are clipped to
     `max_coordinate`; the noise is fresh, independent over clients and coordinates. The
     server sees the sum over clients only, possibly modulo M (a post-processing), and
-    functions of it. With `bound` "exact" `round` rounds every coordinate up or down
-    independently, up with a probability that is its fractional part, and nothing else
-    is assumed. With "published" that is repeated until the squared norm is at most
-    `rounded_l2_squared(...) / granularity^2`.
+    functions of it. `round` rounds every coordinate up or down independently, up with a
+    probability that is its fractional part, and nothing else is assumed.
 
     Number of shares. `noise_clients` is the number of clients whose noise is in the sum
     and unknown to the adversary, whatever one client does: survivors of drop-out,
@@ -102,12 +88,8 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
       dimension: m, length of the rotated (padded) vector.
       max_coordinate: X, the clip of coordinates before they are rounded, in the units
         of `clip_norm`; None if they are not clipped, and `clip_norm` bounds them.
-      rounding_bias: beta of conditional rounding, for the published bound alone; 0
-        means that it is not repeated.
       sampling_probability: q, the probability with which each client joins,
         independently (Poisson); 1 means that all do.
-      bound: 'exact' (rounding is accounted as noise) or 'published' (the papers'
-        bounds, of the conditional rounding that they need).
       noise_of_helpers: Whether helpers, not the clients, add the noise; implied where
         clients are sampled.
     """
@@ -120,13 +102,9 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
     max_coordinate: Optional[float] = attr.ib(
         default=None, metadata=said(check=checks.positive)
     )
-    rounding_bias: float = attr.ib(
-        default=DEFAULT_ROUNDING_BIAS, metadata=said(at_least=0, below=1)
-    )
     sampling_probability: float = attr.ib(
         default=1.0, metadata=said(check=checks.probability)
     )
-    bound: str = attr.ib(default="exact", metadata=said(choices=BOUNDS))
     noise_of_helpers: bool = False
 
     pages: ClassVar[tuple[str, ...]] = (
@@ -171,14 +149,9 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
 
     @property
     def l2_squared_steps(self) -> float:
-        """Bound on the squared norm of the rounded vector, in squared grid steps.
-
-        Delta^2 / g^2 under the published bound, and otherwise a bound for any outcome
-        of the rounding.
-        """
-        c, g, m = self.clip_norm, self.granularity, self.dimension
-        beta = self.rounding_bias if self.bound == "published" else 0.0
-        return rounded_l2_squared(c, g, m, beta) / g**2
+        """Bound on the squared norm of any rounded vector, in squared grid steps."""
+        g = self.granularity
+        return (self.clip_norm + g * math.sqrt(self.dimension)) ** 2 / g**2
 
     @property
     def max_shift(self) -> int:
@@ -198,15 +171,6 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
         return min(whole, self.dimension * self.max_shift**2)
 
     @property
-    def published_l2_squared_steps(self) -> float:
-        """The squared norm for the published bounds, in squared grid steps.
-
-        As `l2_squared_steps`, or less where the bound of a coordinate says so: integers
-        that need no rounding, such as a count, are not lengthened by it.
-        """
-        return min(self.l2_squared_steps, float(self.dimension * self.max_shift**2))
-
-    @property
     @abc.abstractmethod
     def summed_noise(self) -> noises.Noise:
         """The noise of the sum, in grid steps."""
@@ -220,10 +184,6 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
     def _has_infinite_rate(self) -> bool:
         """Whether so little noise makes rounding's divergence exceed any float."""
         return False
-
-    @abc.abstractmethod
-    def published_rdp(self, orders: events.Orders) -> np.ndarray:
-        """The published bound without client sampling, shape [m], in nats."""
 
     def shifts_rdp(self, orders: events.Orders) -> np.ndarray:
         """The bound of the longest vector that rounding makes, unsampled; [m]."""
@@ -271,17 +231,13 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
         return rdp
 
     def route(self, *, sampled: bool = False) -> str:
-        """The source of the privacy: 'rounding', 'shifts' or 'published'."""
-        if self.bound == "published":
-            return "published"
+        """The source of the privacy: 'rounding' or 'shifts'."""
         dimension = self.dimension if sampled else 0
         covered = rounding.is_covered(self.summed_noise, self.max_steps, dimension)
         return "rounding" if covered else "shifts"
 
     def rdp_before_sampling(self, orders: events.Orders) -> np.ndarray:
         """See base class."""
-        if self.bound == "published":
-            return self.published_rdp(orders)
         if self._stands_for_gaussian:
             orders = np.maximum(checks.orders(orders), 2.0)
         return self.exact_rdp(orders, sampled=True)
@@ -306,7 +262,7 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
     def rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class."""
         if self.sampling_probability == 1:
-            return self._unsampled_rdp(orders)
+            return self.exact_rdp(orders)
         sampled = log_space.poisson_sampled_rdp(
             orders, self.sampling_probability, self.rdp_before_sampling
         )
@@ -314,12 +270,7 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
         if self.route(sampled=True) == self.route():
             return sampled
         # Sampling never increases the RDP (Renyi divergence is quasi-convex).
-        return np.minimum(sampled, self._unsampled_rdp(orders))
-
-    def _unsampled_rdp(self, orders: events.Orders) -> np.ndarray:
-        if self.bound == "published":
-            return self.published_rdp(orders)
-        return self.exact_rdp(orders)
+        return np.minimum(sampled, self.exact_rdp(orders))
 
     def poisson_sampled(self, sampling_probability: float) -> events.RdpDpEvent:
         """See base class. Independent samplings multiply."""
@@ -362,35 +313,6 @@ class DistributedDiscreteGaussianDpEvent(DistributedNoiseDpEvent):
         log_odds = math.log(self.noise_clients) - 1 / (2 * stddev**2)
         return log_odds < -_LARGEST_LOG_MOMENT
 
-    def __attrs_post_init__(self) -> None:
-        """See base class; NoiseTooSmallError if the published bound does not apply."""
-        super().__attrs_post_init__()
-        if self.bound == "published" and not self._is_published:
-            raise events.NoiseTooSmallError(
-                "local_stddev must be at least half the granularity of "
-                f"{self.granularity:g} for the published bound (Kairouz et al. 2021, "
-                f"Proposition 14), found {self.local_stddev:g}"
-            )
-
-    @property
-    def _is_published(self) -> bool:
-        return published_bounds.has_discrete_gaussian_bound(
-            self.noise_clients, self.local_stddev / self.granularity
-        )
-
-    def published_rdp(self, orders: events.Orders) -> np.ndarray:
-        """See base class. Chen et al. 2022, Theorem E.1; infinite out of its range."""
-        if not self._is_published:
-            return np.full(checks.orders(orders).shape, np.inf)
-        epsilon = published_bounds.discrete_gaussian_published_epsilon(
-            self.published_l2_squared_steps * self.granularity**2,
-            self.dimension,
-            self.noise_clients,
-            self.local_stddev,
-            self.granularity,
-        )
-        return checks.orders(orders) * epsilon**2 / 2
-
 
 @attr.s(frozen=True, auto_attribs=True)
 class DistributedSkellamDpEvent(DistributedNoiseDpEvent):
@@ -415,18 +337,6 @@ class DistributedSkellamDpEvent(DistributedNoiseDpEvent):
         """See base class."""
         stddev = self.local_stddev / self.granularity
         return self.noise_clients * stddev * stddev < _LEAST_VARIANCE
-
-    def published_rdp(self, orders: events.Orders) -> np.ndarray:
-        """See base class. Agarwal et al. 2021, Theorem 3.5."""
-        if self.is_always_zero:
-            return np.full(checks.orders(orders).shape, np.inf)
-        squared = self.published_l2_squared_steps
-        return published_bounds.skellam_published_rdp(
-            orders,
-            self.total_variance_steps,
-            squared,
-            min(squared, math.sqrt(self.dimension * squared)),
-        )
 
 
 @attr.s(frozen=True, auto_attribs=True)

@@ -24,7 +24,7 @@ import numpy as np
 
 from dpfl import checks
 from dpfl.accounting import events, log_space
-from dpfl.accounting.integer import published_bounds, summed_noise
+from dpfl.accounting.integer import summed_noise
 from dpfl.accounting.log_space import EPSILON
 
 # Log of the largest relative part missing from a truncated sum, before its bound is
@@ -305,9 +305,7 @@ def _skellam_log_moment(order: float, shift: int, variance: float) -> float | No
 
 def _skellam_rate_one(order: float, variance: float, max_shift: int) -> float:
     def published(v: int) -> float:
-        return published_bounds.skellam_published_one(
-            order, variance, float(v) ** 2, float(v)
-        ) / (v**2)
+        return _skellam_published_one(order, variance, float(v) ** 2, float(v)) / (v**2)
 
     best, last = 0.0, 0
     while last < max_shift:
@@ -332,7 +330,7 @@ def _skellam_rate(
     alphas = np.array(orders)
     if variance >= _NEARLY_GAUSSIAN_SKELLAM:
         # Divided by v^2 the published bound falls in v: v = 1 is the worst.
-        return published_bounds.skellam_published_rdp(alphas, variance, 1.0, 1.0)
+        return skellam_published_rdp(alphas, variance, 1.0, 1.0)
     direct = max_shift <= _SINGLE_SHIFTS or variance <= _SMALL_SKELLAM
     # The remainders are published bounds, which are best at whole orders.
     needed = np.unique(alphas) if direct else log_space.whole_orders(alphas)
@@ -348,3 +346,51 @@ def _skellam_rate(
         rate = log_space.chord(alphas, needed, (needed - 1) * rates) / (alphas - 1)
     rate.setflags(write=False)
     return rate
+
+
+def skellam_published_rdp(
+    orders: events.Orders, variance: float, l2_squared: float, l1: float
+) -> np.ndarray:
+    """The Renyi bound of Skellam noise, [m] (Agarwal et al. 2021, Theorem 3.5).
+
+    The theorem is for integer orders. Between two of them this uses the chord of the
+    log-moment (alpha - 1) D_alpha, which is convex in alpha and 0 at 1.
+
+    Args:
+      orders: Renyi orders, each greater than 1; shape [m].
+      variance: Total variance mu of the noise, in squared grid steps.
+      l2_squared: Square of the L2 sensitivity, in squared grid steps.
+      l1: The L1 sensitivity, in grid steps.
+    """
+    alphas = checks.orders(orders)
+    variance = checks.positive("variance", variance)
+    l2_squared = checks.nonnegative("l2_squared", l2_squared)
+    l1 = checks.nonnegative("l1", l1)
+    return np.array(
+        [_skellam_published_one(a, variance, l2_squared, l1) for a in alphas.tolist()]
+    )
+
+
+def _skellam_published_one(
+    order: float, variance: float, l2_squared: float, l1: float
+) -> float:
+    """`skellam_published_rdp` at one order, without checks.
+
+    Args:
+      order: The Renyi order, greater than 1.
+      variance: Total variance mu of the noise, in squared grid steps.
+      l2_squared: Square of the L2 sensitivity, in squared grid steps.
+      l1: The L1 sensitivity, in grid steps.
+    """
+
+    def log_moment(whole: int) -> float:
+        first = ((2 * whole - 1) * l2_squared + 6 * l1) / (4 * variance**2)
+        least = min(first, 3 * l1 / (2 * variance))
+        return (whole - 1) * (whole * l2_squared / (2 * variance) + least)
+
+    low = math.floor(order)
+    share = order - low
+    moment = log_moment(low)
+    if share:
+        moment = (1 - share) * moment + share * log_moment(low + 1)
+    return moment / (order - 1)
