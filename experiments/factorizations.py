@@ -79,7 +79,6 @@ def contenders(
     buffers: int = 3,
     participations: int = 1,
     separation: Optional[int] = None,
-    get: Callable[..., Factorization] = compute,
 ) -> list[TimedFactorization]:
     """The factorization of a workload by each method.
 
@@ -94,7 +93,6 @@ def contenders(
       buffers: Buffers of the buffered Toeplitz encoder.
       participations: Most rounds of a client, to which Toeplitz encoders are fitted.
       separation: Least distance of these rounds; needed with more than one.
-      get: Computes a factorization, or returns it from a cache.
     """
     several: Mapping[str, Any] = {}
     if participations > 1:
@@ -112,7 +110,7 @@ def contenders(
     if workload.is_prefix_sum:
         del methods["optimal-prefix-sum"]
     results = {
-        method: timed(functools.partial(get, workload, method, **params))
+        method: timed(functools.partial(compute, workload, method, **params))
         for method, params in methods.items()
     }
     optimal = results["optimal"].factorization

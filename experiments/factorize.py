@@ -31,7 +31,7 @@ from typing import Any, Optional
 
 from absl import flags
 
-from dpfl import cache_folder, checks, fields, files
+from dpfl import cache_folder, checks, fields
 from dpfl import factorization as mf
 from dpfl.factorization import iteration
 from dpfl.factorization.sensitivity import participations
@@ -94,7 +94,6 @@ _PLAIN = flags.DEFINE_bool(
     True,
     "Whether time also runs the iteration without acceleration.",
 )
-_CACHE = flags.DEFINE_string("matrix_cache", None, "Folder of cached factorizations.")
 _JSON = flags.DEFINE_bool("json", False, "Print JSON; null stands for infinity.")
 _OUTPUT = flags.DEFINE_string(
     "output",
@@ -119,7 +118,7 @@ _MEANINGLESS: Mapping[str, Sequence[str]] = {
     "compare": ("matrix_method", "objective", "repeats", "plain"),
     "time": (
         *("matrix_method", "matrix_bands", "matrix_rank", "matrix_buffers"),
-        *("objective", "epochs", "separation", "matrix_cache", "heat_maps"),
+        *("objective", "epochs", "separation", "heat_maps"),
     ),
 }
 _OF_SCHEDULES: Mapping[str, Sequence[str]] = {
@@ -254,12 +253,6 @@ def _check_meaning(command: str) -> None:
             cli.refuse(f"--matrix_schedule={schedule}", name)
 
 
-def _get(workload: mf.Workload, method: str, **params: Any) -> mf.Factorization:
-    if _CACHE.value is None:
-        return mf.compute(workload, method, **params)
-    return mf.Cache(_CACHE.value).get(workload, method, **params)
-
-
 def _write(
     rows: Sequence[tables.Row], columns: Mapping[str, str], path: Optional[str] = None
 ) -> None:
@@ -282,7 +275,7 @@ def compute() -> None:
             f"--rounds must be one number for compute, found {len(workloads)}"
         )
     method, params = _METHOD.value, _params(_METHOD.value)
-    timed = factorizations.timed(lambda: _get(workloads[0], method, **params))
+    timed = factorizations.timed(lambda: mf.compute(workloads[0], method, **params))
     row = timed.row(plan)
     cli.work_begins()
     if _OUTPUT.value is not None:
@@ -304,7 +297,6 @@ def compare() -> None:
             buffers=_BUFFERS.value or 3,
             participations=_EPOCHS.value,
             separation=_SEPARATION.value,
-            get=_get,
         )
         some = [one.row(plan) for one in last]
         best = next(row["total"] for row in some if row["method"] == "optimal")
@@ -369,8 +361,6 @@ def main(argv: Sequence[str]) -> None:
     command = cli.command(argv, COMMANDS)
     _check_meaning(command)
     cli.check_outputs({"output": (), "plot": (".png",), "heat_maps": (".png",)})
-    if _CACHE.value is not None:
-        files.output_folder("--matrix_cache", _CACHE.value)
     # Only computing time is measured.
     os.environ[cache_folder.VARIABLE] = cache_folder.OFF
     try:

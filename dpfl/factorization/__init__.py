@@ -28,7 +28,7 @@ from dpfl.factorization.sensitivity import (
     Sensitivity,
     ShuffledEpochs,
 )
-from dpfl.factorization.storage import Cache, check_fits, load, save
+from dpfl.factorization.storage import check_fits, load, save
 from dpfl.factorization.workloads import (
     ConstantRate,
     DropRate,
@@ -45,7 +45,6 @@ __all__ = [
     "BandLowRankFactors",
     "BandedFactors",
     "BufferedFactors",
-    "Cache",
     "ConstantRate",
     "DenseFactors",
     "DropRate",

@@ -22,7 +22,6 @@ import scipy
 
 import dpfl
 from dpfl import checks, files
-from dpfl.factorization import methods
 from dpfl.factorization.factorization import Factorization, from_parts, parts
 from dpfl.factorization.workloads import Workload
 
@@ -127,53 +126,3 @@ def check_fits(
             f"{name} must be for the workload ({workload}), found "
             f"({factorization.workload})"
         )
-
-
-class Cache:
-    """A directory of factorizations, each under the hash of its request."""
-
-    def __init__(self, directory: PathLike):
-        """Initializes the cache; `directory` is made when it is first needed."""
-        self._directory = Path(directory)
-
-    def path(self, workload: Workload, method: str, **params: Any) -> Path:
-        """The file of a request.
-
-        Args:
-          workload: A.
-          method: A key of `methods.METHODS`.
-          **params: The method's parameters.
-        """
-        request = {
-            "format": FORMAT,
-            "dpfl": dpfl.__version__,
-            "workload": workload.as_dict(),
-            "method": method,
-            "params": methods.checked(params),
-        }
-        key = files.digest(request)
-        return self._directory / f"{method}-{workload.rounds}-{key[:16]}.npz"
-
-    def get(self, workload: Workload, method: str, **params: Any) -> Factorization:
-        """Loads a factorization, or computes and caches it.
-
-        Args:
-          workload: A.
-          method: A key of `methods.METHODS`.
-          **params: The method's parameters.
-
-        Raises:
-          StorageError: If the cached file is damaged, or of another method.
-          ValueError: If the method or its parameters are not valid.
-        """
-        path = self.path(workload, method, **params)
-        if path.exists():
-            kept = load(path, workload=workload)
-            if kept.method != method:
-                raise StorageError(
-                    f"{path} holds a factorization by {kept.method} instead of {method}"
-                )
-            return kept
-        factorization = methods.compute(workload, method, **params)
-        save(factorization, path)
-        return factorization

@@ -10,7 +10,7 @@ import functools
 import hashlib
 import os
 from collections.abc import Mapping
-from typing import Any, Optional
+from typing import Any, ClassVar, Optional
 
 from dpfl import checks, files
 from dpfl import factorization as fact
@@ -84,11 +84,8 @@ class MatrixFields:
         "Path of a saved factorization, instead of the other matrix fields.",
         check=checks.path,
     )
-    matrix_cache: Optional[str] = option(
-        None,
-        "Folder where computed factorizations are cached.",
-        check=checks.path,
-    )
+    # See `Mechanism.settings`.
+    former_fields: ClassVar[Mapping[str, Any]] = {"matrix_cache": None}
 
     def check_matrix(self, rounds: int) -> None:
         """Raises ValueError for a field that a stream cannot have."""
@@ -179,8 +176,4 @@ def _compute(rounds: int, called: str, fields: MatrixFields) -> fact.Factorizati
     }
     names = {parameter: name for name, parameter in sizes.items()}
     with checks.renaming({"rounds": called, **names}):
-        if fields.matrix_cache is None:
-            return fact.compute(workload, fields.matrix_method, **params)
-        files.output_folder("matrix_cache", fields.matrix_cache)
-        cache = fact.Cache(fields.matrix_cache)
-        return cache.get(workload, fields.matrix_method, **params)
+        return fact.compute(workload, fields.matrix_method, **params)

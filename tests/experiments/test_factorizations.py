@@ -15,17 +15,12 @@ def test_band_and_rank_match_the_paper():
 
 
 def test_several_participations_reach_the_toeplitz_encoders():
-    asked = []
-
-    def get(workload, method, **params):
-        asked.append((method, params))
-        return mf.compute(workload, method, **params)
-
     found = factorizations.contenders(
-        mf.momentum(16, 0.9), participations=2, separation=8, bands=2, rank=1, get=get
+        mf.momentum(16, 0.9), participations=2, separation=8, bands=2, rank=1
     )
+    of_methods = {each.factorization.method: each.factorization for each in found}
     for method in ("toeplitz", "blt"):
-        params = dict(asked)[method]
+        params = dict(of_methods[method].params)
         assert params["participations"] == 2 and params["separation"] == 8
     last = found[-1].factorization
     assert last.method == "band-low-rank"

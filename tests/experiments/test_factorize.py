@@ -85,10 +85,7 @@ def test_time_reports_both_methods(tmp_path):
     assert (tmp_path / "time.png").exists()
 
 
-def test_cache_and_text(tmp_path):
+def test_compute_prints_a_table(tmp_path):
     flags = ["--rounds=16", "--matrix_method=blt", "--matrix_buffers=2"]
-    flags.append("--matrix_cache=kept")
     first = factorize(tmp_path, "compute", *flags)
     assert first.returncode == 0 and first.stdout.startswith("rounds  method")
-    assert len(list((tmp_path / "kept").iterdir())) == 1
-    assert factorize(tmp_path, "compute", *flags).returncode == 0

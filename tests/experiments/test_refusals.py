@@ -101,7 +101,6 @@ REFUSED = {
         "compare --epsilon=8 --plot=a.png --output=a.png": "--plot --output a.png",
         f"calibrate --epsilon=8 --mechanism=matrix_factorization {ONCE} --rounds_per_epoch=100000 --rounds=100000 --population=10000000": "--rounds_per_epoch 8192",
         f"{EPSILON} --mechanism=matrix_factorization {ONCE} --rounds_per_epoch=4 --population=400 --matrix_file=pipe": "--matrix_file pipe",
-        f"{EPSILON} --mechanism=matrix_factorization {ONCE} --rounds_per_epoch=4 --population=400 --matrix_cache=/proc/version": "--matrix_cache /proc/version",
     },
     "factorize": {
         "": "command compute compare time",
@@ -114,7 +113,6 @@ REFUSED = {
         "compute --matrix_bands=3": "--matrix_bands optimal",
         "compute --output=.": "--output .",
         "compare --plot=/proc/no/x.png": "--plot /proc/no/x.png",
-        "compute --matrix_cache=/proc/no": "--matrix_cache /proc/no",
         "compute --matrix_method=toeplitz --matrix_bands=auto": "--epsilon --matrix_bands",
         "compute --matrix_bands=auto --epsilon=1": "--matrix_bands --matrix_method auto",
         "compute --population=9": "--population",
@@ -138,7 +136,6 @@ REFUSED = {
         "compare --rounds=16 --plot=x.abc": "--plot x.abc",
         "compute --rounds=8 --matrix_schedule=drop --drop_factor=1e9": "--rtol",
         "compute --rounds=16 --output=/dev/full": "--output /dev/full",
-        "compute --rounds=16 --matrix_cache=file": "--matrix_cache file",
         f"compute --rounds=16 --matrix_momentum={10**400}": "--matrix_momentum",
     },
     "train": {

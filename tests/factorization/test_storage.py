@@ -171,32 +171,3 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
         storage.save(methods.compute(Workload(4), "identity"), path)
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["one.npz"]
-
-
-def test_cache_computes_once_and_keys_by_the_request(tmp_path, monkeypatch):
-    calls = []
-    compute = methods.compute
-
-    def counting(*args, **kwargs):
-        calls.append(args)
-        return compute(*args, **kwargs)
-
-    monkeypatch.setattr(methods, "compute", counting)
-    cache = storage.Cache(tmp_path / "cache")
-    first = cache.get(WORKLOAD, "toeplitz", bands=3)
-    second = cache.get(WORKLOAD, "toeplitz", bands=3)
-    assert len(calls) == 1
-    np.testing.assert_array_equal(first.factors.c, second.factors.c)
-    cache.get(WORKLOAD, "toeplitz", bands=4)
-    cache.get(Workload(12, 0.9), "toeplitz", bands=3)
-    cache.get(WORKLOAD, "toeplitz-root")
-    assert len(calls) == 4
-    assert len(list((tmp_path / "cache").iterdir())) == 4
-
-
-def test_cache_refuses_another_methods_file(tmp_path):
-    cache = storage.Cache(tmp_path)
-    cache.get(WORKLOAD, "identity")
-    cache.path(WORKLOAD, "identity").rename(cache.path(WORKLOAD, "optimal"))
-    with refuses(storage.StorageError, "identity", "optimal"):
-        cache.get(WORKLOAD, "optimal")

@@ -157,12 +157,6 @@ def test_a_changed_file_is_read_again_and_its_digest_follows(tmp_path):
     assert matrix().file_digest is None
 
 
-def test_the_cache_is_used(tmp_path):
-    config = matrix(matrix_method="identity", matrix_cache=str(tmp_path))
-    assert config.factorization.method == "identity"
-    assert len(list(tmp_path.iterdir())) == 1
-
-
 @pytest.mark.parametrize(
     ("method", "fields", "params"),
     [
