@@ -72,8 +72,7 @@ class MeanEstimationDomain(enum.IntEnum):
 ClientDomain = enum.IntEnum(
     "ClientDomain", "ROUNDING UPDATE_SHARE COUNT_SHARE", start=0
 )
-# Domains of the seed of a sketch's row, by hashes and by shifts.
-HashSketchDomain = enum.IntEnum("HashSketchDomain", "BUCKETS SIGNS", start=0)
+# Domains of the seed of a sketch.
 ShiftSketchDomain = enum.IntEnum(
     "ShiftSketchDomain", "SIGNS SHIFTS BLOCK_SIGNS", start=0
 )

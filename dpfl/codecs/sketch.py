@@ -22,7 +22,7 @@ from dpfl.vectors import clipping, count_sketch, gaussian_sketch, randomness
 def make_sketch(shape: sketch_configs.SketchShape) -> Any:
     """Makes the count-mean sketch, or sketches, of a shape."""
     sketches = [
-        count_sketch.SKETCHES[shape.kind](length, shape.rows, width)
+        count_sketch.ShiftSketch(length, shape.rows, width)
         for (length, _), width in zip(shape.parts, shape.widths)
     ]
     if len(sketches) == 1:
@@ -95,8 +95,16 @@ class SketchedCodec(_OfSketchesCodec):
     round's sketch would grow by d/m - 1 in energy each round.)
     """
 
-    def __init__(self, config: mechanisms.SketchedDdg, dimension: int, nx: Any):
-        super().__init__(config, dimension, nx, make_sketch(config.shape(dimension)))
+    def __init__(
+        self,
+        config: mechanisms.SketchedDdg,
+        dimension: int,
+        nx: Any,
+        sketch: Any = None,
+    ):
+        """Makes the codec; a `sketch` takes the place of the mechanism's own."""
+        own = make_sketch(config.shape(dimension)) if sketch is None else sketch
+        super().__init__(config, dimension, nx, own)
 
     def initial_state(self) -> Fields:
         """The clip if it adapts, and the error if there is a threshold."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar, Optional
 
 from dp_accounting import DpEvent
@@ -16,8 +17,8 @@ from dpfl.fields import AUTO, CHOSEN_BEFORE, option
 from dpfl.mechanisms import integer, mechanism
 from dpfl.mechanisms.participation import Participation
 
-# Default number of rows of a sketch, by kind; the papers take 15.
-DEFAULT_LENGTH = {"shifts": 16, "hashes": 15}
+# Default number of rows of a sketch; the papers take 15.
+_ROWS = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,12 +26,10 @@ class SketchShape:
     """Sizes of the sketch of an update, or of the sketches of its layers.
 
     Attributes:
-      kind: "shifts" or "hashes".
       rows: l.
       parts: The length d_p and the compression rate of each part.
     """
 
-    kind: str
     rows: int
     parts: tuple[tuple[int, float], ...]
 
@@ -64,21 +63,15 @@ class SketchShape:
     @property
     def error(self) -> float:
         """E ||S^T S g - g||^2 / ||g||^2 of g with all coordinates of one size."""
-        error_of = {"shifts": self._shift_errors, "hashes": self._hash_errors}
-        return (
-            sum(
-                error_of[self.kind](length, width)
-                for (length, _), width in zip(self.parts, self.widths)
-            )
-            / self._dimension
-        )
+        parts = zip(self.parts, self.widths)
+        errors = (self.errors(length, width) for (length, _), width in parts)
+        return sum(errors) / self._dimension
 
-    def _hash_errors(self, length: int, width: int) -> float:
-        """The errors of pairs of coordinates, each with variance 1/m."""
-        return length * (length - 1) / (self.rows * width)
+    def errors(self, length: int, width: int) -> float:
+        """The errors of pairs of coordinates, each with variance 1/m.
 
-    def _shift_errors(self, length: int, width: int) -> float:
-        """As `_hash_errors`, without pairs within a block, which cannot collide."""
+        Pairs within a block cannot collide.
+        """
         sketch = self.rows * width
         blocks = math.ceil(length / sketch)
         pairs = 0
@@ -127,8 +120,7 @@ class CountSketched(mechanism.NoiseMechanism):
 
     Attributes:
       compression_rate: r = d / m, or "auto" until `choice.resolve` has chosen a number.
-      sketch: "shifts" (fast) or "hashes" (as published).
-      sketch_length: l, for "shifts" a power of two.
+      sketch_length: l, a power of two.
     """
 
     compression_rate: float = option(
@@ -146,14 +138,9 @@ class CountSketched(mechanism.NoiseMechanism):
         above=1,
         at_most=mechanism.LARGEST_FACTOR,
     )
-    sketch: str = option(
-        "shifts",
-        f"Kind of the sketch, one of {', '.join(sorted(DEFAULT_LENGTH))}.",
-        choices=DEFAULT_LENGTH,
-    )
     sketch_length: Optional[int] = option(
         None,
-        "Rows of the sketch; unset for 16 of shifts and 15 of hashes.",
+        "Rows of the sketch, a power of two; unset for 16.",
         at_least=1,
         at_most=_MOST_ROWS,
     )
@@ -170,15 +157,14 @@ class CountSketched(mechanism.NoiseMechanism):
         "Comma-separated compression rates of the layers and the rest; unset for "
         "compression_rate.",
     )
+    # See `Mechanism.settings`.
+    former_fields: ClassVar[Mapping[str, Any]] = {"sketch": "shifts"}
 
     def __post_init__(self) -> None:
         super().__post_init__()
         rows = self.sketch_length
-        if self.sketch == "shifts" and rows is not None and rows & (rows - 1):
-            raise ValueError(
-                "sketch_length must be a power of two for sketch 'shifts', found "
-                f"{rows}"
-            )
+        if rows is not None and rows & (rows - 1):
+            raise ValueError(f"sketch_length must be a power of two, found {rows}")
         self._check_layers()
 
     def _check_layers(self) -> None:
@@ -242,8 +228,8 @@ class CountSketched(mechanism.NoiseMechanism):
         rates = _numbers("layer_rates", self.layer_rates)
         rates = rates or [self.compression_rate] * len(lengths)
         rows = self.sketch_length
-        rows = DEFAULT_LENGTH[self.sketch] if rows is None else rows
-        shape = SketchShape(self.sketch, rows, tuple(zip(lengths, rates)))
+        rows = _ROWS if rows is None else rows
+        shape = SketchShape(rows, tuple(zip(lengths, rates)))
         if len(lengths) == 1 and rows > dimension / rates[0]:
             self._check_rate(shape, dimension)
         return shape

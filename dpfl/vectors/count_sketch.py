@@ -40,60 +40,6 @@ from dpfl.vectors import randomness, rotation
 Expanded = collections.OrderedDict
 
 
-class HashSketch:
-    """The count-mean sketch as published: hashes and signs for every coordinate.
-
-    In each row every coordinate has a bucket and a sign of its own, both uniform, all
-    independent. (Drawing both from one seed, as published code does, makes the sign a
-    function of the bucket: colliding coordinates then add up instead of cancelling.) So
-    two coordinates share a bucket of a row with probability 1/w, and E ||S^T S g -
-    g||^2 = (d - 1)/m ||g||^2 exactly. Encoding scatters l d numbers.
-    """
-
-    def __init__(self, dimension: int, rows: int, width: int):
-        """Makes the sketch of length l w.
-
-        Raises:
-          ValueError: If a number is below 1.
-        """
-        _check(dimension=dimension, rows=rows, width=width)
-        self.dimension = self.input_length = dimension
-        self.rows, self.width, self.length = rows, width, rows * width
-        self._factor = rows**-0.5
-
-    def expand(self, seed: Array) -> Expanded:
-        """Hashes int32[l, d]: the bucket, plus w if the sign is negative."""
-        nx, rows = arrays.of(seed), []
-        for row in range(self.rows):
-            own = randomness.fold_in(seed, row, seed_domains.HashSketchDomain.BUCKETS)
-            bucket = randomness.below(own, self.dimension, self.width)
-            own = randomness.fold_in(seed, row, seed_domains.HashSketchDomain.SIGNS)
-            sign = randomness.rademacher(own, self.dimension)
-            bucket = nx.asarray(bucket, np.int32)
-            rows.append(nx.where(sign < 0, bucket + self.width, bucket))
-        return collections.OrderedDict(buckets=nx.stack(rows))
-
-    def encode(self, vector: Array, expanded: Expanded) -> Array:
-        """The sketch S g, float32[l w], row after row."""
-        nx = arrays.of(vector)
-        sums = [
-            nx.segment_sum(vector, expanded["buckets"][row], 2 * self.width)
-            for row in range(self.rows)
-        ]
-        signed = nx.reshape(nx.stack(sums), [self.rows, 2, self.width])
-        return self._factor * nx.reshape(signed[:, 0] - signed[:, 1], [-1])
-
-    def decode(self, sketch: Array, expanded: Expanded) -> Array:
-        """The decoded S^T y, float32[d]."""
-        nx = arrays.of(sketch)
-        table = nx.reshape(sketch, [self.rows, self.width])
-        table = nx.concatenate([table, -table], 1)
-        total = nx.zeros([self.dimension], np.float32)
-        for row in range(self.rows):
-            total = total + nx.take(table[row], expanded["buckets"][row])
-        return self._factor * total
-
-
 class ShiftSketch:
     """A count-mean sketch in a few sequential passes, with collisions no more likely.
 
@@ -107,8 +53,9 @@ class ShiftSketch:
     all independent.
 
     Claim: for coordinates j != k, (S^T S)_jk has mean 0; its variance is 1/m if their
-    blocks differ, as in `HashSketch`, and otherwise 0, better than `HashSketch`; and
-    (S^T S)_jk and (S^T S)_jk' are uncorrelated for k != k'.
+    blocks differ, as in the paper's sketch, where every coordinate has a bucket of its
+    own in each row, and otherwise 0; and (S^T S)_jk and (S^T S)_jk' are uncorrelated
+    for k != k'.
     Proof: Let coordinate j be in row a, block b and place p. Column j of S has D_j
     rho_ib H_ia at place p + s_ib (mod w) of each row i: l entries of size 1/sqrt(l),
     so that (S^T S)_jj = 1. For k in row a', block b', place p',
@@ -116,7 +63,7 @@ class ShiftSketch:
     The mean of D_j D_k is 0, and that of D_j D_k D_j D_k' = D_k D_k' is 0.
       Same block: the bracket says p = p'; then a != a', and the sum is <H_a, H_a'> = 0.
       Other block: s_ib - s_ib' is uniform, so that each bracket is 1 with probability
-    1/w, the chance of `HashSketch`; the products rho_ib rho_ib' are independent over
+    1/w; the products rho_ib rho_ib' are independent over
     i, so that the variance is sum_i (H_ia H_ia')^2 / w = l (1/l^2) / w = 1/m. QED
 
     So E ||S^T S g - g||^2 = sum_k g_k^2 #{j of another block} / m <= (d/m) ||g||^2;
@@ -129,7 +76,8 @@ class ShiftSketch:
         Raises:
           ValueError: If a number is below 1, or `rows` is not a power of two.
         """
-        _check(dimension=dimension, rows=rows, width=width)
+        for name, value in (("dimension", dimension), ("rows", rows), ("width", width)):
+            checks.integer(name, value)
         if rows & (rows - 1):
             raise ValueError(f"rows must be a power of two, found {rows}")
         self.dimension = dimension
@@ -176,9 +124,6 @@ class ShiftSketch:
         matrix = nx.reshape(blocks, [self.rows, -1])
         mixed = nx.reshape(nx.matmul(self._matrix, matrix), [-1])
         return (mixed * expanded["signs"])[: self.dimension]
-
-
-SKETCHES: dict[str, Any] = {"shifts": ShiftSketch, "hashes": HashSketch}
 
 
 class GroupedSketch:

@@ -12,6 +12,7 @@ Python and back is much of the round.
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -35,6 +36,7 @@ from dpfl.vectors import masks as masks_lib
 from dpfl.vectors import rotation
 from dpfl.vectors.integer_noise import DiscreteGaussian
 
+from ..papers.hash_sketch import HashSketch
 from .harness import Call, Row, Settings, row
 
 # Bits of TFF's own sums, and sufficient bits.
@@ -201,15 +203,16 @@ def sketches(settings: Settings) -> dict[str, Call]:
     vector = tf.random.stateless_normal([plain.length], [1, 2])
     rotate = partial(plain.rotate, vector, plain.expand(_SEED))
     calls: dict[str, Call] = {"sketch: plain rotation": rotate}
-    for kind, rate in [("shifts", rate) for rate in _RATES] + [("hashes", 10.0)]:
-        config = mechanisms.SketchedDdg(
-            1, 1.0, 1.0, bits=16, compression_rate=rate, sketch=kind
-        )
-        sketch = make_sketch(config.shape(settings.model))
+    made: dict[str, Any] = {}
+    for rate in _RATES:
+        config = mechanisms.SketchedDdg(1, 1.0, 1.0, bits=16, compression_rate=rate)
+        made[f"shifts {rate:g}"] = make_sketch(config.shape(settings.model))
+    width = math.ceil(settings.model / 150)
+    made["hashes 10"] = HashSketch(settings.model, 15, width)
+    for name, sketch in made.items():
         expanded = sketch.expand(_SEED)
         own = tf.random.stateless_normal([sketch.input_length], [1, 2])
         encoded = sketch.encode(own, expanded)
-        name = f"{kind} {rate:g}"
         calls[f"sketch: encode {name}"] = partial(sketch.encode, own, expanded)
         calls[f"sketch: decode {name}"] = partial(sketch.decode, encoded, expanded)
     return _in_graphs(calls)

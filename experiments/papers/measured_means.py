@@ -13,7 +13,13 @@ import numpy as np
 import tensorflow as tf
 
 from dpfl import codecs, mechanisms, seed_domains
+from dpfl.arrays import in_tensorflow
+from dpfl.codecs.base import Codec
+from dpfl.codecs.sketch import SketchedCodec
 from dpfl.vectors import randomness
+
+from .hash_sketch import HashSketch
+from .secure_sums import HashedDdg
 
 # Function from d and a seed to the function that makes a client's vector, float32[d],
 # from the client's own seed, int64[2].
@@ -67,6 +73,14 @@ def sparse_vectors(sparsity: int) -> Vectors:
     return vectors
 
 
+def _codec(config: mechanisms.Mechanism, dimension: int) -> Codec:
+    if not isinstance(config, HashedDdg):
+        return codecs.make_codec(config, dimension, arrays="tensorflow")
+    shape = config.shape(dimension)
+    sketch = HashSketch(dimension, shape.rows, *shape.widths)
+    return SketchedCodec(config, dimension, in_tensorflow, sketch)
+
+
 def measured_errors(
     config: mechanisms.Mechanism,
     dimension: int,
@@ -86,7 +100,7 @@ def measured_errors(
       vectors: Function that makes the clients' vectors.
       seed: Seed of all randomness.
     """
-    codec = codecs.make_codec(config, dimension, arrays="tensorflow")
+    codec = _codec(config, dimension)
     make_vector = vectors(dimension, seed)
     padding = [[0, codec.input_length - dimension]]
 

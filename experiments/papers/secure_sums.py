@@ -8,6 +8,7 @@ The figures are on Chen et al. 2022, 'The Fundamental Price of Secure Aggregatio
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfl import accounting, mechanisms
+from dpfl.mechanisms.sketch import SketchShape
 from dpfl.planning import budget
 
 from ..tables import Row, Rows, where
@@ -94,6 +96,23 @@ def error_ratio(
     return noised.mean_squared_error(length) / plain.mean_squared_error(length)
 
 
+class HashShape(SketchShape):
+    """Sizes and error of a `hash_sketch.HashSketch`."""
+
+    def errors(self, length: int, width: int) -> float:
+        """See base class: any two coordinates may collide."""
+        return length * (length - 1) / (self.rows * width)
+
+
+@dataclasses.dataclass(frozen=True)
+class HashedDdg(mechanisms.SketchedDdg):
+    """`SketchedDdg` with the paper's sketch, of 15 rows; dpfl has no codec of it."""
+
+    def shape(self, dimension: int) -> HashShape:
+        """See base class."""
+        return HashShape(15, ((dimension, float(self.compression_rate)),))
+
+
 # Clients, dimension and repeats; sufficient and few bits: a coordinate of the sum needs
 # more with more clients; and the expected product of two vectors of a distribution.
 MEAN_SIZES = {"small": (100, 2**14, 50), "paper": (1000, 2**20, 10)}
@@ -111,7 +130,6 @@ def _means(scale: str) -> Iterator[Work]:
     many, fewer = (f"{own['bits']} bits" for own in (enough, few))
     ddg, sketched = mechanisms.DistributedDiscreteGaussian, mechanisms.SketchedDdg
     perturbed = mechanisms.ProjectAndPerturb
-    hashes = {**enough, "sketch": "hashes"}
     curves: list[tuple[str, Any, Mapping[str, Any], tuple[int, ...], str]] = [
         ("Gaussian", mechanisms.Gaussian, {}, (1,), "similar"),
         (f"DDG, {many}", ddg, enough, (1,), "similar"),
@@ -119,12 +137,12 @@ def _means(scale: str) -> Iterator[Work]:
         (f"shifts, {many}", sketched, enough, _MEAN_RATES, "similar"),
         (f"shifts, {fewer}", sketched, few, _MEAN_RATES, "similar"),
         ("project and perturb", perturbed, {}, _MEAN_RATES, "similar"),
-        (f"hashes, {many}", sketched, hashes, _FEW_RATES, "similar"),
+        (f"hashes, {many}", HashedDdg, enough, _FEW_RATES, "similar"),
         (f"shifts, {many}", sketched, enough, _FEW_RATES, "independent"),
     ]
     for series, kind, own, rates, vectors in curves:
         for rate in rates:
-            is_sketch = kind in (sketched, perturbed)
+            is_sketch = kind in (sketched, perturbed, HashedDdg)
             more = {"compression_rate": float(rate)} if is_sketch else {}
             yield mean_estimation.work(
                 {"series": series, "compression_rate": rate, "vectors": vectors},

@@ -24,7 +24,7 @@ CSGM = {
     **dict.fromkeys(["keep_fraction", "linf_ratio"], (0, -0.5, 1.01, nan, inf)),
 }
 SKETCHED = {
-    **{"compression_rate": (0.5, nan), "sketch": ("none",), "sketch_clip": (0.0,)},
+    **{"compression_rate": (0.5, nan), "sketch_clip": (0.0,)},
     **{"sketch_length": (15, 0), "layers": ("a,b", "5,0", "inf", "nan")},
     "layer_rates": ("2,3", "0.5"),
 }

@@ -9,6 +9,7 @@ import pytest
 
 from dpfl import accounting, mechanisms
 from dpfl.mechanisms.sketch import SketchShape
+from experiments.papers.secure_sums import HashedDdg
 from tests.refusals import refuses
 
 SKETCHED = mechanisms.SketchedDdg(100, 1.0, 1.0, 14, compression_rate=10.0)
@@ -20,7 +21,7 @@ BOTH = pytest.mark.parametrize("config", [SKETCHED, PROJECTED], ids=lambda c: c.
 def test_sizes(config):
     shape = config.shape(10_000)
     assert (shape.rows, shape.widths, shape.length) == (16, [63], 1008)
-    paper = replace(config, sketch="hashes").shape(10_000)
+    paper = HashedDdg(1, 1.0, 1.0, 14, compression_rate=10.0).shape(10_000)
     assert (paper.rows, paper.length) == (15, 15 * 67)
     assert paper.error == pytest.approx(9_999 / 1005)
     assert shape.error < paper.error < 2 * 10_000 / 1008
@@ -33,7 +34,7 @@ def test_layers(config):
     assert shape.parts == ((6000, 10.0), (1000, 1.0), (3000, 5.0))
     assert shape.widths == [38, 63, 38]
     # The second layer loses nothing, the others what they would alone.
-    parts = [SketchShape("shifts", 16, (part,)) for part in shape.parts]
+    parts = [SketchShape(16, (part,)) for part in shape.parts]
     assert parts[1].error == 0
     together = (6000 * parts[0].error + 3000 * parts[2].error) / 10_000
     assert shape.error == pytest.approx(together)

@@ -13,13 +13,15 @@ from dpfl import mechanisms
 from dpfl.arrays import in_tensorflow
 from dpfl.codecs.sketch import make_sketch
 from dpfl.vectors import count_sketch, gaussian_sketch, randomness
+from experiments.papers.hash_sketch import HashSketch
+from experiments.papers.secure_sums import HashedDdg
 from tests.many_draws import many
 from tests.refusals import refuses
 
 D, DRAWS = 90, 3000
 # Both have m = 24; the shifts have 4 blocks, the last one only partly filled.
 MAKE = {
-    "hashes": lambda: count_sketch.HashSketch(D, 3, 8),
+    "hashes": lambda: HashSketch(D, 3, 8),
     "shifts": lambda: count_sketch.ShiftSketch(D, 4, 6),
 }
 VECTORS = {
@@ -54,7 +56,7 @@ def block_of(sketch):
 
 def expected_error(sketch, g):
     """E ||S^T S g - g||^2, from the pairs that may collide."""
-    if isinstance(sketch, count_sketch.HashSketch):
+    if isinstance(sketch, HashSketch):
         others = np.full(D, D - 1)
     else:
         blocks = block_of(sketch)
@@ -151,7 +153,7 @@ def test_without_compression_shifts_lose_nothing():
 @pytest.mark.parametrize("width", [8, 10])
 def test_index_and_sign_are_independent(width):
     """Published code draws both from one seed; the sign then follows the bucket."""
-    sketch = count_sketch.HashSketch(20_000, 1, width)
+    sketch = HashSketch(20_000, 1, width)
     codes = sketch.expand(tf.constant([3, 4], tf.int64))["buckets"].numpy()[0]
     counts = np.bincount(codes, minlength=2 * width)
     expected = 10_000 / width
@@ -180,7 +182,7 @@ def test_draws_have_distinct_seeds(kind, monkeypatch):
 
 
 def test_groups_are_sketched_apart():
-    parts = [count_sketch.ShiftSketch(40, 4, 5), MAKE["hashes"]()]
+    parts = [count_sketch.ShiftSketch(40, 4, 5), MAKE["shifts"]()]
     grouped = count_sketch.GroupedSketch(parts)
     assert (grouped.dimension, grouped.length) == (130, parts[0].length + 24)
     expanded = grouped.expand(tf.constant([3, 4], tf.int64))
@@ -196,9 +198,12 @@ def test_groups_are_sketched_apart():
 @KINDS
 @pytest.mark.parametrize("rate", [1.0, 3.3, 5.5])
 def test_configurations_know_the_sizes_and_the_error(kind, rate):
-    config = mechanisms.SketchedDdg(5, 1.0, 1.0, 16, compression_rate=rate, sketch=kind)
-    shape = config.shape(D)
-    sketch = make_sketch(shape)
+    of_kind = mechanisms.SketchedDdg if kind == "shifts" else HashedDdg
+    shape = of_kind(5, 1.0, 1.0, 16, compression_rate=rate).shape(D)
+    if kind == "shifts":
+        sketch = make_sketch(shape)
+    else:
+        sketch = HashSketch(D, shape.rows, *shape.widths)
     width = math.ceil(D / (rate * sketch.rows))
     assert (shape.rows, shape.widths) == (sketch.rows, [width])
     assert shape.length == sketch.length == sketch.rows * width
@@ -219,8 +224,8 @@ def test_seeds_matter():
     ("sketch", "sizes", "name", "value"),
     [
         (count_sketch.ShiftSketch, (9, 15, 2), "rows", 15),
-        (count_sketch.HashSketch, (0, 3, 2), "dimension", 0),
-        (count_sketch.HashSketch, (9, 3, True), "width", True),
+        (count_sketch.ShiftSketch, (0, 4, 2), "dimension", 0),
+        (count_sketch.ShiftSketch, (9, 4, True), "width", True),
     ],
 )
 def test_refuses_bad_sizes(sketch, sizes, name, value):
