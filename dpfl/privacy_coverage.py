@@ -83,9 +83,6 @@ summary.json | task, task_options, mechanism, mechanism_options, measure, settin
 model.keras | * | covered | what the mechanism releases
 report.html | Exact values | exact | what is exact in the files above
 report.html | * | covered | the rest, without a seed
-exact_*.png | * | exact | against bits, or of clients' test examples
-*_by_round.png, *_by_epsilon.png | * | covered | the model, on test examples of
-    no client
 checkpoints/* | * | secret | the seed, and exact rows, times and participations
 manifest.json | * | secret | the seed, and the digest of the data
 worker.log | * | exact | what TFF's worker says of its computations

@@ -40,8 +40,6 @@ def test_documentation_lists_every_output(page, kinds):
         ("summary.json", "exact.max_participations", privacy_coverage.EXACT),
         ("summary.json", "settings.seed", privacy_coverage.SECRET),
         ("summary.json", "settings.rounds", privacy_coverage.COVERED),
-        ("exact_accuracy_by_bits.png", "*", privacy_coverage.EXACT),
-        ("accuracy_by_round.png", "*", privacy_coverage.COVERED),
         ("checkpoints/checkpoint-00000001", "*", privacy_coverage.SECRET),
         ("stderr", "exact loss 0.5", privacy_coverage.EXACT),
         ("stderr", "resuming after round 4", privacy_coverage.COVERED),

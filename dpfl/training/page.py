@@ -1,15 +1,12 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""A run's pictures and its page: one HTML file with charts."""
+"""The page of a run: one HTML file with charts."""
 
 from __future__ import annotations
 
-import functools
-import importlib
 import math
 import pathlib
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,86 +15,16 @@ from dpfl import files, privacy_coverage
 from dpfl.accounting import events
 from dpfl.pages import elements, svg
 from dpfl.privacy_coverage import EXACT_FOR_SIMULATION
-from dpfl.tasks import registry
 from dpfl.training import plan as plan_lib
 from dpfl.training import record, report
 from dpfl.training.checkpoint import Progress
 from dpfl.training.record import Row
 
-# End of the file's name, column, label and whether the axis is logarithmic.
-_PICTURES = (
-    ("round", "round", "round", False),
-    ("epsilon", "epsilon", "epsilon so far", False),
-    ("bits", "total_uplink_bits", "bits sent by all clients so far", True),
-)
 # Words, label and whether the axis is logarithmic, of the page's charts of the metric.
 _AXES = {
     "epsilon": ("epsilon", "epsilon so far", False),
     "total_uplink_bits": ("bits", "bits up of all clients so far", True),
 }
-# Left, bottom, width and height of the axes; matplotlib takes longer to lay them out
-# than to draw.
-_PLACE = (0.13, 0.15, 0.84, 0.76)
-
-
-@functools.cache
-def prepare() -> None:
-    """Starts to import what `draw` needs, while Python waits for a worker's rounds."""
-    name = "matplotlib.backends.backend_agg"
-    threading.Thread(target=importlib.import_module, args=(name,), daemon=True).start()
-
-
-def draw(
-    rows: Sequence[dict[str, Any]],
-    directory: pathlib.Path,
-    title: str,
-    metric: registry.TaskMetric,
-) -> list[pathlib.Path]:
-    """Draws the metric of a run as PNG files; names of exact ones begin with exact_.
-
-    Args:
-      rows: Rows of metrics.csv.
-      directory: Folder of the pictures.
-      title: Title of the pictures.
-      metric: The metric that judges the run.
-
-    Returns:
-      Paths of the pictures.
-    """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    points = [
-        row for row in rows if privacy_coverage.value(row, metric.column) is not None
-    ]
-    paths = []
-    for name, column, label, is_logarithmic in _PICTURES:
-        seen = [
-            (x, privacy_coverage.value(row, metric.column))
-            for row in points
-            if (x := privacy_coverage.value(row, column)) is not None
-            and math.isfinite(x)
-        ]
-        if not seen:
-            continue
-        figure = Figure(figsize=(5, 3.4))
-        FigureCanvasAgg(figure)
-        axes = figure.add_axes(_PLACE)
-        axes.plot(*zip(*seen), marker="." if len(seen) < 50 else None)
-        if is_logarithmic and min(seen)[0] > 0:
-            axes.set_xscale("log")
-        axes.set(xlabel=label, ylabel=metric.label, title=title)
-        axes.grid(alpha=0.3)
-        drawn = [
-            privacy_coverage.column(rows[0], each) for each in (column, metric.column)
-        ]
-        is_exact = any(str(each).startswith(privacy_coverage.MARK) for each in drawn)
-        mark = privacy_coverage.MARK if is_exact else ""
-        path = directory / f"{mark}{metric.name}_by_{name}.png"
-        files.save_figure(figure, path, dpi=120)
-        paths.append(path)
-    return paths
-
 
 NAME = "report.html"
 # Least time between two pages of a run that goes on: a page shows all rounds, and must

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -227,13 +226,6 @@ def final_lines(summary: Mapping[str, Any]) -> str:
 def words(column: str) -> str:
     """A metric's name in words, from its column in metrics.csv."""
     return column[len(record.EVAL) :].replace("_", " ")
-
-
-def title(plan: plan_lib.Plan) -> str:
-    """The title of a run's pictures."""
-    epsilon = plan.cost.planned.epsilon
-    privacy = f", epsilon {epsilon:.3g}" if math.isfinite(epsilon) else ""
-    return f"{plan.config.task}, {plan.config.mechanism}{privacy}"
 
 
 def postfix(plan: plan_lib.Plan, totals: record.RunTotals) -> str:

@@ -11,7 +11,7 @@
 `output_dir` then holds `manifest.json` (settings, noise, versions and seed: with the
 seed the noise can be removed, so do not publish it, nor the checkpoints),
 `checkpoints/`, `metrics.csv`, `times.csv`, `tensorboard/`, `model.keras`,
-`summary.json`, `report.html`, pictures and `worker.log`. `privacy_coverage.LIST` lists
+`summary.json`, `report.html` and `worker.log`. `privacy_coverage.LIST` lists
 what the guarantee covers.
 """
 
@@ -209,17 +209,12 @@ class Run:
                 ),
                 publish=page.at_checkpoint,
                 say=self._say,
-                on_round=self._round_is_done,
+                on_round=self._on_round,
             )
             state, progress = loop.run()
         summary = self._finish(state, progress)
         page.write(summary)
         return summary
-
-    def _round_is_done(self, done: int, of: int) -> None:
-        if done:
-            page_lib.prepare()
-        self._on_round(done, of)
 
     def _process(self, groups: int, worker: Any, remote: Any) -> Any:
         from dpfl import aggregators
@@ -272,7 +267,7 @@ class Run:
         )
 
     def _finish(self, state: Any, progress: Progress) -> dict[str, Any]:
-        from dpfl.training import federated_averaging, record
+        from dpfl.training import federated_averaging
 
         model = self.plan.task.build_keras_model(self._model_seed)
         federated_averaging.assign_weights(state, model)
@@ -280,9 +275,6 @@ class Run:
             with _any_clock():
                 model.save(partial)
             _take_times_away(partial)
-        rows = record.read_rows(self._directory / record.METRICS)
-        metric = self.plan.task_entry.metric
-        page_lib.draw(rows, self._directory, report.title(self.plan), metric)
         summary = report.summary(self.plan, progress)
         files.write_json(self._directory / "summary.json", summary)
         return summary

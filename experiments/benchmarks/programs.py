@@ -118,8 +118,8 @@ def factorization(settings: Settings) -> list[Row]:
 def start_up(settings: Settings) -> dict[str, Call]:
     """Times the start of `dpfl-train`, a refused start, and imports.
 
-    The time is from the command line to the exit: nearly all of it is imports, tracing,
-    compiling and pictures.
+    The time is from the command line to the exit: nearly all of it is imports, tracing
+    and compiling.
     """
 
     def run(code: int, *words: str) -> None:

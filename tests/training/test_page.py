@@ -6,10 +6,8 @@ import dataclasses
 
 import pytest
 
-from dpfl import privacy_coverage
 from dpfl.tasks import metrics, registry
 from dpfl.training import checkpoint, page, record, report
-from tests.training.test_record import rows
 from tests.training.test_report import progress, row
 
 
@@ -142,30 +140,6 @@ def test_summary_names_whom_clients_trust(make_plan, more, words):
     assert words in report.summary(plan, progress([row(1, 0.5)]))["trust"]
 
 
-def drawn(rows, folder):
-    return [path.name for path in page.draw(rows, folder, "title", metrics.ACCURACY)]
-
-
-def test_pictures(tmp_path):
-    covered_ones = ["accuracy_by_round.png", "accuracy_by_epsilon.png"]
-    assert drawn(rows(6), tmp_path) == [*covered_ones, "exact_accuracy_by_bits.png"]
-    assert all(p.read_bytes()[:4] == b"\x89PNG" for p in tmp_path.iterdir())
-    # What is not written is not drawn.
-    assert (
-        drawn([*map(privacy_coverage.without_exact, rows(4))], tmp_path) == covered_ones
-    )
-    infinite = [{**row, "epsilon": float("inf")} for row in rows(4)]
-    assert "accuracy_by_epsilon.png" not in drawn(infinite, tmp_path)
-
-
-def test_pictures_of_clients_own_test_examples_are_exact(tmp_path):
-    own = rows(4)
-    for each in own:
-        each["exact_eval_accuracy"] = each.pop("eval_accuracy")
-    names = drawn(own, tmp_path)
-    assert len(names) == 3 and all(name.startswith("exact_") for name in names)
-
-
 def test_own_metric_of_a_task_shows_everywhere(make_plan, monkeypatch, tmp_path):
     """Rows, events, bar, summary, last lines, page and pictures follow the table."""
     top = metrics.TaskMetric("top_5", "test top-5 accuracy")
@@ -194,8 +168,3 @@ def test_own_metric_of_a_task_shows_everywhere(make_plan, monkeypatch, tmp_path)
     for part in ("<b>0.625</b><span>test top 5</span>", "test top 5 over epsilon"):
         assert part in released
     assert "top 5 in training" in exact and "accuracy" not in released + exact
-    kept = page.draw(record.read_rows(tmp_path / record.METRICS), tmp_path, "", top)
-    assert {each.name for each in kept} == {
-        *("top_5_by_round.png", "top_5_by_epsilon.png", "exact_top_5_by_bits.png")
-    }
-    assert privacy_coverage.kind("top_5_by_round.png") == privacy_coverage.COVERED

@@ -51,7 +51,7 @@ REPLACED += [record.OWN_EVENTS]
 
 @pytest.mark.parametrize("place", REPLACED)
 def test_foreign_files_are_not_replaced(plan, place):
-    """A new run wrote over pictures and models, and removed a metrics.csv."""
+    """A new run wrote over models, and removed a metrics.csv."""
     folder = plan.config.output_dir
     folder.mkdir()
     path = folder / place.replace("*", "mine")
