@@ -15,6 +15,7 @@ from dpfl.codecs import measurements
 from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, Seed
 from dpfl.codecs.distributed import IntegerCodec, opened
 from dpfl.codecs.integer_sums import IntegerSum
+from dpfl.mechanisms.dome import BETA_2
 from dpfl.vectors import adaptive_sketch, clipping, integers, randomness
 
 # Name of the part of a message that only a simulation sums, in the open.
@@ -308,13 +309,13 @@ class DomeCodec(Codec):
             if config.debiasing and config.stddev:
                 square -= config.stddev**2 * adaptive_sketch.diagonal(sketch)
             new_state["second_moment"] = (
-                config.beta_2 * state["second_moment"] + (1 - config.beta_2) * square
+                BETA_2 * state["second_moment"] + (1 - BETA_2) * square
             )
         return new_state
 
     def _adam_step(self, state: Fields) -> tf.Tensor:
         """The step m / sqrt(max(v, floor))."""
-        correction = _correction(self._config.beta_2, state["steps"])
+        correction = _correction(BETA_2, state["steps"])
         second = tf.math.divide_no_nan(state["second_moment"], correction)
         return self._mean(state) / tf.sqrt(tf.maximum(second, self._floor))
 

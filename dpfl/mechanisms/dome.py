@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import ClassVar, Optional
+from collections.abc import Mapping
+from typing import Any, ClassVar, Optional
 
 from dp_accounting import DpEvent, GaussianDpEvent, SelfComposedDpEvent
 
@@ -22,6 +23,8 @@ from dpfl.mechanisms.participation import Independent, Participation
 SKETCH_RULES = ("eigen", "qr")
 SKETCH_TARGETS = ("gradient", "residual")
 DIRECTIONS = ("adam", "gradient")
+# Decay of Adam's second moment.
+BETA_2 = 0.999
 # Least noise over `clip_norm` that the second moment's floor is computed with.
 _SMALLEST_FLOOR_STDDEV = 1e-3
 
@@ -102,28 +105,23 @@ class Dome(mechanism.NoiseMechanism):
     beta_1: float = option(
         0.9, "Decay of the first moment, at least 0 and below 1.", at_least=0, below=1
     )
-    beta_2: float = option(
-        0.999,
-        "Decay of the second moment, at least 0 and below 1.",
-        at_least=0,
-        below=1,
-    )
     second_moment_floor: Optional[float] = option(
         None,
         "Lower bound on Adam's second moment; unset for the mean noise variance of a "
         "coordinate.",
         above=0,
     )
-    paper_accounting: bool = option(
-        False,
-        "Whether to account as the paper does, where a client's round costs as much as "
-        "population rounds; for comparison only.",
-    )
     measures_energy: bool = option(
         False,
         "Whether the share of the updates that the sketch holds is measured, from the "
         "updates themselves; with --measure=exact_for_simulation alone.",
     )
+
+    # See `Mechanism.settings`.
+    former_fields: ClassVar[Mapping[str, Any]] = {
+        "beta_2": BETA_2,
+        "paper_accounting": False,
+    }
 
     name: ClassVar[str] = "dome"
     released_measurements: ClassVar[tuple[str, ...]] = (
@@ -233,13 +231,8 @@ class Dome(mechanism.NoiseMechanism):
         # Rounds compose adaptively, and a client spends nothing in a round that it is
         # not in.
         return SelfComposedDpEvent(
-            self._release_event(),
-            participation.max_participations * self._charges(participation),
+            self._release_event(), participation.max_participations
         )
-
-    def _charges(self, participation: Participation) -> int:
-        """The number of times that a client is charged for a round that it is in."""
-        return participation.population if self.paper_accounting else 1
 
     def run_vectors(self, dimension: int) -> float:
         """See base class; the kept directions exist in several copies."""

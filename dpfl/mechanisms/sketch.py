@@ -315,7 +315,7 @@ class SparseRecovery(integer.DistributedDiscreteGaussian):
     clip_norm sigma_max(S), which no sketch of an update within `clip_norm` exceeds;
     `noise_multiplier` is the noise over that. The server solves
       min over x of ||y - S x||^2 / 2 + lambda ||x||_1,
-      lambda = penalty stddev sqrt(2 ln d), stddev that of the noise on y,
+      lambda = stddev sqrt(2 ln d), which noise of stddev on y hardly exceeds,
     in `solver_steps` steps of FISTA. S has m d numbers and is stored as a whole, which
     `check` refuses beyond a gigabyte: by default, beyond d of some 660,000. `sparsity`
     is s.
@@ -332,15 +332,12 @@ class SparseRecovery(integer.DistributedDiscreteGaussian):
         "Rows of the sketch, as a multiple of sparsity ln(d) for d parameters.",
         check=_factor,
     )
-    penalty: float = option(
-        1.0,
-        "Weight of the solver's L1 term, as a multiple of stddev sqrt(2 ln d), which "
-        "the noise on d parameters hardly exceeds.",
-        check=_factor,
-    )
     solver_steps: int = option(
         500, "Number of FISTA steps.", at_least=1, at_most=_MOST_SOLVER_STEPS
     )
+
+    # See `Mechanism.settings`.
+    former_fields: ClassVar[Mapping[str, Any]] = {"penalty": 1.0}
 
     name: ClassVar[str] = "sparse_recovery"
     has_whole_error: ClassVar[bool] = False
@@ -372,7 +369,7 @@ class SparseRecovery(integer.DistributedDiscreteGaussian):
 
     def penalty_factor(self, dimension: int) -> float:
         """Lambda over the noise on a coordinate of y."""
-        return self.penalty * math.sqrt(2 * math.log(max(dimension, 2)))
+        return math.sqrt(2 * math.log(max(dimension, 2)))
 
     def mean_squared_error(self, dimension: int) -> float:
         """s (stddev^2 + lambda^2), the error of soft thresholding s coordinates.

@@ -10,7 +10,7 @@ bad value, before anything slow is imported.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Optional
+from typing import Optional
 
 from dpfl import checks
 from dpfl.fields import Checked, option
@@ -69,7 +69,25 @@ class TaskConfig(Checked):
 
 
 @dataclasses.dataclass(frozen=True)
-class DealtConfig(TaskConfig):
+class SplitConfig(TaskConfig):
+    """Options of tasks that dpfl splits by itself, whatever the run's seed."""
+
+    validation_fraction: float = option(
+        0.0,
+        "Share of training data to evaluate on instead of the test set.",
+        at_least=0,
+        below=1,
+    )
+    partition_seed: int = option(
+        0,
+        "Seed of the split: who has what, and what is held out.",
+        at_least=0,
+        at_most=_LARGEST_SPLIT_SEED,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class DealtConfig(SplitConfig):
     """Options of tasks whose images have no owners, and are dealt to clients.
 
     The share `validation_fraction` of each label's images outside of the test set is
@@ -91,15 +109,6 @@ class DealtConfig(TaskConfig):
         "Concentration of a client's labels; small is heterogeneous.",
         at_least=0.01,
         at_most=_LARGEST_CONCENTRATION,
-    )
-    validation_fraction: float = option(
-        0.0,
-        "Share of training data to evaluate on instead of the test set.",
-        at_least=0,
-        below=1,
-    )
-    partition_seed: int = option(
-        0, "Seed of the split over clients.", at_least=0, at_most=_LARGEST_SPLIT_SEED
     )
 
 
@@ -129,19 +138,38 @@ class FashionConfig(DealtConfig):
     )
 
 
-def _check_lstm(config: Any) -> None:
-    words, width, units = config.vocab_size, config.embedding_size, config.lstm_size
-    parameters = 2 * words * width + 4 * units * (units + width) + units * width
-    if parameters > _MOST_PARAMETERS:
-        raise ValueError(
-            "vocab_size, embedding_size and lstm_size must be so small that the model "
-            f"has at most {_MOST_PARAMETERS:.0e} parameters, found {words}, {width} "
-            f"and {units}, which make {parameters:.2g}"
-        )
+@dataclasses.dataclass(frozen=True)
+class RecurrentConfig(TaskConfig):
+    """Options of tasks that predict the next word."""
+
+    vocab_size: int = option(
+        10_000, "Number of words in the vocabulary.", at_least=1, at_most=10**7
+    )
+    sequence_length: int = option(
+        20,
+        "Tokens in a sentence, cut or padded.",
+        at_least=2,
+        at_most=_MOST_STEPS,
+    )
+    embedding_size: int = option(
+        96, "Width of the word embedding.", at_least=1, at_most=10**5
+    )
+    lstm_size: int = option(670, "Units of the LSTM.", at_least=1, at_most=10**5)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        words, width, units = self.vocab_size, self.embedding_size, self.lstm_size
+        parameters = 2 * words * width + 4 * units * (units + width) + units * width
+        if parameters > _MOST_PARAMETERS:
+            raise ValueError(
+                "vocab_size, embedding_size and lstm_size must be so small that the "
+                f"model has at most {_MOST_PARAMETERS:.0e} parameters, found {words}, "
+                f"{width} and {units}, which make {parameters:.2g}"
+            )
 
 
 @dataclasses.dataclass(frozen=True)
-class DocsConfig(TaskConfig):
+class DocsConfig(RecurrentConfig, SplitConfig):
     """Options of `docs`.
 
     Modules are held out whole. Tune settings with a `validation_fraction` of the
@@ -163,19 +191,9 @@ class DocsConfig(TaskConfig):
     data_dir: Optional[str] = option(
         None, "Folder of the data files.", check=checks.path
     )
-    vocab_size: int = option(
-        2000, "Number of words in the vocabulary.", at_least=1, at_most=10**7
-    )
-    sequence_length: int = option(
-        20,
-        "Tokens in a sentence, cut or padded.",
-        at_least=2,
-        at_most=_MOST_STEPS,
-    )
-    embedding_size: int = option(
-        32, "Width of the word embedding.", at_least=1, at_most=10**5
-    )
-    lstm_size: int = option(64, "Units of the LSTM.", at_least=1, at_most=10**5)
+    vocab_size: int = option(2000, "Number of words in the vocabulary.")
+    embedding_size: int = option(32, "Width of the word embedding.")
+    lstm_size: int = option(64, "Units of the LSTM.")
     min_sentences: int = option(
         8,
         "Least number of sentences in a module that is a client.",
@@ -185,28 +203,15 @@ class DocsConfig(TaskConfig):
     test_fraction: float = option(
         0.1, "Share of the modules held out for testing.", above=0, below=1
     )
-    validation_fraction: float = option(
-        0.0,
-        "Share of training data to evaluate on instead of the test set.",
-        at_least=0,
-        below=1,
-    )
     max_test_examples: Optional[int] = option(
         None,
         "Most examples in the evaluation set; 'none' for all.",
         at_least=1,
         at_most=_MOST_EXAMPLES,
     )
-    partition_seed: int = option(
-        0,
-        "Seed of the choice of held-out modules.",
-        at_least=0,
-        at_most=_LARGEST_SPLIT_SEED,
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_lstm(self)
         if self.docs_source == "library" and self.data_dir is not None:
             raise ValueError(
                 "data_dir must be left out for docs_source 'library', found "
@@ -225,7 +230,7 @@ class FilesConfig(TaskConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class MnistConfig(FilesConfig):
+class MnistConfig(FilesConfig, SplitConfig):
     """Options of `mnist`.
 
     A share of each writer's digits is at least one digit. Tune settings with a
@@ -238,18 +243,6 @@ class MnistConfig(FilesConfig):
     )
     test_fraction: float = option(
         0.1, "Share of each writer's digits held out.", above=0, below=1
-    )
-    validation_fraction: float = option(
-        0.0,
-        "Share of training data to evaluate on instead of the test set.",
-        at_least=0,
-        below=1,
-    )
-    partition_seed: int = option(
-        0,
-        "Seed of the choice of held-out digits.",
-        at_least=0,
-        at_most=_LARGEST_SPLIT_SEED,
     )
 
 
@@ -291,7 +284,7 @@ class EmnistConfig(SqlConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class StackOverflowConfig(SqlConfig):
+class StackOverflowConfig(RecurrentConfig, SqlConfig):
     """Options of `stackoverflow`, with the literature's values as defaults."""
 
     max_examples_per_client: Optional[int] = option(
@@ -300,23 +293,6 @@ class StackOverflowConfig(SqlConfig):
     max_test_examples: Optional[int] = option(
         10_000, "Most examples in the evaluation set; 'none' for all."
     )
-    vocab_size: int = option(
-        10_000, "Number of words in the vocabulary.", at_least=1, at_most=10**7
-    )
-    sequence_length: int = option(
-        20,
-        "Tokens in a sentence, cut or padded.",
-        at_least=2,
-        at_most=_MOST_STEPS,
-    )
-    embedding_size: int = option(
-        96, "Width of the word embedding.", at_least=1, at_most=10**5
-    )
-    lstm_size: int = option(670, "Units of the LSTM.", at_least=1, at_most=10**5)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_lstm(self)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,6 +14,8 @@ import tensorflow_federated as tff
 from dpfl import checks
 from dpfl.training.config import SERVER_OPTIMIZERS
 
+# Decay of the second moment.
+_BETA_2 = 0.999
 # TFF's epsilon of Adam, which is added to the root of the second moment.
 _LEAST_ROOT = 1e-7
 
@@ -26,9 +28,9 @@ class Adam(tff.learning.optimizers.Optimizer):
       w <- w - lr m' / sqrt(max(v', s^2, 1e-14))
 
     TFF's own Adam always corrects the bias of the moments, and never that of noise.
-    With s^2 the variance of the noise on a coordinate of g, this is DP-AdamBC (Tang et
-    al. 2024, Algorithm 1, whose floor is a parameter) with the floor that
-    `mechanisms.Dome` has. Moments start at zero.
+    b2 is 0.999, as TFF's by default. With s^2 the variance of the noise on a coordinate
+    of g, this is DP-AdamBC (Tang et al. 2024, Algorithm 1, whose floor is a parameter)
+    with the floor that `mechanisms.Dome` has. Moments start at zero.
 
     State: `step` (int32, t), `first_moment` and `second_moment`, shaped as the weights.
     """
@@ -38,7 +40,6 @@ class Adam(tff.learning.optimizers.Optimizer):
         learning_rate: float,
         *,
         beta_1: float = 0.9,
-        beta_2: float = 0.999,
         corrects_start: bool = True,
         noise_variance: Optional[float] = 0.0,
     ):
@@ -47,15 +48,12 @@ class Adam(tff.learning.optimizers.Optimizer):
         Args:
           learning_rate: lr.
           beta_1: b1.
-          beta_2: b2.
           corrects_start: Whether the moments are divided by 1 - beta^t.
           noise_variance: s^2; zero for Adam itself.
         """
         self._lr = checks.positive("learning_rate", learning_rate)
-        for name, beta in (("beta_1", beta_1), ("beta_2", beta_2)):
-            if checks.nonnegative(name, beta) >= 1:
-                raise ValueError(f"{name} must be less than 1, found {beta}")
-        self._betas = (beta_1, beta_2)
+        beta_1 = checks.real("beta_1", beta_1, at_least=0, below=1)
+        self._betas = (beta_1, _BETA_2)
         self._corrects_start = corrects_start
         self._variance = checks.nonnegative("noise_variance", noise_variance)
 

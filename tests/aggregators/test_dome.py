@@ -89,7 +89,7 @@ class TestRound:
 
     @pytest.mark.parametrize("debiasing", [True, False])
     def test_adam_matches_numpy(self, debiasing):
-        options = {"beta_1": 0.8, "beta_2": 0.95, "second_moment_floor": 1e-3}
+        options = {"beta_1": 0.8, "second_moment_floor": 1e-3}
         config = make(0.8, clip_norm=3.0, debiasing=debiasing, **options)
         codec = dome.DomeCodec(config, D, nx)
         twin = dome.DomeCodec(dataclasses.replace(config, direction="gradient"), D, nx)
@@ -103,9 +103,9 @@ class TestRound:
             gradient = run_codec(twin, x, t, own)[0].mean.numpy()
             variance = (0.8 * 3.0 / N) ** 2 * np.sum(sketch**2, 0) * debiasing
             m = 0.8 * m + 0.2 * gradient
-            v = 0.95 * v + 0.05 * (gradient**2 - variance)
+            v = 0.999 * v + 0.001 * (gradient**2 - variance)
             want = m / (1 - 0.8**t)
-            want = want / np.sqrt(np.maximum(v / (1 - 0.95**t), 1e-3))
+            want = want / np.sqrt(np.maximum(v / (1 - 0.999**t), 1e-3))
             decoded = run_codec(codec, x, t, state)[0]
             assert_allclose(decoded.mean, want, rtol=1e-3, atol=1e-4)
             state = decoded.state
@@ -211,7 +211,7 @@ class TestNoise:
 
     def test_debiasing_removes_noise_from_the_second_moment(self):
         k = 24
-        config = make(3.0, sketch_size=k, beta_1=0.0, beta_2=0.0)
+        config = make(3.0, sketch_size=k, beta_1=0.0)
         codec = dome.DomeCodec(config, D, nx)
 
         def moments(number):
@@ -222,14 +222,14 @@ class TestNoise:
         noise = config.stddev**2 * k / D
         # 4800 squared normals: a standard error of 2%.
         assert np.mean(gradient**2) / noise == pytest.approx(1, abs=0.05)
-        assert second.mean() / noise == pytest.approx(0, abs=0.05)
+        assert second.mean() / 0.001 / noise == pytest.approx(0, abs=0.05)
 
 
 class TestDdg:
     def test_noise_and_debiasing_follow_the_configuration(self):
         """Noise and rounding in k-space, of updates as long as the clip."""
         d = k = 32
-        config = make_ddg(1.0, 5, sketch_size=k, beta_1=0.0, beta_2=0.0)
+        config = make_ddg(1.0, 5, sketch_size=k, beta_1=0.0)
         codec = dome.DomeCodec(config, d, nx)
         x = updates(d=d).numpy()
         x *= 1.9999 / np.linalg.norm(x, axis=1, keepdims=True)
@@ -246,7 +246,7 @@ class TestDdg:
         assert noise.var() == pytest.approx(config.stddev**2, rel=0.05)
         assert scipy.stats.kstest(noise.ravel() / config.stddev, "norm").pvalue > 1e-3
         check_independent(noise)
-        bias = np.mean(squares - np.square(x.mean(0)))
+        bias = np.mean(squares / 0.001 - np.square(x.mean(0)))
         assert bias / config.stddev**2 == pytest.approx(0, abs=0.06)
         # At 5 bits rounding is a part of it that would be missed.
         assert config.stddev**2 / (1.0 * 2 / N) ** 2 - 1 > 0.06

@@ -32,7 +32,7 @@ DOME = {
     **{**NOISED, "sketch_size": (0,), "energy_fraction": (0.0,)},
     **{"sketch_decay": (1.5,)},
     **{"max_rank": (9,), "sketch_rule": ("svd",), "sketch_target": ("x",)},
-    **{"direction": ("sgd",), "beta_1": (1.0,), "beta_2": (nan,)},
+    **{"direction": ("sgd",), "beta_1": (1.0, nan)},
     "second_moment_floor": (0.0,),
 }
 MATRIX = {
@@ -46,7 +46,7 @@ VALUES = {
     **{"sketched_ddg": {**INTEGER, **SKETCHED, "threshold": (0.0,)}},
     **{"project_and_perturb": {**NOISED, **SKETCHED}},
     "sparse_recovery": {
-        **{"sparsity": (0,), "measurements": (0.0,), "penalty": (-1.0,)},
+        **{"sparsity": (0,), "measurements": (0.0,)},
         "solver_steps": (0,),
     },
     **{"dome": DOME, "dome_ddg": {**DOME, "bits": (1, 31)}},
