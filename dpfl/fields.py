@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Optional, TypeVar, Union, cast
 
 import attr
@@ -227,46 +227,3 @@ def takes_auto(field: dataclasses.Field) -> bool:
 def help_text(field: dataclasses.Field) -> str:
     """The sentence of a field, "" if it has none."""
     return field.metadata.get("help", "")
-
-
-def flag_help(
-    users: Iterable[tuple[str, str, Any]], everyone: Collection[str] = ()
-) -> str:
-    """The help of a flag that is a field of several configurations.
-
-    Differing sentences, and defaults, are given with the names of their configurations.
-
-    Args:
-      users: Each configuration's name, sentence and default; the defaults None and
-        `dataclasses.MISSING` are left out.
-      everyone: Names of all configurations, so that a flag of all of them says so.
-    """
-    users = list(users)
-    texts = _groups((text, name) for name, text, _ in users)
-    names = [name for name, _, _ in users]
-    parts = [
-        text if len(texts) == 1 else f"{', '.join(of)}: {text}"
-        for text, of in texts.items()
-    ]
-    if len(texts) == 1:
-        is_everyones = bool(everyone) and set(everyone) <= set(names)
-        parts.append(f"Used by {'all' if is_everyones else ', '.join(names)}.")
-    defaults = _groups(
-        (str(default), name)
-        for name, _, default in users
-        if default is not None and default is not dataclasses.MISSING
-    )
-    if defaults:
-        told = [
-            value if len(of) == len(names) else f"{value} ({', '.join(of)})"
-            for value, of in defaults.items()
-        ]
-        parts.append(f"Default: {', '.join(told)}.")
-    return " ".join(parts)
-
-
-def _groups(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    groups: dict[str, list[str]] = {}
-    for value, name in pairs:
-        groups.setdefault(value, []).append(name)
-    return groups

@@ -304,14 +304,6 @@ def csv_text(
     return text.getvalue()
 
 
-def save_figure(figure: Any, path: PathLike, **options: Any) -> None:
-    """Writes a `matplotlib.figure.Figure` atomically; the ending names the format."""
-    buffer = io.BytesIO()
-    kind = pathlib.Path(path).suffix.lstrip(".") or "png"
-    figure.savefig(buffer, format=kind, **options)
-    write_atomically(path, buffer.getvalue())
-
-
 def plain(value: Any) -> Any:
     """A value as JSON holds it: numpy scalars as numbers, infinities as strings."""
     if isinstance(value, Mapping):

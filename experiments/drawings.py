@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,14 @@ from dpfl import factorization as mf
 from dpfl import files
 
 from .tables import Row, Rows
+
+
+def save(figure: Any, path: files.PathLike, **options: Any) -> None:
+    """Writes a `matplotlib.figure.Figure` atomically; the ending names the format."""
+    buffer = io.BytesIO()
+    kind = Path(path).suffix.lstrip(".") or "png"
+    figure.savefig(buffer, format=kind, **options)
+    files.write_atomically(path, buffer.getvalue())
 
 
 @contextlib.contextmanager
@@ -36,7 +45,7 @@ def _picture(
         )
         yield axes
         files.public_folder(Path(path).parent)
-        files.save_figure(figure, path, dpi=120, bbox_inches="tight")
+        save(figure, path, dpi=120, bbox_inches="tight")
         pyplot.close(figure)
 
 

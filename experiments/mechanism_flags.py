@@ -10,7 +10,7 @@ mechanisms have is one flag. A flag that is not given leaves the field at its de
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from absl import flags
@@ -78,14 +78,55 @@ def define(defaults: Mapping[str, Any], module_name: str) -> None:
     del kinds[_ROUNDS]
     for field, kind in kinds.items():
         _defined.add(field)
-        text = _rate_help(field) or fields.flag_help(
-            users[field], mechanisms.MECHANISMS
-        )
+        text = _rate_help(field) or flag_help(users[field], mechanisms.MECHANISMS)
         if field in open_fields:
             parser, default = number_or_auto(kind), defaults.get(field)
             flags.DEFINE(parser, field, default, text, module_name=module_name)
             continue
         DEFINE[kind](field, defaults.get(field), text, module_name=module_name)
+
+
+def flag_help(
+    users: Iterable[tuple[str, str, Any]], everyone: Collection[str] = ()
+) -> str:
+    """The help of a flag that is a field of several configurations.
+
+    Differing sentences, and defaults, are given with the names of their configurations.
+
+    Args:
+      users: Each configuration's name, sentence and default; the defaults None and
+        `dataclasses.MISSING` are left out.
+      everyone: Names of all configurations, so that a flag of all of them says so.
+    """
+    users = list(users)
+    texts = _groups((text, name) for name, text, _ in users)
+    names = [name for name, _, _ in users]
+    parts = [
+        text if len(texts) == 1 else f"{', '.join(of)}: {text}"
+        for text, of in texts.items()
+    ]
+    if len(texts) == 1:
+        is_everyones = bool(everyone) and set(everyone) <= set(names)
+        parts.append(f"Used by {'all' if is_everyones else ', '.join(names)}.")
+    defaults = _groups(
+        (str(default), name)
+        for name, _, default in users
+        if default is not None and default is not dataclasses.MISSING
+    )
+    if defaults:
+        told = [
+            value if len(of) == len(names) else f"{value} ({', '.join(of)})"
+            for value, of in defaults.items()
+        ]
+        parts.append(f"Default: {', '.join(told)}.")
+    return " ".join(parts)
+
+
+def _groups(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    groups: dict[str, list[str]] = {}
+    for value, name in pairs:
+        groups.setdefault(value, []).append(name)
+    return groups
 
 
 def _rate_help(field: str) -> str:
@@ -96,7 +137,7 @@ def _rate_help(field: str) -> str:
     text, default = "Factor by which fewer values are sent; at least 1.", rate
     if field == "keep_fraction":
         text, default = "1 over --compression_rate, given in its place.", 1 / rate
-    return fields.flag_help(
+    return flag_help(
         (name, text, f"{default:g}")
         for name in mechanisms.MECHANISMS
         if field in mechanism_build.accepted_fields(name)

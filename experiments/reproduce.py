@@ -25,7 +25,7 @@ from absl import flags
 from dpfl import checks, files
 from dpfl.training import config
 
-from . import cli, tables
+from . import cli, drawings, tables
 from .papers import parallel_runs, plotting, result_tables, sweep, trainers
 from .papers.index import FIGURES
 from .tables import Rows
@@ -102,7 +102,7 @@ def draw(figure: sweep.Figure, rows: Rows, folder: Path) -> Path:
     matplotlib.use("Agg")
     path = folder / f"{figure.name}.png"
     picture = plotting.draw(figure.plot, rows, figure.source, figure.curves)
-    files.save_figure(picture, path, dpi=130)
+    drawings.save(picture, path, dpi=130)
     return path
 
 

@@ -27,7 +27,7 @@ from typing import Any
 
 from absl import flags
 
-from dpfl import fields, files, mechanisms
+from dpfl import files, mechanisms
 from dpfl.mechanisms.build import accepted_fields
 from dpfl.tasks import registry
 from dpfl.training import config as config_lib
@@ -75,7 +75,7 @@ def _define_task_flags() -> None:
             use = (task, option.help, option.default)
             users.setdefault(option.name, []).append(use)
     for name, option in options.items():
-        text = fields.flag_help(users[name], registry.task_names())
+        text = mechanism_flags.flag_help(users[name], registry.task_names())
         if option.optional:
             kind = option.value_type
             wanted = {int: "an integer", float: "a number"}.get(kind, "a text")
