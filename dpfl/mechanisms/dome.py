@@ -117,7 +117,7 @@ class Dome(mechanism.NoiseMechanism):
         "updates themselves; with --measure=exact_for_simulation alone.",
     )
 
-    # See `Mechanism.settings`.
+    # See `Mechanism.gone_fields`.
     former_fields: ClassVar[Mapping[str, Any]] = {
         "beta_2": BETA_2,
         "paper_accounting": False,

@@ -55,7 +55,7 @@ class BitsTolerance:
         "epsilon.",
         above=1,
     )
-    # See `Mechanism.settings`.
+    # See `Mechanism.gone_fields`.
     former_fields: ClassVar[Mapping[str, Any]] = {
         "rounding_bias": math.exp(-0.5),
         "wrap_probability": None,

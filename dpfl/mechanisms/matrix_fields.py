@@ -84,7 +84,7 @@ class MatrixFields:
         "Path of a saved factorization, instead of the other matrix fields.",
         check=checks.path,
     )
-    # See `Mechanism.settings`.
+    # See `Mechanism.gone_fields`.
     former_fields: ClassVar[Mapping[str, Any]] = {"matrix_cache": None}
 
     def check_matrix(self, rounds: int) -> None:

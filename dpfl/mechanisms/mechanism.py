@@ -335,18 +335,16 @@ class Mechanism(Checked, abc.ABC):
     def identity(self) -> str:
         """A digest of everything that the noise depends on, except the seed."""
         named = {"mechanism": self.name, "file": self.file_digest}
-        return files.digest({**named, **self.settings})
+        own = {**self.gone_fields(), **dataclasses.asdict(self)}
+        return files.digest({**named, **own})
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The fields, and those that are gone with the value that they had.
-
-        A seed's noise depends on their digest.
-        """
+    @classmethod
+    def gone_fields(cls) -> dict[str, Any]:
+        """Former fields with the value that they had, on whose digest noise depends."""
         found: dict[str, Any] = {}
-        for base in type(self).__mro__:
-            found = {**vars(base).get("former_fields", {}), **found}
-        return {**found, **dataclasses.asdict(self)}
+        for base in cls.__mro__:
+            found.update(vars(base).get("former_fields", {}))
+        return found
 
     @abc.abstractmethod
     def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:

@@ -157,7 +157,7 @@ class CountSketched(mechanism.NoiseMechanism):
         "Comma-separated compression rates of the layers and the rest; unset for "
         "compression_rate.",
     )
-    # See `Mechanism.settings`.
+    # See `Mechanism.gone_fields`.
     former_fields: ClassVar[Mapping[str, Any]] = {"sketch": "shifts"}
 
     def __post_init__(self) -> None:
@@ -336,7 +336,7 @@ class SparseRecovery(integer.DistributedDiscreteGaussian):
         500, "Number of FISTA steps.", at_least=1, at_most=_MOST_SOLVER_STEPS
     )
 
-    # See `Mechanism.settings`.
+    # See `Mechanism.gone_fields`.
     former_fields: ClassVar[Mapping[str, Any]] = {"penalty": 1.0}
 
     name: ClassVar[str] = "sparse_recovery"

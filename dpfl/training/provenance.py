@@ -49,7 +49,7 @@ def settings(plan: plan_lib.Plan) -> dict[str, Any]:
     values.update(dataclasses.asdict(config.task_config))
     values.update(
         (name, value)
-        for name, value in plan.mechanism.settings.items()
+        for name, value in dataclasses.asdict(plan.mechanism).items()
         if name != "noise_multiplier"
     )
     for name in _WHERE_DATA_ARE:
@@ -95,7 +95,9 @@ def digest(plan: plan_lib.Plan) -> str:
     named = facts["flags"]
     del named["seed"], named["measure"]
     named["participation"] = plan.participation.name_in_digests
-    facts["flags"] = {_NAMES_IN_DIGEST.get(k, k): named[k] for k in named}
+    flags = {_NAMES_IN_DIGEST.get(k, k): named[k] for k in named}
+    gone = {"weighted": False, **plan.mechanism.gone_fields()}
+    facts["flags"] = {**gone, **flags}
     return files.digest(facts)
 
 
