@@ -43,7 +43,7 @@ TAKEN: dict[str, frozenset[str]] = {
         concurrency delta dimension epsilon equal eval_every json keep_checkpoints
         mean_squared_error measure mechanism mechanisms min_separation output output_dir
         participation plot population progress round_deadline seed server_lr
-        server_momentum server_optimizer task widths worker_isolation workers
+        server_momentum server_optimizer task weighted widths worker_isolation workers
         """.split()
     ),
     TASKS: frozenset(

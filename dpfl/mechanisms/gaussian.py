@@ -164,6 +164,7 @@ class NoMechanism(mechanism.Mechanism):
     name: ClassVar[str] = "none"
     takes_secret_participation: ClassVar[bool] = True
     is_private: ClassVar[bool] = False
+    is_weighted: ClassVar[bool] = True
 
     @property
     def trust(self) -> str:

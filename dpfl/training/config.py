@@ -148,6 +148,9 @@ class RunConfig(Checked):
         "adam_debiased subtracts the noise of 'gaussian' from the second moment.",
         choices=CHOICES["server_optimizer"],
     )
+    weighted: bool = option(
+        False, "Weight clients by their examples; for --mechanism=none only."
+    )
     noise_multiplier: Optional[float] = option(
         None, None, at_least=0, at_most=LARGEST_NOISE_MULTIPLIER
     )
@@ -215,6 +218,10 @@ class RunConfig(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.worker_addresses and self.weighted:
+            raise ValueError(
+                f"workers must be left out with weighted, found {self.workers!r}"
+            )
         self._check_participation()
         self._check_mechanism()
 
@@ -264,6 +271,10 @@ class RunConfig(Checked):
                 cohort_size=self.cohort_size or _ANY_COHORT,
                 clip_norm=1.0,
                 noise_multiplier=self.noise_multiplier or 0.0,
+            )
+        if self.weighted and not self.mechanism_class.is_weighted:
+            raise ValueError(
+                f"weighted must be left out for {self.mechanism}, found {self.weighted}"
             )
         if self.mechanism_class.is_private:
             return

@@ -22,7 +22,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import attrs
 import numpy as np
@@ -44,6 +44,10 @@ from dpfl.training.process_state import (
     type_of_weights,
 )
 
+AggregationFactory = Union[
+    tff.aggregators.UnweightedAggregationFactory,
+    tff.aggregators.WeightedAggregationFactory,
+]
 # TFF type of a client for `FedAvgProcess.next`, by the aggregator's identity.
 _CLIENT_TYPES = {
     "client_id": tff.TensorType(np.int64),
@@ -150,7 +154,7 @@ class TrainingProcess:
 
 def build_process(
     task: Task,
-    aggregator: tff.aggregators.UnweightedAggregationFactory,
+    aggregator: AggregationFactory,
     *,
     client_lr: float,
     server_optimizer: tff.learning.optimizers.Optimizer,
@@ -169,7 +173,8 @@ def build_process(
 
     Args:
       task: The task, loaded.
-      aggregator: The aggregation factory.
+      aggregator: The aggregation factory; a weighted one is given the number of
+        examples.
       client_lr: Learning rate of the clients' SGD.
       server_optimizer: Optimizer of the server.
       model_seed: Seed of the model's initial weights.
@@ -205,7 +210,9 @@ def build_process(
     )
     client_work = _client_computation(task, model, weights_type, client_lr, identity)
     result_type = client_work.type_signature.result
-    aggregation = aggregator.create(result_type["value"])
+    is_weighted = isinstance(aggregator, tff.aggregators.WeightedAggregationFactory)
+    weight_type = (result_type["weight"],) if is_weighted else ()
+    aggregation = aggregator.create(result_type["value"], *weight_type)
     finalizer = build_finalizer(server_optimizer, weights_type)
     initialize = initialize_computation(
         model, aggregation.initialize, finalizer.initialize
@@ -223,7 +230,8 @@ def build_process(
                 client,
             ),
         )
-        aggregated = aggregation.next(state.aggregator, work["value"])
+        weight = (work["weight"],) if is_weighted else ()
+        aggregated = aggregation.next(state.aggregator, work["value"], *weight)
         metrics = tff.federated_value(collections.OrderedDict(), tff.SERVER)
         if is_open:
             finalize = finalize_computation(model, result_type["metrics"])
@@ -238,10 +246,7 @@ def build_process(
 
 
 def with_other_seeds(
-    process: FedAvgProcess,
-    task: Task,
-    aggregator: tff.aggregators.UnweightedAggregationFactory,
-    model_seed: int,
+    process: FedAvgProcess, task: Task, aggregator: AggregationFactory, model_seed: int
 ) -> Optional[FedAvgProcess]:
     """Derives a process with other seeds from the same graphs; None without groups.
 
@@ -312,7 +317,7 @@ def _client_computation(
     client_lr: float,
     identity: Optional[str],
 ) -> tff.Computation:
-    """The computation from (weights, round, client) to (value, metrics)."""
+    """The computation from (weights, round, client) to (value, weight, metrics)."""
     client_type = _CLIENT_TYPES[identity or "client_id"]
 
     @tff.tensorflow.computation(weights_type, np.int64, client_type)
@@ -326,6 +331,7 @@ def _client_computation(
         )
         return collections.OrderedDict(
             value=local_training.value(trained.update, identity, own),
+            weight=tf.cast(trained.examples, tf.float32),
             metrics=trained.metrics,
         )
 

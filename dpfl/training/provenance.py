@@ -96,8 +96,7 @@ def digest(plan: plan_lib.Plan) -> str:
     del named["seed"], named["measure"]
     named["participation"] = plan.participation.name_in_digests
     flags = {_NAMES_IN_DIGEST.get(k, k): named[k] for k in named}
-    gone = {"weighted": False, **plan.mechanism.gone_fields()}
-    facts["flags"] = {**gone, **flags}
+    facts["flags"] = {**plan.mechanism.gone_fields(), **flags}
     return files.digest(facts)
 
 

@@ -226,6 +226,7 @@ class Run:
             plan.mechanism,
             plan.dimension,
             seed=selection.derive_seed(self._key, seed_domains.RunDomain.MECHANISM),
+            **({"weighted": True} if config.weighted else {}),
             measure=config.measure,
         )
         is_elsewhere = remote is not None or worker.isolation == "namespace"

@@ -110,6 +110,27 @@ def test_two_rounds_are_federated_averaging(task, tff_context):
         assert state.round_index == round_index + 1
 
 
+def test_weighted_mean_counts_examples(task, tff_context):
+    """Client i has i + 1 batches of one example here."""
+    x, y = (part.numpy() for part in next(iter(task.dataset_from_index(0))))
+
+    def dataset_from_index(index, round_index=0):
+        del round_index
+        data = tf.data.Dataset.from_tensors((x[:1], y[:1]))
+        return data.repeat(tf.cast(index, tf.int64) + 1)
+
+    uneven = dataclasses.replace(task, dataset_from_index=dataset_from_index)
+    factory = aggregators.build(mechanisms.NoMechanism(2), weighted=True)
+    fedavg = build(uneven, factory)
+    state = fedavg.initialize()
+    weights = list(state.weights.trainable)
+    found = fedavg.next(state, [0, 3]).state.weights.trainable
+    first, _, _ = local_training(uneven, weights, 0, 0)
+    second, _, _ = local_training(uneven, weights, 3, 0)
+    for w, a, b, f in zip(weights, first, second, found):
+        np.testing.assert_allclose(f, w - (a + 4 * b) / 5, atol=2e-6)
+
+
 def test_runs_are_bit_reproducible(task, sparse, tff_context):
     """Also with another number of clients at a time, and in another worker."""
 

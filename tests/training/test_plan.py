@@ -132,7 +132,7 @@ def test_evaluation_and_checkpoint_rounds(make_plan):
 
 
 def test_without_privacy_nothing_is_calibrated(make_plan):
-    plan = make_plan(mechanism="none")
+    plan = make_plan(mechanism="none", weighted=True)
     assert plan.config.epsilon is None and plan.last_round == 8
 
 
@@ -183,8 +183,7 @@ def test_a_renamed_setting_keeps_its_name_in_the_digest(make_plan, monkeypatch):
     monkeypatch.setattr(provenance.files, "digest", lambda content: content)
     in_digest = provenance.digest(plan)["flags"]
     assert in_digest["accountant"] == plan.config.accounting_method == "rdp"
-    gone = {"weighted"}
-    assert of_manifest ^ set(in_digest) == {"accounting_method", "accountant"} | gone
+    assert of_manifest ^ set(in_digest) == {"accounting_method", "accountant"}
 
 
 def test_a_renamed_participation_keeps_its_name_in_the_digest(make_plan, monkeypatch):
@@ -270,6 +269,7 @@ def test_budget_needing_too_much_noise_is_refused(make_plan):
         ),
         ({"rounds_per_epoch": 2}, ["rounds_per_epoch", 2]),
         ({"mechanism": "sgmf"}, ["participation", "once_per_epoch", "sgmf"]),
+        ({"weighted": True}, ["weighted", "gaussian"]),
         ({"mechanism": "none", "epsilon": 1.0}, ["epsilon", "none"]),
         ({"mechanism_options": {"clip_norm": -1.0}}, ["clip_norm", -1.0]),
     ],
@@ -320,7 +320,7 @@ def test_settings_accept_any_number_type():
     given = {**given, "client_lr": 0.5, "server_lr": 0.5, "server_momentum": 0.5}
     given = {**given, "noise_multiplier": 1.5, "delta": 0.25, "seed": 100}
     given = {**given, "checkpoint_every": 100, "keep_checkpoints": 3, "eval_every": 2}
-    given = {**given, "round_deadline": 100.0, "concurrency": 100}
+    given = {**given, "round_deadline": 100.0, "concurrency": 100, "weighted": False}
     given = {**given, "min_separation": 2, "progress": False}
     given = {**given, "participation": "random_allocation"}
     test_numbers.check_all(fakes.run_config, given)

@@ -133,6 +133,7 @@ CHANGES = {
     "server_lr": 0.5,
     "server_momentum": 0.5,
     "server_optimizer": "adam",
+    "weighted": True,
     "noise_multiplier": 2.0,
     "epsilon": 1e5,
     "delta": 1e-4,
@@ -144,6 +145,7 @@ CHANGES = {
 BESIDE = {
     "rounds_per_epoch": {"participation": "once_per_epoch"},
     "min_separation": {"participation": "b_min_separation", "min_separation": 3},
+    "weighted": {"mechanism": "none"},
     "server_optimizer": {"server_momentum": 0.5},
     "mechanism_options": {"mechanism_options": {"clip_norm": 0.5}},
 }
