@@ -166,8 +166,3 @@ def _split(vector: Array, lengths: Sequence[int]) -> list[Array]:
     """Consecutive parts of a vector."""
     ends = list(itertools.accumulate(lengths, initial=0))
     return [vector[begin:end] for begin, end in zip(ends, ends[1:])]
-
-
-def _check(**numbers: Any) -> None:
-    for name, value in numbers.items():
-        checks.integer(name, value)
