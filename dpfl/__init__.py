@@ -66,6 +66,7 @@ Aggregators: mechanisms in TFF and in other programs.
 - `host_noise_aggregator`: the same for a program that holds the state [TF].
 - `no_metrics`: a metrics aggregator for tff.learning that opens nothing [TF].
 - `query`: the DPQuery of TensorFlow Privacy for a mechanism [TF].
+- `jax_aggregator`: a mechanism's round in a training loop in JAX.
 - `make_codec`: a mechanism on flat vectors of numpy, JAX or TensorFlow.
 - `noise`: the noise of each round, as arrays of NumPy.
 
@@ -117,6 +118,7 @@ if TYPE_CHECKING:
     from dpfl.aggregators.query import query as query
     from dpfl.codecs import Codec as Codec
     from dpfl.codecs import make_codec as make_codec
+    from dpfl.engines.jax.aggregator import jax_aggregator as jax_aggregator
     from dpfl.fields import option as option
     from dpfl.fields import required as required
     from dpfl.mechanisms import IntegerMechanism as IntegerMechanism
@@ -163,7 +165,7 @@ _NAMES += ["CalibrationError", "BudgetNotBindingError", "UnreachableBudgetError"
 _NAMES += ["NoiseTooLargeError", "NoiseTooSmallError"]
 # Aggregators.
 _NAMES += ["aggregator", "host_noise_aggregator", "no_metrics", "query", "make_codec"]
-_NAMES += ["noise"]
+_NAMES += ["jax_aggregator", "noise"]
 # Training runs and tasks.
 _NAMES += ["RunConfig", "make_plan", "Run", "start_worker", "load_task"]
 # Extending.
@@ -178,6 +180,7 @@ _PACKAGES = ("mechanisms", "planning", "accounting", "codecs", "tasks", "aggrega
 _ELSEWHERE = {
     "aggregator": ("aggregators", "build"),
     "host_noise_aggregator": ("aggregators", "build_with_host_noise"),
+    "jax_aggregator": ("engines.jax.aggregator", "jax_aggregator"),
     "query": ("aggregators.query", "query"),
     "option": ("fields", "option"),
     "required": ("fields", "required"),

@@ -34,6 +34,7 @@ LAYERS = {
     "aggregators": set(
         "accounting arrays codecs mechanisms noise_streams vectors".split()
     ),
+    "engines": {"arrays", "codecs", "mechanisms", "vectors"},
     "tasks": {"mechanisms"},
     "pages": set(),
     "training": set("accounting mechanisms planning aggregators tasks pages".split()),

@@ -30,6 +30,7 @@ from dpfl.aggregators import reductions
 from dpfl.aggregators.layout import Layout
 from dpfl.aggregators.round_functions import RoundFunctions
 from dpfl.arrays import philox
+from dpfl.codecs import round_functions
 from dpfl.codecs.base import Codec
 from dpfl.privacy_coverage import MEASURES
 
@@ -43,7 +44,6 @@ _DIVIDES_ITSELF = {
     ),
 }
 
-OUTPUTS = ("mean", "sum")
 _can_sum_securely: Any = weakref.WeakKeyDictionary()
 
 
@@ -195,7 +195,7 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
           ValueError: If it is negative, or 2**126 or more, or if there is no such
             output or measure.
         """
-        output = checks.choice("output", output, OUTPUTS)
+        output = checks.choice("output", output, round_functions.OUTPUTS)
         if measure is not None:
             measure = checks.choice("measure", measure, MEASURES)
         self._make_codec = make_codec
@@ -269,11 +269,7 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
         layout = Layout(value_type)
         _check_output(self._output)
         codec = self._make_codec(layout.dimension)
-        if self._output == "sum" and not codec.gives_mean:
-            raise ValueError(
-                f"output must be 'mean' for {type(codec).__name__}, which does not "
-                "release a mean, found 'sum'"
-            )
+        round_functions.check_output(self._output, codec)
         if codec.sums_securely and self._checks_context:
             check_secure_sums()
         fixed = None

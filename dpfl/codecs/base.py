@@ -83,6 +83,8 @@ class Codec(abc.ABC):
         secure sums too, and must be equal for neighbours.
       released_measurements: Names of measurements that `decode` makes of the release
         and public values alone, besides those that its mechanism declares.
+      needed_clients: The least number of clients with which a sum is opened, where the
+        noise is theirs; 0 where any number will do.
       gives_mean: Whether the mechanism releases a mean, from which a sum follows.
     """
 
@@ -90,6 +92,7 @@ class Codec(abc.ABC):
     modulus_bits: Mapping[str, int] = MappingProxyType({})
     needed_sums: tuple[str, ...] = ()
     released_measurements: tuple[str, ...] = ()
+    needed_clients = 0
     gives_mean = True
 
     def __init__(self, dimension: int, cohort_size: int, nx: Any):
@@ -240,6 +243,7 @@ class OuterCodec(Codec):
         self.modulus_bits = inner.modulus_bits
         self.needed_sums = inner.needed_sums
         self.released_measurements += inner.released_measurements
+        self.needed_clients = inner.needed_clients
         self.gives_mean = inner.gives_mean
 
     initial_state = _inner("initial_state")

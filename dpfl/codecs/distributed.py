@@ -90,6 +90,8 @@ class IntegerCodec(Codec):
             count_stddev = config.local_count_stddev
         if config.noise_source == "clients":
             self.needed_sums = ("clients",)
+            if config.noise_multiplier:
+                self.needed_clients = config.shares_summed
         self._noise = integer_noise.Shares(kind, self._grid.local_stddev_steps)
         self._count_noise = integer_noise.Shares(kind, count_stddev)
 
@@ -198,9 +200,9 @@ class IntegerCodec(Codec):
         """
         config = self._config
         if config.noise_source != "helpers":
-            if not config.noise_multiplier:
+            if not self.needed_clients:
                 return total
-            return opened(self.nx, total, sums["clients"], config.shares_summed)
+            return opened(self.nx, total, sums["clients"], self.needed_clients)
         parts = {
             "update": (seed_domains.RoundDomain.UPDATE_NOISE, self._noise),
             "within": (seed_domains.RoundDomain.COUNT_NOISE, self._count_noise),

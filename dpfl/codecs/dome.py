@@ -41,6 +41,7 @@ class LocalNoiseCodec(Codec):
         self.modulus_bits = {"update": config.modulus_bits}
         self._config = config
         multiplier, no_noise = config.noise_multiplier, config.no_noise
+        self.needed_clients = config.cohort_size if multiplier else 0
         self._sum = IntegerSum(
             config.sketch_size, multiplier, config.cohort_size, no_noise=no_noise
         )
@@ -72,8 +73,8 @@ class LocalNoiseCodec(Codec):
         See base class for the arguments.
         """
         config = self._config
-        needed = config.cohort_size if config.noise_multiplier else 0
-        total = opened(self.nx, total["update"], sums["clients"], needed)
+        update, clients = total["update"], sums["clients"]
+        total = opened(self.nx, update, clients, self.needed_clients)
         steps = integers.center(total, config.modulus_bits)
         return tf.cast(steps, self._sum.dtype)
 
@@ -138,6 +139,7 @@ class DomeCodec(Codec):
             self._inner = LocalNoiseCodec(config, nx)
         self.modulus_bits = self._inner.modulus_bits
         self.needed_sums = self._inner.needed_sums
+        self.needed_clients = self._inner.needed_clients
         self._sketch = adaptive_sketch.AdaptiveSketch(
             dimension,
             config.sketch_size,

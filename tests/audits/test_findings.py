@@ -11,7 +11,7 @@ from scipy import stats
 
 from dpfl import accounting, mechanisms
 from dpfl.accounting.integer import summed_noise
-from dpfl.aggregators import round_functions
+from dpfl.codecs import round_functions
 from experiments.audits import adversary, cases, findings, noise, suite, sums
 
 

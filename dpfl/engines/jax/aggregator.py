@@ -1,0 +1,451 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""The aggregator of a mechanism for training loops in JAX.
+
+    agg = dpfl.jax_aggregator(mechanism, params)
+    state = agg.init()
+    update = jax.jit(agg.update)
+    for updates in cohorts:  # a pytree as params, with a leading axis of clients
+        mean, state, measured = update(state, updates, None, agg.entropy())
+
+Messages and sums are integers, so that clients at once, in chunks, one after the other
+and on several devices give the same bits.
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Optional, Union
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from dpfl import checks, codecs, mechanisms, seed_domains
+from dpfl.arrays import Array, philox
+from dpfl.codecs import round_functions
+from dpfl.codecs.base import Codec, Fields
+from dpfl.engines.jax.layout import Layout, Update
+from dpfl.privacy_coverage import MEASURES
+from dpfl.vectors import randomness
+
+# Updates with a leading axis of clients, or a function from places to them.
+Updates = Union[Any, Callable[[Array], Any]]
+# Numbers of the updates that are encoded at once, by default.
+_NUMBERS_AT_ONCE = 1 << 25
+# Bytes of a number that programs of 32-bit types do not have.
+_WIDE = 8
+
+
+class AggregatorOutput(NamedTuple):
+    """The result of a round.
+
+    Attributes:
+      mean: The release, in the structure and dtypes of the template.
+      state: The state after the round.
+      measured: Scalars by name, as `CodecFactory` describes them.
+    """
+
+    mean: Update
+    state: Mapping[str, Any]
+    measured: Mapping[str, Array]
+
+
+class JaxAggregator:
+    """A mechanism's round as a function that JAX transforms; see `jax_aggregator`.
+
+    The state is a mapping of arrays of at most 32 bits, to be saved as any other:
+    `round`, the mechanism's own, and `seed` if one was given. A state without a seed
+    repeats nothing: all that is drawn in a round follows from its `entropy`. Beside a
+    secure sum it has `public_seed`, of the next round's rotation or sketch, which all
+    clients will know.
+    """
+
+    def __init__(
+        self,
+        codec: Codec,
+        layout: Layout,
+        *,
+        identity: str = "",
+        axis_name: Optional[str] = None,
+        clients_at_once: Optional[int] = None,
+        **measuring: Any,
+    ):
+        """Initializes the aggregator.
+
+        Args:
+          codec: The mechanism's codec over JAX.
+          layout: The layout of updates as vectors.
+          identity: Text of everything else that a seed's noise depends on.
+          axis_name: As for `jax_aggregator`.
+          clients_at_once: As for `jax_aggregator`.
+          **measuring: Further arguments of `RoundFunctions`.
+        """
+        self._codec = codec
+        self._layout = layout
+        self._identity = f"{identity}:{layout.dimension}:{layout.text}"
+        self._types: dict[bool, Fields] = {}
+        self._axis_name = axis_name
+        most = _NUMBERS_AT_ONCE // codec.input_length
+        self._clients_at_once = clients_at_once or max(most, 1)
+        self._measuring = measuring
+
+    @staticmethod
+    def entropy() -> np.ndarray:
+        """128 bits of the operating system's entropy, uint32[4], for one round.
+
+        Whoever knows them can take the noise of the round off again.
+        """
+        return np.frombuffer(secrets.token_bytes(16), np.uint32)
+
+    def init(self, seed: Optional[int] = None) -> dict[str, Any]:
+        """The state before the first round.
+
+        Args:
+          seed: None for noise of each round's entropy, as a release wants it. A whole
+            number, for simulations that are to be repeated, makes everything a function
+            of the state: a round that is executed again on other updates releases their
+            difference without noise.
+
+        Raises:
+          TypeError: If `seed` is not an integer.
+          ValueError: If it is negative, or 2**126 or more.
+        """
+        words = None
+        if seed is not None:
+            words = np.array(philox.seed_from_int(seed, self._identity), np.int64)
+        with jax.enable_x64(True):
+            entropy = self.entropy()
+            return _narrow(self._steps(words is not None, entropy).first_state(words))
+
+    def update(
+        self,
+        state: Mapping[str, Any],
+        updates: Updates,
+        keys: Optional[Array] = None,
+        entropy: Optional[Array] = None,
+        mask: Optional[Array] = None,
+    ) -> AggregatorOutput:
+        """Executes a round: encodes the updates, adds them up, releases their mean.
+
+        Args:
+          state: The state before the round.
+          updates: A pytree as the template, each leaf with a leading axis of clients;
+            or a function from places of clients, int32[m], to their updates, [m, ...],
+            which is called for a chunk of clients at a time.
+          keys: Secrets of the clients, one of its own to each: keys of `jax.random`, or
+            integers [clients] or [clients, words]. A client's masks, rounding and noise
+            follow from its key, its place and the round's entropy or seed. None for no
+            keys; a function for updates needs them, or a mask, for the number of
+            clients.
+          entropy: uint32[4] of `entropy()`, drawn anew for each call; not needed if the
+            state has a seed. It is an argument of the compiled function, since a
+            constant would repeat its noise.
+          mask: bool[clients], or weights: a client at False or 0 adds nothing and is
+            not counted. None for all clients.
+
+        Raises:
+          TypeError: If the updates do not fit the template.
+          ValueError: If there is no entropy where it is needed, or it is a constant of
+            a compiled function; if the numbers of clients differ; or if there are fewer
+            clients than the noise that they bring needs. If fewer are counted when the
+            compiled function runs, zeros are in place of the sum.
+        """
+        cohort = self._cohort(updates, keys, mask)
+        is_seeded = "seed" in state
+        if not is_seeded:
+            _check_entropy(entropy, (state, updates, keys, mask))
+        with jax.enable_x64(True):
+            steps = self._steps(is_seeded, entropy)
+            wide = _widen(state, self._state_types(is_seeded))
+            shared = steps.prepare(wide)
+            total, sums = self._sums(steps, wide, shared, cohort)
+            made = steps.finish(wide, shared, total, sums)
+            mean = self._layout.restore(made["result"])
+            measured = dict(made["measurements"])
+            return AggregatorOutput(mean, _narrow(made["state"]), measured)
+
+    def _steps(self, is_seeded: bool, entropy: Any) -> round_functions.RoundFunctions:
+        def fresh_seed() -> Array:
+            words = jnp.reshape(jnp.asarray(entropy, jnp.uint32), [2, 2])
+            return lax.bitcast_convert_type(words, jnp.int64)
+
+        fresh = None if is_seeded else fresh_seed
+        return round_functions.RoundFunctions(self._codec, fresh, **self._measuring)
+
+    def _state_types(self, is_seeded: bool) -> Fields:
+        """Shapes and dtypes of a state of 64-bit types."""
+        if is_seeded not in self._types:
+            words = np.zeros([2], np.int64) if is_seeded else None
+            steps = self._steps(is_seeded, np.zeros([4], np.uint32))
+            self._types[is_seeded] = jax.eval_shape(lambda: steps.first_state(words))
+        return self._types[is_seeded]
+
+    def _cohort(self, updates: Updates, keys: Any, mask: Any) -> _Cohort:
+        """The clients of this device; `update` describes the errors."""
+        numbers = {}
+        if not callable(updates):
+            updates = jax.tree.map(jnp.asarray, updates)
+            numbers["updates"] = self._layout.clients(updates)
+        if keys is not None:
+            keys = _words(keys)
+            numbers["keys"] = len(keys)
+        if mask is not None:
+            mask = jnp.asarray(mask).astype(bool)
+            numbers["mask"] = len(mask)
+        if not numbers:
+            wanted = "given, or a mask, since a function has no number of clients"
+            raise ValueError(checks.message("keys", wanted, keys))
+        first, number = next(iter(numbers.items()))
+        for name, other in numbers.items():
+            if other != number:
+                wanted = f"of as many clients as {first}, {number}"
+                raise ValueError(checks.message(name, wanted, other))
+        devices = 1 if self._axis_name is None else lax.axis_size(self._axis_name)
+        needed = self._codec.needed_clients
+        if number * devices < needed:
+            wanted = f"of at least {needed} clients, who bring the noise"
+            raise ValueError(checks.message("updates", wanted, number * devices))
+        if not number:
+            nobody = jnp.zeros([1], bool)
+            return _Cohort(self._layout.zeros(clients=1), None, nobody, 1)
+        if callable(updates):
+            updates = self._checked(updates, jax.config.jax_enable_x64)
+        return _Cohort(updates, keys, mask, number)
+
+    def _checked(self, updates: Updates, is_wide: bool) -> Updates:
+        """A function for updates that computes in its program's types, checked."""
+
+        def checked(places: Array) -> Any:
+            with jax.enable_x64(is_wide):
+                found = updates(places)
+            number = self._layout.clients(found)
+            if number != len(places):
+                wanted = f"of as many clients as their places, {len(places)}"
+                raise ValueError(checks.message("updates", wanted, number))
+            return found
+
+        return checked
+
+    def _sums(
+        self,
+        steps: round_functions.RoundFunctions,
+        state: Fields,
+        shared: Fields,
+        cohort: _Cohort,
+    ) -> tuple[Any, Fields]:
+        """The sums of the clients' messages and scalars, over all devices."""
+        codec, axis, number = self._codec, self._axis_name, cohort.number
+        secret, first = None, 0
+        if codec.has_private_randomness:
+            secret = steps.drawn(state, seed_domains.RoundDomain.CLIENT)
+        if axis is not None:
+            first = lax.axis_index(axis) * number
+            secret, shared = self._varying((secret, shared))
+
+        def client(place: Array, update: Update, key: Any, is_there: Array) -> Any:
+            vector = self._layout.flatten(update, codec.input_length)
+            seed = secret
+            if secret is not None:
+                words = () if key is None else (key[i] for i in range(len(key)))
+                seed = randomness.fold_in(secret, first + place, *words)
+            message, sums = steps.encode_vector(vector, shared, seed)
+            part = codec.accumulate(codec.zero(), message)
+            return jax.tree.map(
+                lambda each: jnp.where(is_there, each, jnp.zeros_like(each)),
+                (part, sums),
+            )
+
+        def chunk(places: Array) -> tuple[Any, Fields]:
+            parts, rows = jax.vmap(client)(places, *cohort.at(places))
+            total = jax.tree.map(lambda part: jnp.sum(part, 0, part.dtype), parts)
+            return codec.reduce_modulo(total), rows
+
+        def add(total: Any, places: Array) -> tuple[Any, Fields]:
+            more, rows = chunk(places)
+            return codec.reduce_modulo(codec.merge(total, more)), rows
+
+        chunks = -(-number // self._clients_at_once)
+        places = jnp.arange(chunks * -(-number // chunks), dtype=jnp.int32)
+        if chunks == 1:
+            total, rows = chunk(places)
+        else:
+            rest = jnp.reshape(places, [chunks, -1])
+            total, rows = lax.scan(add, self._varying(codec.zero()), rest)
+            rows = jax.tree.map(lambda each: each.reshape(-1)[:number], rows)
+        if axis is not None:
+            total = codec.reduce_modulo(lax.psum(total, axis))
+            rows = jax.tree.map(lambda row: self._gathered(row, first), rows)
+        # Floats too are added up in the cohort's order, however it was split.
+        return total, jax.tree.map(jnp.sum, rows)
+
+    def _varying(self, tree: Any) -> Any:
+        """Arrays that may differ between the devices, as carried values must."""
+        axis = self._axis_name
+        if axis is None:
+            return tree
+        return jax.tree.map(
+            lambda part: (
+                part
+                if axis in getattr(jax.typeof(part), "vma", ())
+                else lax.pcast(part, axis, to="varying")
+            ),
+            tree,
+        )
+
+    def _gathered(self, row: Array, first: Array) -> Array:
+        """The numbers of all clients, each at its place; no two floats are added."""
+        devices = lax.axis_size(self._axis_name)
+        zeros = self._varying(jnp.zeros([devices * len(row)], row.dtype))
+        own = lax.dynamic_update_slice(zeros, row, [first])
+        return lax.psum(own, self._axis_name)
+
+
+class _Cohort(NamedTuple):
+    """The clients of a round on this device.
+
+    Attributes:
+      updates: A pytree with a leading axis, or a function; see `JaxAggregator.update`.
+      keys: Integers [clients, words], or None.
+      mask: bool[clients], or None.
+      number: The number of clients.
+    """
+
+    updates: Updates
+    keys: Optional[Array]
+    mask: Optional[Array]
+    number: int
+
+    def at(self, places: Array) -> tuple[Update, Optional[Array], Array]:
+        """Updates, keys and mask at places; places past the end are masked."""
+        is_there = places < self.number
+        # A function finds a client there too.
+        places = jnp.minimum(places, self.number - 1)
+        keys = None if self.keys is None else self.keys[places]
+        if self.mask is not None:
+            is_there = is_there & self.mask[places]
+        if callable(self.updates):
+            return self.updates(places), keys, is_there
+        if len(places) == self.number:
+            return self.updates, keys, is_there
+        return jax.tree.map(lambda leaf: leaf[places], self.updates), keys, is_there
+
+
+def jax_aggregator(
+    mechanism: mechanisms.Mechanism,
+    template: Update,
+    *,
+    output: str = "mean",
+    measure: Optional[str] = None,
+    axis_name: Optional[str] = None,
+    clients_at_once: Optional[int] = None,
+    **options: Any,
+) -> JaxAggregator:
+    """The aggregator of a mechanism for a training loop in JAX.
+
+    Its `init` makes a state, and its `update` executes a round, inside `jax.jit`,
+    `lax.scan` and `jax.shard_map` too. 64-bit types, which it needs, are on inside of
+    it alone.
+
+    Args:
+      mechanism: A configuration from `dpfl.mechanisms.MECHANISMS`. Numbers that are
+        "auto" are chosen as by `dpfl.make_codec`.
+      template: An update, or a model, as a pytree of float arrays, or of their shapes
+        and dtypes.
+      output: As for `dpfl.aggregator`: "mean" or "sum".
+      measure: As for `dpfl.aggregator`: None, "released" or "exact_for_simulation".
+      axis_name: Name of the axis of devices of `jax.shard_map` over which the clients
+        are distributed, as many to each; None for clients on one device.
+      clients_at_once: The most clients whose updates are encoded at once, in as much
+        memory; by default so many that their updates have 2**25 numbers. The result
+        has the same bits.
+      **options: Options of the codec's class, as for `dpfl.aggregator`.
+
+    Raises:
+      TypeError: If `mechanism` is not a configuration from the table, its codec does
+        not have an option, or a leaf of the template is not a float array.
+      ValueError: If there is no such output or measure, the template has no numbers, or
+        the mechanism cannot give or measure this.
+    """
+    output = checks.choice("output", output, round_functions.OUTPUTS)
+    if measure is not None:
+        measure = checks.choice("measure", measure, MEASURES)
+    mechanism.check_measure(measure)
+    if clients_at_once is not None:
+        clients_at_once = checks.integer("clients_at_once", clients_at_once)
+    layout = Layout(template)
+    with jax.enable_x64(True):
+        codec = codecs.make_codec(mechanism, layout.dimension, "jax", **options)
+    round_functions.check_output(output, codec)
+    return JaxAggregator(
+        codec,
+        layout,
+        identity=mechanism.identity,
+        axis_name=axis_name,
+        clients_at_once=clients_at_once,
+        output=output,
+        measure=measure,
+        released_measurements=mechanism.released_measurements,
+    )
+
+
+def _check_entropy(entropy: Any, others: Any) -> None:
+    wanted = "uint32[4] of `entropy()`, since the state has no seed"
+    if entropy is None or jnp.shape(entropy) != (4,) or entropy.dtype != np.uint32:
+        raise ValueError(checks.message("entropy", wanted, entropy))
+    if not isinstance(entropy, jax.core.Tracer):
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(others)):
+            wanted = (
+                "an argument of the compiled function, or it repeats its noise"
+            )
+            raise ValueError(checks.message("entropy", wanted, "a constant"))
+
+
+def _words(keys: Any) -> Array:
+    """Keys as integers [clients, words]."""
+    keys = jnp.asarray(keys)
+    if jnp.issubdtype(keys.dtype, jax.dtypes.prng_key):
+        keys = jax.random.key_data(keys)
+    if not (jnp.issubdtype(keys.dtype, jnp.integer) and keys.ndim):
+        wanted = "keys of jax.random or integers, one or a row for each client"
+        raise TypeError(checks.message("keys", wanted, keys))
+    return jnp.reshape(keys, [keys.shape[0], math.prod(keys.shape[1:])])
+
+
+def _is_wide(array: Any) -> bool:
+    return array.dtype.itemsize == _WIDE
+
+
+def _narrow(fields: Fields) -> dict[str, Any]:
+    """Arrays of 64 bits as uint32[..., 2], for programs of 32-bit types."""
+    return jax.tree.map(
+        lambda part: (
+            lax.bitcast_convert_type(part, jnp.uint32) if _is_wide(part) else part
+        ),
+        dict(fields),
+    )
+
+
+def _widen(state: Mapping[str, Any], types: Fields) -> Fields:
+    """Inverts `_narrow`, for arrays of known types; ValueError for another state."""
+
+    def widened(kind: Any, part: Any) -> Array:
+        part, shape, dtype = jnp.asarray(part), kind.shape, kind.dtype
+        if _is_wide(kind):
+            shape, dtype = (*shape, 2), jnp.uint32
+        if part.shape != shape or part.dtype != dtype:
+            wanted = f"one of this mechanism, with {dtype}{list(shape)} in this place"
+            raise ValueError(checks.message("state", wanted, part))
+        return lax.bitcast_convert_type(part, kind.dtype) if _is_wide(kind) else part
+
+    if set(state) != set(types):
+        wanted = f"one of this mechanism, with {sorted(types)}"
+        raise ValueError(checks.message("state", wanted, sorted(state)))
+    return collections.OrderedDict(
+        (name, jax.tree.map(widened, kind, state[name])) for name, kind in types.items()
+    )

@@ -1,0 +1,89 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Flattening of pytrees of float arrays to one vector, and back."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpfl import checks
+from dpfl.arrays import Array
+
+# A pytree of arrays, in the shapes of the template.
+Update = Any
+
+
+class Layout:
+    """The layout of a pytree's leaves in one flat vector.
+
+    Attributes:
+      dimension: Length d of the vector.
+      text: The pytree's structure, shapes and dtypes.
+    """
+
+    def __init__(self, template: Update):
+        """Initializes the layout.
+
+        Args:
+          template: A pytree of float arrays, or of anything with a shape and a dtype.
+        """
+        leaves, self._structure = jax.tree.flatten(template)
+        for leaf in leaves:
+            if not (hasattr(leaf, "dtype") and _is_float(leaf)):
+                wanted = "a pytree of float arrays, or of their shapes and dtypes"
+                raise TypeError(checks.message("template", wanted, leaf))
+        self._types = [
+            (tuple(leaf.shape), jax.dtypes.canonicalize_dtype(leaf.dtype))
+            for leaf in leaves
+        ]
+        self._sizes = [math.prod(shape) for shape, _ in self._types]
+        self.dimension = sum(self._sizes)
+        if not self.dimension:
+            wanted = "of at least one parameter"
+            raise ValueError(checks.message("template", wanted, template))
+        parts = ", ".join(f"{dtype}{list(shape)}" for shape, dtype in self._types)
+        self.text = f"{self._structure}: {parts}"
+
+    def clients(self, updates: Any) -> int:
+        """The length of the leading axis of updates; TypeError for other shapes."""
+        leaves, structure = jax.tree.flatten(updates)
+        shapes = [tuple(leaf.shape) for leaf in leaves]
+        number = shapes[0][0] if shapes and shapes[0] else 0
+        wanted = [(number, *shape) for shape, _ in self._types]
+        fits = structure == self._structure and shapes == wanted
+        if not (fits and all(map(_is_float, leaves))):
+            rule = f"float arrays with a leading axis of clients before {self.text}"
+            found = f"{structure}: {', '.join(str(list(each)) for each in shapes)}"
+            raise TypeError(checks.message("updates", rule, found))
+        return number
+
+    def flatten(self, update: Update, length: int) -> Array:
+        """Flattens an update to float32[length], padded with zeros."""
+        leaves = jax.tree.leaves(update)
+        parts = [jnp.reshape(leaf, [-1]).astype(jnp.float32) for leaf in leaves]
+        parts.append(jnp.zeros([length - self.dimension], jnp.float32))
+        return jnp.concatenate(parts)
+
+    def restore(self, vector: Array) -> Update:
+        """Restores a pytree of the template's dtypes from a flat float32 vector."""
+        parts = jnp.split(vector, np.cumsum(self._sizes)[:-1])
+        leaves = [
+            jnp.reshape(part, shape).astype(dtype)
+            for part, (shape, dtype) in zip(parts, self._types)
+        ]
+        return jax.tree.unflatten(self._structure, leaves)
+
+    def zeros(self, clients: int) -> Any:
+        """Updates of zeros."""
+        leaves = [jnp.zeros([clients, *shape], dtype) for shape, dtype in self._types]
+        return jax.tree.unflatten(self._structure, leaves)
+
+
+def _is_float(leaf: Any) -> bool:
+    return bool(jnp.issubdtype(leaf.dtype, jnp.floating))
