@@ -246,7 +246,6 @@ class JaxAggregator:
             secret = steps.drawn(state, seed_domains.RoundDomain.CLIENT)
         if axis is not None:
             first = lax.axis_index(axis) * number
-            secret, shared = self._varying((secret, shared))
 
         def client(place: Array, update: Update, key: Any, is_there: Array) -> Any:
             vector = self._layout.flatten(update, codec.input_length)
@@ -276,7 +275,7 @@ class JaxAggregator:
             total, rows = chunk(places)
         else:
             rest = jnp.reshape(places, [chunks, -1])
-            total, rows = lax.scan(add, self._varying(codec.zero()), rest)
+            total, rows = lax.scan(add, codec.zero(), rest)
             rows = jax.tree.map(lambda each: each.reshape(-1)[:number], rows)
         if axis is not None:
             total = codec.reduce_modulo(lax.psum(total, axis))
@@ -284,24 +283,10 @@ class JaxAggregator:
         # Floats too are added up in the cohort's order, however it was split.
         return total, jax.tree.map(jnp.sum, rows)
 
-    def _varying(self, tree: Any) -> Any:
-        """Arrays that may differ between the devices, as carried values must."""
-        axis = self._axis_name
-        if axis is None:
-            return tree
-        return jax.tree.map(
-            lambda part: (
-                part
-                if axis in getattr(jax.typeof(part), "vma", ())
-                else lax.pcast(part, axis, to="varying")
-            ),
-            tree,
-        )
-
     def _gathered(self, row: Array, first: Array) -> Array:
         """The numbers of all clients, each at its place; no two floats are added."""
         devices = lax.axis_size(self._axis_name)
-        zeros = self._varying(jnp.zeros([devices * len(row)], row.dtype))
+        zeros = jnp.zeros([devices * len(row)], row.dtype)
         own = lax.dynamic_update_slice(zeros, row, [first])
         return lax.psum(own, self._axis_name)
 
@@ -360,7 +345,8 @@ def jax_aggregator(
       output: As for `dpfl.aggregator`: "mean" or "sum".
       measure: As for `dpfl.aggregator`: None, "released" or "exact_for_simulation".
       axis_name: Name of the axis of devices of `jax.shard_map` over which the clients
-        are distributed, as many to each; None for clients on one device.
+        are distributed, as many to each; None for clients on one device. The states of
+        a codec's loops are not annotated by device, so it needs `check_vma=False`.
       clients_at_once: The most clients whose updates are encoded at once, in as much
         memory; by default so many that their updates have 2**25 numbers. The result
         has the same bits.
@@ -400,9 +386,7 @@ def _check_entropy(entropy: Any, others: Any) -> None:
         raise ValueError(checks.message("entropy", wanted, entropy))
     if not isinstance(entropy, jax.core.Tracer):
         if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(others)):
-            wanted = (
-                "an argument of the compiled function, or it repeats its noise"
-            )
+            wanted = "an argument of the compiled function, or it repeats its noise"
             raise ValueError(checks.message("entropy", wanted, "a constant"))
 
 

@@ -1,0 +1,260 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""The aggregator for loops in JAX."""
+
+import dataclasses
+import importlib.util
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import dpfl
+
+if importlib.util.find_spec("tensorflow"):
+    # The JAX beside TensorFlow Federated is too old.
+    pytest.skip("runs in the environment with JAX", allow_module_level=True)
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+CLIENTS = 5
+TEMPLATE = {"w": jnp.zeros([6, 5]), "b": [jnp.zeros(7, jnp.bfloat16)]}
+# Noise compiles for seconds: the sums, masks and rounding are the same without.
+NO_NOISE = {
+    name: dpfl.TEST_CONFIGS[name].with_noise_multiplier(0.0)
+    for name in ("l2_csgm", "distributed_discrete_gaussian")
+}
+CSGM, INTEGER = NO_NOISE.values()
+NOISED = dpfl.TEST_CONFIGS["distributed_skellam"]
+
+
+def updates(number=CLIENTS, seed=0):
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(
+        lambda leaf: jnp.asarray(
+            rng.normal(size=(number, *leaf.shape)) / 9, leaf.dtype
+        ),
+        TEMPLATE,
+    )
+
+
+def assert_same(one, two):
+    assert jax.tree.structure(one) == jax.tree.structure(two)
+    for found, wanted in zip(jax.tree.leaves(one), jax.tree.leaves(two)):
+        assert found.dtype == wanted.dtype
+        assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("mechanism", [CSGM, NOISED], ids=lambda m: m.name)
+def test_rounds_have_the_same_bits_however_they_are_executed(mechanism):
+    """Two rounds, one by one with all clients at once, and in a scan in chunks."""
+    keys = jax.random.split(jax.random.key(3), CLIENTS)
+    at_once = dpfl.jax_aggregator(mechanism, TEMPLATE)
+    update, state, found = jax.jit(at_once.update), at_once.init(seed=1), []
+    for number in range(2):
+        made = update(state, updates(seed=number), keys)
+        state = made.state
+        found.append(made)
+    both = [jax.tree.map(lambda *each: jnp.stack(each), *found)]
+    cohorts = jax.tree.map(
+        lambda *each: jnp.stack(each), *(updates(seed=number) for number in range(2))
+    )
+    for most in (1, 2):
+        chunks = dpfl.jax_aggregator(mechanism, TEMPLATE, clients_at_once=most)
+
+        def body(state, cohort, chunks=chunks):
+            def of(places):
+                return jax.tree.map(lambda leaf: leaf[places], cohort)
+
+            made = chunks.update(state, of if most == 2 else cohort, keys)
+            return made.state, made
+
+        last, made = jax.jit(lambda state: lax.scan(body, state, cohorts))(
+            chunks.init(seed=1)
+        )
+        assert_same(last, state)
+        assert_same(made, both[0])
+
+
+def test_types_of_64_bits_stay_inside():
+    agg = dpfl.jax_aggregator(INTEGER, TEMPLATE)
+    made, wide = [], []
+
+    def of(places):
+        wide.append(jax.config.jax_enable_x64)
+        return jax.tree.map(lambda leaf: leaf[places], updates())
+
+    for is_wide in (False, True):
+        with jax.enable_x64(is_wide):
+            state, keys = agg.init(seed=1), jnp.arange(CLIENTS)
+            made.append(
+                jax.jit(lambda state, keys: agg.update(state, of, keys))(state, keys)
+            )
+        for leaf in jax.tree.leaves((state, made[-1])):
+            assert leaf.dtype.itemsize <= 4
+    assert_same(*made)
+    assert wide == [False, True]
+    mean = made[0].mean
+    assert mean["w"].dtype == np.float32 and mean["b"][0].dtype == jnp.bfloat16
+    assert mean["w"].shape == (6, 5)
+
+
+def test_a_client_that_is_masked_adds_nothing():
+    """Not even one that is not finite; keys, as places, stay with their clients."""
+    agg = dpfl.jax_aggregator(CSGM, TEMPLATE)
+    update, state, keys = jax.jit(agg.update), agg.init(seed=1), jnp.arange(CLIENTS)
+    cohort = updates()
+    padded = jax.tree.map(lambda leaf: leaf.at[3:].set(jnp.nan), cohort)
+    few = jax.tree.map(lambda leaf: leaf[:3], cohort)
+    mask = jnp.array([2.0, 1.0, 0.5, 0.0, 0.0])
+    made = update(state, padded, keys, None, mask)
+    assert_same(made, update(state, few, keys[:3]))
+    assert made.measured["exact_clients"] == 3
+    assert made.measured["exact_nonfinite_clients"] == 0
+    nobody = update(state, jax.tree.map(lambda leaf: leaf[:0], cohort))
+    assert nobody.measured["exact_clients"] == 0
+    assert not np.any(nobody.mean["w"])
+
+
+def test_keys_and_places_give_clients_their_own_randomness():
+    agg = dpfl.jax_aggregator(CSGM, TEMPLATE)
+    same = jax.tree.map(lambda leaf: jnp.stack([leaf[0]] * CLIENTS), updates())
+    update, state = jax.jit(agg.update), agg.init(seed=1)
+    found = [
+        update(state, same, jnp.full([CLIENTS], key)).mean["w"] for key in range(2)
+    ]
+    # Were the masks of all clients equal, about half of the coordinates were dropped.
+    assert np.mean(found[0] == found[1]) < 0.1
+    assert len(np.unique(np.round(np.asarray(found[0]), 5))) > 20
+
+
+NAMES = ("gaussian", "l2_csgm", "distributed_skellam")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_two_rounds_of_one_state_have_independent_noise(name):
+    mechanism = dataclasses.replace(dpfl.TEST_CONFIGS[name], clip_norm=1.0)
+    agg = dpfl.jax_aggregator(mechanism, jnp.zeros(4000))
+    cohort = jnp.asarray(
+        np.random.default_rng(0).normal(size=[3, 4000]) / 80, np.float32
+    )
+    state, update = agg.init(), jax.jit(agg.update)
+    assert "seed" not in state
+    entropy = agg.entropy()
+    assert entropy.shape == (4,) and not np.array_equal(entropy, agg.entropy())
+    made = [update(state, cohort, None, agg.entropy()) for _ in range(3)]
+    means = [np.asarray(each.mean) for each in made]
+    stddev = float(made[0].measured["noise_stddev"])
+    for one, two in (means[:2], means[1:]):
+        assert np.std(one - two) > 0.95 * stddev * np.sqrt(2)
+        assert np.mean(one == two) < 0.1
+    again = [update(state, cohort, None, entropy) for _ in range(2)]
+    assert_same(*again)
+    # The round counts too, so that one entropy may serve a whole scan.
+    later = update(made[0].state, cohort, None, entropy)
+    assert np.std(np.asarray(later.mean) - again[0].mean) > 0.95 * stddev * np.sqrt(2)
+
+
+def argument(info):
+    return str(info.value).split()[0]
+
+
+def test_refusals_before_anything_is_computed():
+    agg, seeded = (dpfl.jax_aggregator(CSGM, TEMPLATE) for _ in range(2))
+    state, cohort = agg.init(), updates()
+    for entropy in (None, np.zeros(3, np.uint32), np.zeros(4, np.int32)):
+        with pytest.raises(ValueError) as info:
+            agg.update(state, cohort, None, entropy)
+        assert argument(info) == "entropy"
+    with pytest.raises(ValueError) as info:
+        jax.jit(lambda s, u: agg.update(s, u, None, agg.entropy()))(state, cohort)
+    assert argument(info) == "entropy"
+    with pytest.raises(ValueError) as info:
+        agg.update(seeded.init(1) | {"more": jnp.zeros(1)}, cohort)
+    assert argument(info) == "state"
+    with pytest.raises(ValueError) as info:
+        agg.update(agg.init(1) | {"round": jnp.zeros(2)}, cohort)
+    assert argument(info) == "state"
+    seeds = (agg.init(1), cohort)
+    for wrong, error, name in [
+        ({"keys": jnp.arange(3)}, ValueError, "keys"),
+        ({"keys": jnp.zeros(CLIENTS)}, TypeError, "keys"),
+        ({"mask": jnp.ones(3)}, ValueError, "mask"),
+    ]:
+        with pytest.raises(error) as info:
+            agg.update(*seeds, **wrong)
+        assert argument(info) == name
+    with pytest.raises(TypeError) as info:
+        agg.update(seeds[0], cohort["w"])
+    assert argument(info) == "updates"
+    with pytest.raises(ValueError) as info:
+        agg.update(seeds[0], lambda places: cohort)
+    assert argument(info) == "keys"
+    with pytest.raises(ValueError) as info:
+        agg.update(seeds[0], lambda places: updates(2), jnp.arange(CLIENTS))
+    assert argument(info) == "updates"
+    for wrong, error, name in [
+        ({"template": {}}, ValueError, "template"),
+        ({"template": jnp.zeros(3, jnp.int32)}, TypeError, "template"),
+        ({"template": TEMPLATE, "output": "median"}, ValueError, "output"),
+        ({"template": TEMPLATE, "measure": "all"}, ValueError, "measure"),
+    ]:
+        with pytest.raises(error) as info:
+            dpfl.jax_aggregator(CSGM, **wrong)
+        assert argument(info) == name
+
+
+def test_too_few_clients_who_bring_the_noise_are_refused():
+    agg = dpfl.jax_aggregator(NOISED, TEMPLATE, measure="exact_for_simulation")
+    state = agg.init(seed=1)
+    few = jax.tree.map(lambda leaf: leaf[:2], updates())
+    with pytest.raises(ValueError) as info:
+        agg.update(state, few)
+    assert argument(info) == "updates"
+    masked = jax.jit(agg.update)(state, updates(), mask=jnp.arange(CLIENTS) < 2)
+    assert masked.measured["exact_clients"] == 2
+    assert not np.any(masked.mean["w"])
+
+
+_SHARDED = """
+    import jax, jax.numpy as jnp, numpy as np, dpfl
+    from jax.sharding import Mesh, PartitionSpec as P
+    assert len(jax.devices()) == 4
+    updates = np.random.default_rng(0).normal(size=[8, 40]).astype(np.float32) / 9
+    l2_csgm = dpfl.TEST_CONFIGS["l2_csgm"].with_noise_multiplier(0.0)
+    for mechanism in (l2_csgm, dpfl.TEST_CONFIGS["distributed_skellam"]):
+        whole = dpfl.jax_aggregator(mechanism, jnp.zeros(40))
+        state = whole.init(seed=1)
+        wanted = jax.jit(whole.update)(state, updates)
+        for devices, most in ((4, 1), (2, None)):
+            agg = dpfl.jax_aggregator(
+                mechanism, jnp.zeros(40), axis_name="c", clients_at_once=most
+            )
+            mesh = Mesh(np.array(jax.devices()[:devices]), ("c",))
+            made = jax.jit(jax.shard_map(
+                agg.update, mesh=mesh, in_specs=(P(), P("c")), out_specs=P(),
+                check_vma=False,
+            ))(state, updates)
+            for one, two in zip(jax.tree.leaves(wanted), jax.tree.leaves(made)):
+                assert np.array_equal(one, two), mechanism.name
+"""
+
+
+def test_devices_in_any_number_give_the_same_bits(tmp_path):
+    program = tmp_path / "sharded.py"
+    program.write_text(textwrap.dedent(_SHARDED))
+    flags = "--xla_force_host_platform_device_count=4"
+    root = str(Path(__file__).resolve().parents[2])
+    environment = {**os.environ, "XLA_FLAGS": flags, "PYTHONPATH": root}
+    done = subprocess.run(
+        [sys.executable, str(program)], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
