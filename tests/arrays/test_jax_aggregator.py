@@ -4,6 +4,7 @@
 """The aggregator for loops in JAX."""
 
 import dataclasses
+import functools
 import importlib.util
 import os
 import subprocess
@@ -63,25 +64,29 @@ def test_rounds_have_the_same_bits_however_they_are_executed(mechanism):
         made = update(state, updates(seed=number), keys)
         state = made.state
         found.append(made)
-    both = [jax.tree.map(lambda *each: jnp.stack(each), *found)]
+    both = jax.tree.map(lambda *each: jnp.stack(each), *found)
     cohorts = jax.tree.map(
         lambda *each: jnp.stack(each), *(updates(seed=number) for number in range(2))
     )
-    for most in (1, 2):
+    for most, is_function in ((1, False), (2, True)):
         chunks = dpfl.jax_aggregator(mechanism, TEMPLATE, clients_at_once=most)
-
-        def body(state, cohort, chunks=chunks):
-            def of(places):
-                return jax.tree.map(lambda leaf: leaf[places], cohort)
-
-            made = chunks.update(state, of if most == 2 else cohort, keys)
-            return made.state, made
-
-        last, made = jax.jit(lambda state: lax.scan(body, state, cohorts))(
-            chunks.init(seed=1)
-        )
+        scan = jax.jit(functools.partial(scanned, chunks, is_function, keys))
+        last, made = scan(chunks.init(seed=1), cohorts)
         assert_same(last, state)
-        assert_same(made, both[0])
+        assert_same(made, both)
+
+
+def scanned(agg, is_function, keys, state, cohorts):
+    """The state after rounds in a `lax.scan`, and their results."""
+
+    def body(state, cohort):
+        def of(places):
+            return jax.tree.map(lambda leaf: leaf[places], cohort)
+
+        made = agg.update(state, of if is_function else cohort, keys)
+        return made.state, made
+
+    return lax.scan(body, state, cohorts)
 
 
 def test_types_of_64_bits_stay_inside():
