@@ -66,8 +66,8 @@ Aggregators: mechanisms in TFF and in other programs.
 - `host_noise_aggregator`: the same for a program that holds the state [TF].
 - `no_metrics`: a metrics aggregator for tff.learning that opens nothing [TF].
 - `query`: the DPQuery of TensorFlow Privacy for a mechanism [TF].
-- `jax_aggregator`: a mechanism's round in a training loop in JAX.
 - `make_codec`: a mechanism on flat vectors of numpy, JAX or TensorFlow.
+- `jax_aggregator`: a mechanism's round in a training loop in JAX.
 - `noise`: the noise of each round, as arrays of NumPy.
 
 Training runs and tasks: simulations on this machine.

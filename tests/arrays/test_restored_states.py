@@ -56,7 +56,7 @@ def test_two_rounds_of_one_state_have_independent_noise(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_explicit_seed_makes_a_round_a_function_of_its_state(name):
+def test_a_seeded_round_is_a_function_of_its_state(name):
     steps = rounds(name, None)
     state = steps.first_state((1, 2))
     one, two = (executed(steps, state)[1] for _ in range(2))
