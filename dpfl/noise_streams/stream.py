@@ -30,8 +30,7 @@ import numpy as np
 from dpfl import factorization as fact
 from dpfl import seed_domains
 from dpfl.arrays import in_numpy
-from dpfl.vectors import randomness
-from dpfl.vectors.integer_noise import DiscreteGaussian
+from dpfl.vectors import integer_noise, randomness
 
 # float32[d].
 Vector = Any
@@ -41,12 +40,6 @@ Index = Any
 Memory = Any
 # Function from the index of a row of Z to the row.
 Draw = Callable[[Index], Vector]
-
-# Denominator of the entries of Z; 14 of its multiples are exact in float32.
-GRID = 1 << 18
-# Parameter of their distribution, for the variance 1 + 4 / 2**36: with it an entry has
-# the law of a normal number, rounded at random; see docs/privacy/integer_release.md.
-GRID_STDDEV = GRID + 2 / GRID
 
 
 class NoiseStream(abc.ABC):
@@ -120,13 +113,8 @@ class NoiseStream(abc.ABC):
         return lambda row: self.drawn(row_seed(seed, row))
 
     def drawn(self, row_seed: Any) -> Vector:
-        """Draws a row of Z from its own seed: independent N(0, 1) on a grid.
-
-        The entries are integers of a discrete Gaussian divided by 2**18, so that they
-        have the tails of N(0, 1): a float32 sampler has none beyond 5.7.
-        """
-        integers = DiscreteGaussian(GRID_STDDEV).sample(row_seed, self.dimension)
-        return self.nx.asarray(integers, np.float32) / np.float32(GRID)
+        """Draws a row of Z from its own seed: independent N(0, 1) on a grid."""
+        return integer_noise.standard_normal(row_seed, self.dimension)
 
     def checked(self, row: Index, condition: Any, message: str) -> Index:
         """A row's index, if a condition holds; see `next` for what is raised.

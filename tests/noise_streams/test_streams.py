@@ -17,7 +17,6 @@ from dpfl import noise_streams
 from dpfl.aggregators import host_noise
 from dpfl.arrays import in_numpy, in_tensorflow
 from dpfl.factorization import factorization
-from dpfl.noise_streams.stream import GRID_STDDEV
 from dpfl.vectors import integer_noise, integer_tables
 from dpfl.vectors.integer_noise import DiscreteGaussian
 from tests.refusals import refuses
@@ -268,14 +267,14 @@ def all_rows(stream, state):
 
 def test_integers_in_numpy_are_those_of_tensorflow():
     """A million of them: fifteen or so look further, of either table."""
-    noise = DiscreteGaussian(GRID_STDDEV)
+    noise = DiscreteGaussian(integer_noise.GRID_STDDEV)
     expected = noise.sample(SEED, 1_000_000)
     assert_array_equal(noise.sample(SEED.numpy(), 1_000_000), expected)
 
 
 def test_ties_in_numpy_are_decided_as_in_tensorflow(monkeypatch):
     """Words that leave all to the low bits of a threshold."""
-    [part, _], _ = integer_tables.parts_of(GRID_STDDEV)
+    [part, _], _ = integer_tables.parts_of(integer_noise.GRID_STDDEV)
     column = np.arange(1 << part.alias.bits, dtype=np.uint32)
     tied = column | part.alias.thresholds.astype(np.uint32) << part.alias.bits
     drawn = []
