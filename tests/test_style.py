@@ -113,7 +113,6 @@ def test_imports_go_down(package):
 # Files of vectors and codecs that are still written in TensorFlow.
 NOT_PORTED = {
     "codecs/dome.py",
-    "codecs/matrix_factorization.py",
     "vectors/adaptive_sketch.py",
     "vectors/probes.py",
 }

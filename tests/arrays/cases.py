@@ -95,7 +95,7 @@ def _rotations(nx: Any, seed: Any) -> Iterator[tuple[str, Any]]:
     vector = nx.asarray(steps, np.float32)
     every = {
         "hadamard": rotation.HadamardRotation(256),
-        "block_hadamard": rotation.BlockHadamardRotation(768),
+        "block_hadamard": rotation.HadamardRotation(768),
         "overlap": integers.OverlapRotation(300),
     }
     for name, rotate in every.items():
