@@ -52,7 +52,8 @@ class GaussianCodec(Codec):
         """
         clip = self._clip.in_force(shared)
         normed = clipping.safe_norm(update)
-        is_clipped = normed.norm > self.nx.asarray(clip, np.float64)
+        limit = self.nx.asarray(clipping.as_float32(clip), np.float64)
+        is_clipped = normed.norm > limit
         message = collections.OrderedDict(update=self._sum.round(normed, clip))
         if self._clip.adapts:
             vote = self._clip.vote(normed, is_clipped)

@@ -20,7 +20,7 @@ import numpy as np
 from dpfl import arrays, checks, seed_domains
 from dpfl.accounting.integer import grid_numbers as numbers
 from dpfl.arrays import Array
-from dpfl.vectors import randomness, rounding
+from dpfl.vectors import clipping, randomness, rounding
 from dpfl.vectors.clipping import NormedVector
 from dpfl.vectors.integer_noise import DiscreteGaussian
 
@@ -162,7 +162,8 @@ class IntegerSum:
         return nx.asarray(total, np.float32) * nx.asarray(step, np.float32)
 
     def _steps_per_unit(self, clip_norm: Union[float, Array]) -> Array:
-        return self._clip_steps / arrays.of(clip_norm).asarray(clip_norm, np.float64)
+        clip = clipping.as_float32(clip_norm)
+        return self._clip_steps / arrays.of(clip).asarray(clip, np.float64)
 
     def _with_draw(
         self,

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Union
+from typing import Any, NamedTuple, Union
 
 import numpy as np
 
@@ -61,6 +61,11 @@ def safe_norm(vector: Array) -> NormedVector:
     )
 
 
+def as_float32(clip_norm: Union[float, Array]) -> Any:
+    """A clip norm; numbers are rounded to float32, which adaptive clips have."""
+    return np.float32(clip_norm) if isinstance(clip_norm, float) else clip_norm
+
+
 def clip_factor(
     normed: NormedVector, clip_norm: Union[float, Array]
 ) -> tuple[Array, Array]:
@@ -69,7 +74,7 @@ def clip_factor(
     The second result is a bool scalar, whether it clips.
     """
     nx = arrays.of(normed.direction_norm)
-    clip_norm = nx.asarray(clip_norm, np.float64)
+    clip_norm = nx.asarray(as_float32(clip_norm), np.float64)
     is_clipped = normed.norm > clip_norm
     inside = nx.divide_no_nan(clip_norm, normed.direction_norm)
     return nx.where(is_clipped, inside, normed.unit), is_clipped

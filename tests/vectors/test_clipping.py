@@ -8,6 +8,7 @@ import tensorflow as tf
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
+from dpfl.arrays import in_tensorflow
 from dpfl.vectors import clipping
 
 MAX = np.finfo(np.float32).max
@@ -108,3 +109,13 @@ def test_an_empty_vector_has_norm_zero():
     normed = clipping.safe_norm(tf.zeros([0]))
     assert float(normed.norm) == 0
     assert normed.is_finite.numpy()
+
+
+def test_numbers_keep_the_bits_of_seeded_rounds():
+    """A clip is float32 as adaptive ones are; other numbers are exact float64."""
+    for value in (0.7, 0.1, 2.0**24 + 1):
+        converted = in_tensorflow.asarray(value, np.float64)
+        assert converted.dtype == tf.float64 and converted.numpy() == value
+    normed = clipping.safe_norm(tf.constant([3.0, 4.0]))
+    factor, _ = clipping.clip_factor(normed, 0.7)
+    assert factor.numpy() == float(np.float32(0.7)) / 5
