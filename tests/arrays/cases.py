@@ -26,7 +26,7 @@ from tests.arrays import libraries
 FILE = Path(__file__).with_name("digests.csv")
 DIMENSION, CLIENTS = 256, 4
 # Mechanisms whose codec still imports TensorFlow.
-NOT_PORTED = {"dome", "dome_ddg", "matrix_factorization", "sgmf"}
+NOT_PORTED = {"dome", "dome_ddg"}
 # Mechanisms with products of real matrices, or streams of real coefficients.
 INEXACT = {"sparse_recovery", "dome", "dome_ddg", "matrix_factorization", "sgmf"}
 PARTS = ("shared", "messages", "sums", "total", "released")
