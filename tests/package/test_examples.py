@@ -200,7 +200,7 @@ def run_loop(name, folder, python=None):
 
 
 def test_a_loop_in_pytorch(tmp_path):
-    python = interpreters.find_torch()
+    python = interpreters.find_environment("torch")
     if python is None:
         assert "CI" not in os.environ, "tools/interpreters.py gave no PyTorch"
         pytest.skip("there is no PyTorch here; tools/interpreters.py provides it")
