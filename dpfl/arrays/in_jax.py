@@ -25,6 +25,7 @@ bitcast, make_complex = lax.bitcast_convert_type, lax.complex
 fft, ifft, slice_at = jnp.fft.fft, jnp.fft.ifft, lax.dynamic_slice
 tree_map, structure_leaves = jax.tree.map, jax.tree.leaves
 eigvalsh = jnp.linalg.eigvalsh
+computed_zeros = jnp.zeros
 
 
 def __getattr__(name: str) -> Any:
@@ -111,6 +112,64 @@ def half_square_sum(vector: Any) -> Any:
 def norm(vector: Any) -> Any:
     """The L2 norm; see `half_square_sum`."""
     return jnp.sqrt(2 * half_square_sum(vector))
+
+
+def lower_solve(factor: Any, right: Any) -> Any:
+    """See `in_numpy`."""
+    return jax.scipy.linalg.solve_triangular(factor, right, lower=True)
+
+
+def to_bfloat16(floats: Any) -> Any:
+    """See `in_numpy`."""
+    return bitcast(floats.astype(jnp.bfloat16), jnp.int16)
+
+
+def from_bfloat16(words: Any, dtype: Any) -> Any:
+    """See `in_numpy`."""
+    return bitcast(words, jnp.bfloat16).astype(dtype)
+
+
+def split_at(values: Any, number: Any, most: int) -> tuple[Any, Any]:
+    """See `in_numpy`."""
+    places = jnp.arange(values.shape[-1])
+    first = jnp.where(places < number, values, 0)[..., :most]
+    others = jnp.roll(values, -number, axis=-1)
+    return first, jnp.where(places < values.shape[-1] - number, others, 0)
+
+
+def join_at(first: Any, second: Any, number: Any, axis: int = -1) -> Any:
+    """See `in_numpy`."""
+    first, second = jnp.swapaxes(first, axis, -1), jnp.swapaxes(second, axis, -1)
+    length = second.shape[-1]
+    widths = [(0, 0)] * (first.ndim - 1) + [(0, length - first.shape[-1])]
+    is_first = jnp.arange(length) < number
+    rolled = jnp.roll(second, number, axis=-1)
+    joined = jnp.where(is_first, jnp.pad(first, widths), rolled)
+    return jnp.swapaxes(joined, axis, -1)
+
+
+def columns(array: Any, begin: Any, length: int) -> Any:
+    """See `in_numpy`."""
+    return lax.dynamic_slice_in_dim(array, begin, length, -1)
+
+
+def fold_blocks(length: int, size: int, add: Callable, first: Any) -> Any:
+    """See `in_numpy`."""
+    number, rest = divmod(length, size)
+    total = lax.fori_loop(0, number, lambda i, total: add(i * size, size, total), first)
+    return add(number * size, rest, total) if rest else total
+
+
+def map_blocks(
+    length: int, size: int, function: Callable, rows: int, dtype: Any
+) -> Any:
+    """See `in_numpy`."""
+
+    def add(begin: Any, width: int, blocks: Any) -> Any:
+        some = function(begin, width)
+        return lax.dynamic_update_slice_in_dim(blocks, some, begin, -1)
+
+    return fold_blocks(length, size, add, jnp.zeros([rows, length], dtype))
 
 
 def matmul(

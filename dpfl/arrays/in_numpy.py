@@ -8,11 +8,13 @@ The other libraries have the same functions with the same arguments.
 
 from __future__ import annotations
 
+import builtins
 import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from scipy import linalg as scipy_linalg
 from scipy import special
 
 from dpfl.arrays import philox
@@ -36,6 +38,8 @@ stack, sum, take, transpose = np.stack, np.sum, np.take, np.transpose
 where, zeros, zeros_like, cumsum = np.where, np.zeros, np.zeros_like, np.cumsum
 max, mean, size = np.max, np.mean, np.size
 eigvalsh, norm = np.linalg.eigvalsh, np.linalg.norm
+diag, diagonal, eye, linalg = np.diag, np.diagonal, np.eye, np.linalg
+shape = np.shape
 
 
 def asarray(value: Any, dtype: Any) -> np.ndarray:
@@ -93,6 +97,95 @@ def matmul(
     """The product of two matrices in their own precision, each transposed if asked."""
     left, right = np.asarray(left), np.asarray(right)
     return (left.T if transpose_a else left) @ (right.T if transpose_b else right)
+
+
+def lower_solve(factor: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """X with L X = R for a lower triangular matrix L, [k, k], and R, [k, m]."""
+    return scipy_linalg.solve_triangular(factor, right, lower=True)
+
+
+def to_bfloat16(floats: np.ndarray) -> np.ndarray:
+    """The bits of floats, rounded to bfloat16, as int16."""
+    words = np.asarray(floats, np.float32).view(np.uint32)
+    is_odd = words >> np.uint32(16) & np.uint32(1)
+    rounded = words + (is_odd + np.uint32(0x7FFF)) >> np.uint32(16)
+    rounded = np.where(np.isnan(floats), np.uint32(0x7FC0), rounded)
+    return rounded.astype(np.uint16).view(np.int16)
+
+
+def from_bfloat16(words: np.ndarray, dtype: Any) -> np.ndarray:
+    """Floats of a dtype from the bits of bfloat16, int16."""
+    wide = words.view(np.uint16).astype(np.uint32) << np.uint32(16)
+    return wide.view(np.float32).astype(dtype)
+
+
+def split_at(values: np.ndarray, number: Any, most: int) -> tuple[Any, Any]:
+    """The first `number` columns, and the others.
+
+    Where shapes are fixed, they are `most` columns and as many as all, with zeros
+    behind.
+
+    Args:
+      values: [..., k] of any dtype.
+      number: int32 scalar.
+      most: Upper bound on `number`.
+    """
+    del most
+    return values[..., :number], values[..., number:]
+
+
+def join_at(first: Any, second: Any, number: Any, axis: int = -1) -> np.ndarray:
+    """The first `number` parts of `first` along an axis, and `second` behind them.
+
+    Where shapes are fixed, the result has as many parts as `second`, and `first` has at
+    most so many.
+    """
+    del number
+    return np.concatenate([first, second], axis)
+
+
+def columns(array: np.ndarray, begin: Any, length: Any) -> np.ndarray:
+    """Columns `begin` to before `begin + length`, the last axis."""
+    return array[..., begin : begin + length]
+
+
+def fold_blocks(length: int, size: Any, add: Callable, first: Any) -> Any:
+    """Folds a function over blocks of columns, in their order.
+
+    Args:
+      length: The number of columns.
+      size: Columns of a block, but for the last one, which may have fewer.
+      add: Function from a block's begin and length and the total before it to the total
+        after it.
+      first: The total before any block.
+    """
+    for begin in range(0, length, size):
+        first = add(begin, builtins.min(size, length - begin), first)
+    return first
+
+
+def map_blocks(
+    length: int, size: Any, function: Callable, rows: int, dtype: Any
+) -> np.ndarray:
+    """[rows, length] of a dtype, computed by a function for a block of columns.
+
+    Args:
+      length: The number of columns.
+      size: Columns of a block, but for the last one, which may have fewer.
+      function: Function from a block's begin and length to its columns.
+      rows: The number of rows.
+      dtype: The dtype of the columns.
+    """
+    result = np.empty([rows, length], dtype)
+    for begin in range(0, length, size):
+        some = function(begin, builtins.min(size, length - begin))
+        result[:, begin : begin + size] = some
+    return result
+
+
+def computed_zeros(shape: Sequence[int], dtype: Any) -> np.ndarray:
+    """Zeros that are no constant of a graph, which TFF's compiler would hold too."""
+    return np.zeros(shape, dtype)
 
 
 def tree_map(function: Callable[..., Any], tree: Any, *more: Any) -> Any:

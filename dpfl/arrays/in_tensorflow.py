@@ -17,6 +17,9 @@ import tensorflow as tf
 from dpfl.arrays import philox
 
 FIXES_SHAPES = False
+# Blocks of columns computed at once. Totals are taken in the order of the blocks, so that
+# parallelism changes no bit.
+_BLOCKS_AT_ONCE = 2
 # Philox, as TensorFlow's operations number it.
 _ALGORITHM = 1
 # Rows that are computed at the same time.
@@ -27,6 +30,8 @@ all, max, sum, take = tf.reduce_all, tf.reduce_max, tf.reduce_sum, tf.gather
 erfc, mean, pad = tf.math.erfc, tf.reduce_mean, tf.pad
 eigvalsh, norm = tf.linalg.eigvalsh, tf.norm
 count_nonzero = tf.math.count_nonzero
+diag, diagonal, eye, linalg = tf.linalg.diag, tf.linalg.diag_part, tf.eye, tf.linalg
+lower_solve, shape = tf.linalg.triangular_solve, tf.shape
 # In the graphs that TFF builds `==` would compare the tensors' identities.
 equal, exp, fft, floor, ifft = tf.equal, tf.exp, tf.signal.fft, tf.floor, tf.signal.ifft
 imag, isfinite, isnan = tf.math.imag, tf.math.is_finite, tf.math.is_nan
@@ -74,6 +79,85 @@ def half_square_sum(vector: tf.Tensor) -> tf.Tensor:
     l2_loss does not write the squares down, as tf.square would.
     """
     return tf.nn.l2_loss(vector)
+
+
+def to_bfloat16(floats: tf.Tensor) -> tf.Tensor:
+    """See `in_numpy`."""
+    return tf.bitcast(tf.cast(floats, tf.bfloat16), tf.int16)
+
+
+def from_bfloat16(words: tf.Tensor, dtype: Any) -> tf.Tensor:
+    """See `in_numpy`."""
+    return tf.cast(tf.bitcast(words, tf.bfloat16), dtype)
+
+
+def split_at(values: tf.Tensor, number: Any, most: int) -> tuple[Any, Any]:
+    """See `in_numpy`."""
+    del most
+    return values[..., :number], values[..., number:]
+
+
+def join_at(first: Any, second: Any, number: Any, axis: int = -1) -> tf.Tensor:
+    """See `in_numpy`."""
+    del number
+    return tf.concat([first, second], axis)
+
+
+def columns(array: tf.Tensor, begin: Any, length: Any) -> tf.Tensor:
+    """See `in_numpy`."""
+    return array[..., begin : begin + length]
+
+
+def fold_blocks(length: int, size: Any, add: Callable, first: tf.Tensor) -> tf.Tensor:
+    """See `in_numpy`."""
+    return tf.while_loop(
+        lambda begin, _: begin < length,
+        lambda begin, total: (
+            begin + size,
+            add(begin, tf.minimum(size, length - begin), total),
+        ),
+        (tf.constant(0), first),
+        shape_invariants=(
+            tf.TensorShape([]),
+            tf.TensorShape([None] * len(first.shape)),
+        ),
+        parallel_iterations=_BLOCKS_AT_ONCE,
+    )[1]
+
+
+def map_blocks(
+    length: int, size: Any, function: Callable, rows: int, dtype: Any
+) -> tf.Tensor:
+    """See `in_numpy`."""
+    number = -(-length // size)
+    first = tf.raw_ops.Empty(shape=tf.stack([number, rows, size]), dtype=dtype)
+
+    def body(i: tf.Tensor, blocks: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        begin = i * size
+        some = function(begin, tf.minimum(size, length - begin))
+        missing = size - tf.shape(some)[1]
+        # Padded to the size of all others, so that the blocks can be stacked.
+        whole = tf.cond(
+            missing > 0, lambda: tf.pad(some, [[0, 0], [0, missing]]), lambda: some
+        )
+        written = tf.raw_ops.InplaceUpdate(x=blocks, i=[i], v=whole[tf.newaxis])
+        return i + 1, written
+
+    blocks = tf.while_loop(
+        lambda i, _: i < number,
+        body,
+        (tf.constant(0), first),
+        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, None, None])),
+        parallel_iterations=_BLOCKS_AT_ONCE,
+    )[1]
+    stacked = tf.transpose(blocks, [1, 0, 2])
+    result = tf.reshape(stacked, tf.stack([rows, number * size]))
+    return tf.ensure_shape(result[:, :length], [rows, length])
+
+
+def computed_zeros(shape: Sequence[int], dtype: Any) -> tf.Tensor:
+    """See `in_numpy`."""
+    return tf.raw_ops.Empty(shape=shape, dtype=dtype, init=True)
 
 
 def while_loop(condition: Callable, body: Callable, carried: Sequence[Any]) -> Any:

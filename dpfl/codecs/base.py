@@ -117,6 +117,10 @@ class Codec(abc.ABC):
         """
         return collections.OrderedDict()
 
+    def broadcast_bits(self, broadcast: Fields) -> Array:
+        """The bits of a broadcast, float64; by default those of its arrays."""
+        return measurements.structure_bits(self.nx, broadcast)
+
     def decode_broadcast(self, broadcast: Fields) -> Fields:
         """Decodes the broadcast into the values that each client uses.
 
@@ -248,6 +252,7 @@ class OuterCodec(Codec):
 
     initial_state = _inner("initial_state")
     broadcast = _inner("broadcast")
+    broadcast_bits = _inner("broadcast_bits")
     decode_broadcast = _inner("decode_broadcast")
     encode = _inner("encode")
     message_bits = _inner("message_bits")

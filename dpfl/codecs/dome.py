@@ -8,18 +8,25 @@ from __future__ import annotations
 import collections
 from typing import Any
 
-import tensorflow as tf
+import numpy as np
 
 from dpfl import mechanisms, seed_domains
+from dpfl.arrays import Array
 from dpfl.codecs import measurements
 from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, Seed
 from dpfl.codecs.distributed import IntegerCodec, opened
 from dpfl.codecs.integer_sums import IntegerSum
 from dpfl.mechanisms.dome import BETA_2
+from dpfl.mechanisms.mechanism import COUNT_BITS
 from dpfl.vectors import adaptive_sketch, clipping, integers, randomness
 
 # Name of the part of a message that only a simulation sums, in the open.
 _EXACT = "exact_update"
+# Attribute of a broadcast, the sketch that it was made with: a simulation has need of
+# it again at once.
+_SKETCH = "sketch"
+# Bits of a number of the basis.
+_BASIS_BITS = 16
 
 
 class LocalNoiseCodec(Codec):
@@ -46,7 +53,7 @@ class LocalNoiseCodec(Codec):
             config.sketch_size, multiplier, config.cohort_size, no_noise=no_noise
         )
 
-    def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
+    def encode(self, update: Array, shared: Fields, client_seed: Seed) -> Encoded:
         """The residues of the noised vector, int64[k].
 
         See base class for the arguments.
@@ -54,20 +61,22 @@ class LocalNoiseCodec(Codec):
         config, normed = self._config, clipping.safe_norm(update)
         message = self._sum.round(normed, config.clip_norm)
         noised = self._sum.with_share(message, client_seed, config.cohort_size)
-        message = collections.OrderedDict(update=tf.cast(noised, tf.int64))
+        steps = self.nx.asarray(noised, np.int64)
+        message = collections.OrderedDict(update=steps)
         return Encoded(self.reduce_modulo(message), normed, collections.OrderedDict())
 
-    def message_bits(self, message: Any) -> tf.Tensor:
+    def message_bits(self, message: Any) -> Array:
         """The bits of a message: b for each of the k numbers."""
-        return tf.constant(self._config.uplink_bits(self.dimension), tf.float64)
+        return self.nx.asarray(self._config.uplink_bits(self.dimension), np.float64)
 
     def zero(self) -> Any:
         """Zeros, k of them."""
-        return collections.OrderedDict(update=tf.zeros([self.dimension], tf.int64))
+        zeros = self.nx.zeros([self.dimension], np.int64)
+        return collections.OrderedDict(update=zeros)
 
     def release(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
-    ) -> tf.Tensor:
+    ) -> Array:
         """The sum in steps, decoded from its residues; its noise is complete.
 
         See base class for the arguments.
@@ -76,7 +85,7 @@ class LocalNoiseCodec(Codec):
         update, clients = total["update"], sums["clients"]
         total = opened(self.nx, update, clients, self.needed_clients)
         steps = integers.center(total, config.modulus_bits)
-        return tf.cast(steps, self._sum.dtype)
+        return self.nx.asarray(steps, self._sum.dtype)
 
     def decode(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
@@ -153,59 +162,74 @@ class DomeCodec(Codec):
         self.gives_mean = not self._has_adam
         self._has_first_moment = self._has_adam or config.mean_removal
         self._floor = config.resolved_second_moment_floor(dimension)
-        self._latest: tuple = (None, None, None)
 
     def initial_state(self) -> Fields:
         """Zero steps, zero moments and an empty basis."""
-        state = collections.OrderedDict(steps=tf.zeros([], tf.int32))
+        nx = self.nx
+        state = collections.OrderedDict(steps=nx.zeros([], np.int32))
         if self._has_first_moment:
-            state["first_moment"] = tf.zeros([self.dimension])
+            state["first_moment"] = nx.zeros([self.dimension], np.float32)
         if self._has_adam:
-            state["second_moment"] = tf.zeros([self.dimension])
-        state.update(self._sketch.initial_state())
+            state["second_moment"] = nx.zeros([self.dimension], np.float32)
+        state.update(self._sketch.initial_state(nx))
         return state
 
     def broadcast(self, state: Fields, round_seed: Seed) -> Fields:
         """The basis U' in bfloat16, the probes' seed, and S m if there is mean removal.
 
         The probes' seed is derived from the round's seed, as are the clients' seeds.
+        Where shapes are fixed, there are zeros behind the `rank` rows, which nobody has
+        to send.
         """
+        rank = state["rank"]
         message = collections.OrderedDict(
             seed=randomness.fold_in(round_seed, seed_domains.RoundDomain.ROTATION),
-            basis=state["basis"][: state["rank"]],
+            basis=self.nx.prefix(state["basis"], rank),
+            rank=rank,
         )
         if self._config.mean_removal:
             sketch = self._expanded(message)
             message["offset"] = adaptive_sketch.project(sketch, self._mean(state))
+            setattr(message, _SKETCH, sketch)
         return message
+
+    def broadcast_bits(self, broadcast: Fields) -> Array:
+        """The bits of the broadcast, in which each row of the basis has 16 d."""
+        nx = self.nx
+        rest = collections.OrderedDict(broadcast)
+        del rest["basis"], rest["rank"]
+        rows = nx.asarray(broadcast["rank"], np.float64)
+        bits = rows * (_BASIS_BITS * self.dimension) + COUNT_BITS
+        return bits + measurements.structure_bits(nx, rest)
 
     def decode_broadcast(self, broadcast: Fields) -> Fields:
         """The sketch S, the shared values of the sum, and S m if m is removed."""
         sent = self._inner.broadcast(collections.OrderedDict(), broadcast["seed"])
         expanded = collections.OrderedDict(
-            sketch=self._expanded(broadcast), release=self._inner.decode_broadcast(sent)
+            sketch=getattr(broadcast, _SKETCH, None) or self._expanded(broadcast),
+            release=self._inner.decode_broadcast(sent)
         )
         if self._config.mean_removal:
             expanded["offset"] = broadcast["offset"]
         return expanded
 
-    def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
+    def encode(self, update: Array, shared: Fields, client_seed: Seed) -> Encoded:
         """The clipped and noised k-vector, computed in float64.
 
         See base class for the arguments.
         """
-        config = self._config
+        config, nx = self._config, self.nx
         normed = clipping.safe_norm(update)
         projected = adaptive_sketch.project(shared["sketch"], normed.direction)
-        centred = tf.cast(projected, tf.float64) * normed.unit
+        centred = nx.asarray(projected, np.float64) * normed.unit
         if config.mean_removal:
-            centred -= tf.cast(shared["offset"], tf.float64)
-        centred = tf.where(normed.is_finite, centred, 0.0)
-        norm = tf.norm(centred)
+            centred = centred - nx.asarray(shared["offset"], np.float64)
+        centred = nx.where(normed.is_finite, centred, 0.0)
+        norm = nx.linalg.norm(centred)
         is_clipped = norm > config.clip_norm
-        inside = tf.math.divide_no_nan(config.clip_norm, norm)
-        factor = tf.where(is_clipped, inside, 1.0)
-        values = tf.cast(centred * factor, tf.float32)
+        inside = nx.divide_no_nan(nx.asarray(config.clip_norm, np.float64), norm)
+        factor = nx.where(is_clipped, inside, 1.0)
+        values = nx.asarray(centred * factor, np.float32)
         released = self._inner.encode(values, shared["release"], client_seed)
         message = collections.OrderedDict(released.message)
         if config.measures_energy:
@@ -213,7 +237,7 @@ class DomeCodec(Codec):
         sums = collections.OrderedDict(l2_clipped=is_clipped)
         return Encoded(message, normed, sums)
 
-    def message_bits(self, message: Any) -> tf.Tensor:
+    def message_bits(self, message: Any) -> Array:
         """The bits of the k-vector; vectors for exact measurements are not sent."""
         return self._inner.message_bits(message)
 
@@ -221,7 +245,7 @@ class DomeCodec(Codec):
         """Zeros of the k-vectors, and float32[d] if energy is measured."""
         total = collections.OrderedDict(self._inner.zero())
         if self._config.measures_energy:
-            total[_EXACT] = tf.zeros([self.dimension])
+            total[_EXACT] = self.nx.zeros([self.dimension], np.float32)
         return total
 
     def release(
@@ -249,7 +273,7 @@ class DomeCodec(Codec):
         residual = adaptive_sketch.lift(sketch, released.mean)
         gradient = residual
         if config.mean_removal:
-            gradient += self._mean(state)
+            gradient = gradient + self._mean(state)
         target = gradient if config.sketch_target == "gradient" else residual
         updated = self._sketch.update(
             sketch, state["strengths"], state["rank"], target, is_packed=True
@@ -259,7 +283,7 @@ class DomeCodec(Codec):
         new_state["strengths"] = updated.strengths
         new_state["rank"] = updated.rank
         measured = released.measurements
-        measured["noise_stddev"] = tf.constant(config.stddev, tf.float32)
+        measured["noise_stddev"] = self.nx.asarray(config.stddev, np.float32)
         measured["retained_rank"] = updated.rank
         measured["subspace_overlap"] = updated.overlap
         step = self._adam_step(new_state) if self._has_adam else gradient
@@ -284,20 +308,17 @@ class DomeCodec(Codec):
         return collections.OrderedDict(parts)
 
     def _expanded(self, broadcast: Fields) -> adaptive_sketch.Sketch:
-        """Builds S, cached for the same tensors since a round needs it twice."""
-        basis, seed = broadcast["basis"], broadcast["seed"]
-        if self._latest[0] is not basis or self._latest[1] is not seed:
-            sketch = self._sketch.expand(basis, seed)
-            self._latest = (basis, seed, sketch)
-        return self._latest[2]
+        basis, rank, seed = (broadcast[name] for name in ("basis", "rank", "seed"))
+        return self._sketch.expand(basis, rank, seed)
 
-    def _mean(self, state: Fields) -> tf.Tensor:
+    def _mean(self, state: Fields) -> Array:
         """The first moment m, zero before the first step."""
-        correction = _correction(self._config.beta_1, state["steps"])
-        return tf.math.divide_no_nan(state["first_moment"], correction)
+        nx = self.nx
+        correction = _correction(nx, self._config.beta_1, state["steps"])
+        return nx.divide_no_nan(state["first_moment"], correction)
 
     def _moments(
-        self, state: Fields, gradient: tf.Tensor, sketch: adaptive_sketch.Sketch
+        self, state: Fields, gradient: Array, sketch: adaptive_sketch.Sketch
     ) -> Fields:
         """The step count and the moments after this round."""
         config = self._config
@@ -307,35 +328,38 @@ class DomeCodec(Codec):
                 config.beta_1 * state["first_moment"] + (1 - config.beta_1) * gradient
             )
         if self._has_adam:
-            square = tf.square(gradient)
+            square = self.nx.square(gradient)
             if config.debiasing and config.stddev:
-                square -= config.stddev**2 * adaptive_sketch.diagonal(sketch)
+                bias = config.stddev**2 * adaptive_sketch.diagonal(sketch)
+                square = square - bias
             new_state["second_moment"] = (
                 BETA_2 * state["second_moment"] + (1 - BETA_2) * square
             )
         return new_state
 
-    def _adam_step(self, state: Fields) -> tf.Tensor:
+    def _adam_step(self, state: Fields) -> Array:
         """The step m / sqrt(max(v, floor))."""
-        correction = _correction(BETA_2, state["steps"])
-        second = tf.math.divide_no_nan(state["second_moment"], correction)
-        return self._mean(state) / tf.sqrt(tf.maximum(second, self._floor))
+        nx = self.nx
+        correction = _correction(nx, BETA_2, state["steps"])
+        second = nx.divide_no_nan(state["second_moment"], correction)
+        return self._mean(state) / nx.sqrt(nx.maximum(second, self._floor))
 
     def _energy(
         self, state: Fields, total: Any, sums: Fields, sketch: adaptive_sketch.Sketch
-    ) -> tf.Tensor:
+    ) -> Array:
         """The ratio ||S (x - m)||^2 / ||x - m||^2, x the mean of the finite updates."""
-        number = tf.cast(sums["clients"] - sums["nonfinite_clients"], tf.float32)
-        centred = tf.math.divide_no_nan(total[_EXACT], number)
+        nx = self.nx
+        number = nx.asarray(sums["clients"] - sums["nonfinite_clients"], np.float32)
+        centred = nx.divide_no_nan(total[_EXACT], number)
         if self._config.mean_removal:
-            centred -= self._mean(state)
+            centred = centred - self._mean(state)
         normed = clipping.safe_norm(centred)
         inside = adaptive_sketch.project(sketch, normed.direction)
-        squared = tf.reduce_sum(tf.square(tf.cast(inside, tf.float64)))
-        return measurements.ratio(squared, tf.square(normed.direction_norm))
+        squared = nx.sum(nx.square(nx.asarray(inside, np.float64)))
+        return measurements.ratio(squared, nx.square(normed.direction_norm))
 
 
-def _correction(beta: float, steps: tf.Tensor) -> tf.Tensor:
+def _correction(nx: Any, beta: float, steps: Array) -> Array:
     """The bias correction 1 - beta^t, float32."""
-    power = tf.pow(tf.constant(beta, tf.float64), tf.cast(steps, tf.float64))
-    return tf.cast(1 - power, tf.float32)
+    power = nx.asarray(beta, np.float64) ** nx.asarray(steps, np.float64)
+    return nx.asarray(1 - power, np.float32)

@@ -106,7 +106,7 @@ class RoundFunctions:
         return collections.OrderedDict(
             round_seed=round_seed,
             expanded=self.codec.decode_broadcast(broadcast),
-            downlink_bits=measurements.structure_bits(self.codec.nx, broadcast),
+            downlink_bits=self.codec.broadcast_bits(broadcast),
         )
 
     def encode_vector(

@@ -35,11 +35,12 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import tensorflow as tf
+import numpy as np
 
-from dpfl import checks
+from dpfl import arrays, checks
+from dpfl.arrays import Array
 from dpfl.vectors import probes, randomness
 
 # Threshold, relative to the gradient's norm, below which the part of a gradient outside
@@ -50,8 +51,9 @@ _SMALLEST_EASY_EIGENVALUE = 0.2
 # Least eigenvalue below which a probe lies in the span of the rest: it becomes short.
 _SMALLEST_EIGENVALUE = 1e-6
 
-# The tensors of a sketch S: `kept` float32[r, d], U', or int16 of `pack`; `signs`
-# float32[d], the signs of the probes; `mix` float32[k, k], T.
+# The arrays of a sketch S: `kept` float32[r, d], U', or int16 of `pack`; `rank` int32
+# scalar, r; `signs` float32[d], the signs of the probes; `mix` float32[k, k], T. Where
+# shapes are fixed, `kept` has `max_rank` rows, of which those behind r are zeros.
 Sketch = collections.OrderedDict
 
 
@@ -68,17 +70,17 @@ class UpdatedSketch(NamedTuple):
         if the subspaces are the same or one holds the other.
     """
 
-    directions: tf.Tensor
-    strengths: tf.Tensor
-    rank: tf.Tensor
-    overlap: tf.Tensor
+    directions: Array
+    strengths: Array
+    rank: Array
+    overlap: Array
 
 
 class _Core(NamedTuple):
     """An update in coordinates of (S, e): float64[k, k + 1] rows and float64[k]."""
 
-    rows: tf.Tensor
-    strengths: tf.Tensor
+    rows: Array
+    strengths: Array
 
 
 class AdaptiveSketch:
@@ -130,20 +132,15 @@ class AdaptiveSketch:
         self._rule = UPDATE_RULES[rule]
         self._has_probes = has_probes
 
-    def initial_state(self) -> collections.OrderedDict:
+    def initial_state(self, nx: Any) -> collections.OrderedDict:
         """The empty basis: int16[max_rank, d] of `pack`, strengths, rank."""
-        # Computed zeros: TFF's compiler would keep constant ones in Python's memory
-        # too.
-        basis = tf.raw_ops.Empty(
-            shape=[self.max_rank, self.dimension], dtype=tf.int16, init=True
-        )
         return collections.OrderedDict(
-            basis=basis,
-            strengths=tf.zeros([self.max_rank]),
-            rank=tf.zeros([], tf.int32),
+            basis=nx.computed_zeros([self.max_rank, self.dimension], np.int16),
+            strengths=nx.zeros([self.max_rank], np.float32),
+            rank=nx.zeros([], np.int32),
         )
 
-    def expand(self, kept: tf.Tensor, seed: tf.Tensor) -> Sketch:
+    def expand(self, kept: Array, rank: Array, seed: Array) -> Sketch:
         """Expands the kept directions to the sketch; its rows are orthonormal to 1e-5.
 
         Should a probe lie in the span of the kept directions, which takes probes of
@@ -152,33 +149,37 @@ class AdaptiveSketch:
         Args:
           kept: float32[r, d], U', nearly orthonormal, or int16 from `pack`. The first r
             rows of the result span the same subspace.
+          rank: int32 scalar, r.
           seed: int64[2], the seed of the probes.
         """
+        nx = arrays.of(seed)
         signs = randomness.rademacher(seed, self.dimension)
-        count = self.size - tf.shape(kept)[0]
-        gram = _gram(kept, signs, count, tf.float32)
-        gram = tf.cond(
-            tf.linalg.eigvalsh(gram)[0] < _SMALLEST_EASY_EIGENVALUE,
-            lambda: _gram(kept, signs, count, tf.float64),
+        gram = _gram(kept, rank, signs, self.size, np.float32)
+        gram = nx.cond(
+            nx.linalg.eigvalsh(gram)[0] < _SMALLEST_EASY_EIGENVALUE,
+            lambda: _gram(kept, rank, signs, self.size, np.float64),
             lambda: gram,
         )
-        return Sketch(kept=kept, signs=signs, mix=self._orthonormalizer(gram))
+        mix = self._orthonormalizer(gram)
+        return Sketch(kept=kept, rank=rank, signs=signs, mix=mix)
 
-    def _orthonormalizer(self, gram: tf.Tensor) -> tf.Tensor:
+    def _orthonormalizer(self, gram: Array) -> Array:
         """T, for which T G T^T = I: Gram-Schmidt in the order of the rows."""
-        identity = tf.eye(self.size, dtype=tf.float64)
-        is_hard = tf.linalg.eigvalsh(gram)[0] < _SMALLEST_EIGENVALUE
-        shift = 10 * _SMALLEST_EIGENVALUE * tf.cast(is_hard, tf.float64)
-        factor = tf.linalg.cholesky(gram + shift * identity)
-        inverse = tf.linalg.triangular_solve(factor, identity)
-        return tf.ensure_shape(tf.cast(inverse, tf.float32), [self.size, self.size])
+        nx = arrays.of(gram)
+        identity = nx.eye(self.size, dtype=np.float64)
+        is_hard = nx.linalg.eigvalsh(gram)[0] < _SMALLEST_EIGENVALUE
+        shift = 10 * _SMALLEST_EIGENVALUE * nx.asarray(is_hard, np.float64)
+        factor = nx.linalg.cholesky(gram + shift * identity)
+        inverse = nx.asarray(nx.lower_solve(factor, identity), np.float32)
+        # A shape that graphs of TensorFlow know.
+        return nx.reshape(inverse, [self.size, self.size])
 
     def update(
         self,
         sketch: Sketch,
-        strengths: tf.Tensor,
-        rank: tf.Tensor,
-        gradient: tf.Tensor,
+        strengths: Array,
+        rank: Array,
+        gradient: Array,
         *,
         is_packed: bool = False,
     ) -> UpdatedSketch:
@@ -192,197 +193,231 @@ class AdaptiveSketch:
           is_packed: Whether the new directions are packed, so that few of them are in
             float32 at a time.
         """
+        nx = arrays.of(gradient)
         inside = project(sketch, gradient)
         outside = gradient - lift(sketch, inside)
-        size = tf.norm(outside)
-        is_real = size > _SMALLEST_RESIDUE * tf.norm(gradient)
-        size = tf.where(is_real, size, 0.0)
-        unit = tf.math.divide_no_nan(outside, size)
+        size = nx.norm(outside)
+        is_real = size > _SMALLEST_RESIDUE * nx.norm(gradient)
+        size = nx.where(is_real, size, nx.zeros_like(size))
+        unit = nx.divide_no_nan(outside, size)
 
         padding = [[0, self.size - self.max_rank]]
         core = self._rule(
-            tf.pad(tf.cast(self._decay * strengths, tf.float64), padding),
-            tf.cast(inside, tf.float64),
-            tf.cast(size, tf.float64),
+            nx.pad(nx.asarray(self._decay * strengths, np.float64), padding),
+            nx.asarray(inside, np.float64),
+            nx.asarray(size, np.float64),
         )
         new_rank = self._choose_rank(core.strengths)
-        is_kept = tf.range(self.max_rank) < new_rank
-        rows = tf.where(is_kept[:, tf.newaxis], core.rows[: self.max_rank], 0.0)
-        shared = tf.reduce_sum(tf.square(rows[:, : self.max_rank]), 0)
-        overlap = tf.math.divide_no_nan(
-            tf.reduce_sum(tf.where(tf.range(self.max_rank) < rank, shared, 0.0)),
-            tf.cast(tf.minimum(rank, new_rank), tf.float64),
+        is_kept = nx.arange(self.max_rank) < new_rank
+        rows = nx.where(is_kept[:, np.newaxis], core.rows[: self.max_rank], 0.0)
+        shared = nx.sum(nx.square(rows[:, : self.max_rank]), 0)
+        overlap = nx.divide_no_nan(
+            nx.sum(nx.where(nx.arange(self.max_rank) < rank, shared, 0.0)),
+            nx.asarray(nx.minimum(rank, new_rank), np.float64),
         )
-        form = pack if is_packed else tf.identity
-        coordinates = tf.cast(rows, tf.float32)
+        coordinates = nx.asarray(rows, np.float32)
         combined = _combined(sketch, coordinates[:, :-1])
-        directions = probes.by_columns(
-            self.dimension,
-            _probe_count(sketch),
-            lambda begin, end: form(
-                combined(begin, end) + coordinates[:, -1:] * unit[begin:end]
-            ),
-            tf.TensorSpec([self.max_rank, None], tf.int16 if is_packed else tf.float32),
-        )
-        kept = tf.where(is_kept, core.strengths[: self.max_rank], 0.0)
-        kept, overlap = (tf.cast(each, tf.float32) for each in (kept, overlap))
-        return UpdatedSketch(directions, kept, new_rank, overlap)
 
-    def _choose_rank(self, strengths: tf.Tensor) -> tf.Tensor:
+        def directions(begin: Array, length: Array) -> Array:
+            beside = coordinates[:, -1:] * nx.columns(unit, begin, length)
+            both = combined(begin, length) + beside
+            return pack(both) if is_packed else both
+
+        dtype = np.int16 if is_packed else np.float32
+        kept = nx.where(is_kept, core.strengths[: self.max_rank], 0.0)
+        return UpdatedSketch(
+            _by_columns(sketch, directions, self.max_rank, dtype),
+            nx.asarray(kept, np.float32),
+            new_rank,
+            nx.asarray(overlap, np.float32),
+        )
+
+    def _choose_rank(self, strengths: Array) -> Array:
         """The least r that holds the energy, int32; k without probes."""
+        nx = arrays.of(strengths)
         if not self._has_probes:
-            return tf.constant(self.size)
-        energy = tf.cumsum(tf.square(strengths))
+            return nx.asarray(self.size, np.int32)
+        energy = nx.cumsum(nx.square(strengths))
         # Rounded down, so that q = 1 does not ask for directions of no strength.
         enough = self._energy_fraction * energy[-1] * (1 - 1e-12)
-        rank = tf.reduce_sum(tf.cast(energy < enough, tf.int32)) + 1
-        rank = tf.where(energy[-1] > 0, rank, 0)
-        return tf.minimum(rank, self.max_rank)
+        rank = nx.where(energy[-1] > 0, nx.count_below(energy, enough) + 1, 0)
+        return nx.asarray(nx.minimum(rank, self.max_rank), np.int32)
 
 
-def pack(directions: tf.Tensor) -> tf.Tensor:
+def pack(directions: Array) -> Array:
     """Packs the bits of bfloat16 into int16, a type that every format can hold."""
-    return tf.bitcast(tf.cast(directions, tf.bfloat16), tf.int16)
+    return arrays.of(directions).to_bfloat16(directions)
 
 
-def unpack(rows: tf.Tensor, dtype: tf.DType = tf.float32) -> tf.Tensor:
+def unpack(rows: Array, dtype: Any = np.float32) -> Array:
     """Converts rows, either from `pack` or floats, to a dtype."""
-    if rows.dtype == tf.int16:
-        rows = tf.bitcast(rows, tf.bfloat16)
-    return tf.cast(rows, dtype)
+    nx = arrays.of(rows)
+    if rows.dtype == np.int16:
+        return nx.from_bfloat16(rows, dtype)
+    return nx.asarray(rows, dtype)
 
 
-def project(sketch: Sketch, vector: tf.Tensor) -> tf.Tensor:
+def project(sketch: Sketch, vector: Array) -> Array:
     """The projection S v, float32[k], of a float32[d] vector."""
-    kept, signs, count = sketch["kept"], sketch["signs"], _probe_count(sketch)
-    inside = probes.over_columns(
-        signs.shape[0],
-        count,
-        lambda begin, end, total: (
-            total + tf.linalg.matvec(unpack(kept[:, begin:end]), vector[begin:end])
-        ),
-        tf.zeros(tf.shape(kept)[:1]),
-    )
-    probed = probes.apply(signs, count, vector[tf.newaxis])[0]
-    probed /= probes.norms(count, signs.shape[0])
-    return tf.linalg.matvec(sketch["mix"], tf.concat([inside, probed], 0))
+    nx, kept, signs = arrays.of(vector), sketch["kept"], sketch["signs"]
+    dimension, size, count = _sizes(sketch)
+
+    def add(begin: Array, length: Array, total: Array) -> Array:
+        rows = unpack(nx.columns(kept, begin, length))
+        return total + _times(rows, nx.columns(vector, begin, length))
+
+    zeros = nx.zeros([nx.shape(kept)[0]], np.float32)
+    blocks = probes.block_size(nx, dimension, count)
+    inside = nx.fold_blocks(dimension, blocks, add, zeros)
+    probed = probes.apply(signs, 0, count, size, vector[np.newaxis])[0]
+    probed = probed / probes.norms(count, size, dimension)
+    return _times(sketch["mix"], nx.join_at(inside, probed, sketch["rank"]))
 
 
-def lift(sketch: Sketch, coordinates: tf.Tensor) -> tf.Tensor:
+def lift(sketch: Sketch, coordinates: Array) -> Array:
     """The combination S^T c of the rows, float32[d], of float32[k] coordinates."""
-    return combine(sketch, coordinates[tf.newaxis])[0]
+    return combine(sketch, coordinates[np.newaxis])[0]
 
 
-def combine(sketch: Sketch, coordinates: tf.Tensor) -> tf.Tensor:
+def combine(sketch: Sketch, coordinates: Array) -> Array:
     """The combinations C S of the rows, float32[m, d], of float32[m, k] coordinates."""
-    dimension, count = sketch["signs"].shape[0], _probe_count(sketch)
-    result = tf.TensorSpec([coordinates.shape[0], None], tf.float32)
-    return probes.by_columns(dimension, count, _combined(sketch, coordinates), result)
+    rows, columns = coordinates.shape[0], _combined(sketch, coordinates)
+    return _by_columns(sketch, columns, rows, np.float32)
 
 
-def diagonal(sketch: Sketch) -> tf.Tensor:
+def diagonal(sketch: Sketch) -> Array:
     """The diagonal of S^T S, float32[d]: a coordinate's share of the sketch.
 
     With M = T^T T and W = [U'; Q] it is the diagonal of W^T M W; in column j of Q only
     the probe p that has j is not zero. With the Cholesky factor of M's part for U', L
     L^T, it is ||L^T U'_j + Q_pj L^-1 M_p||^2, and the rest of the probe's own M_pp.
     """
-    kept, signs, count = sketch["kept"], sketch["signs"], _probe_count(sketch)
-    rank = tf.shape(kept)[0]
-    mix = tf.cast(sketch["mix"], tf.float64)
-    inner = tf.matmul(mix, mix, transpose_a=True)
-    factor = tf.linalg.cholesky(inner[:rank, :rank])
-    across = tf.linalg.triangular_solve(factor, inner[:rank, rank:])
-    own = tf.linalg.diag_part(inner[rank:, rank:]) - tf.reduce_sum(across**2, 0)
-    norms = probes.norms(count, signs.shape[0])
-    factor = tf.cast(factor, tf.float32)
-    across = tf.cast(across, tf.float32) / norms
-    left = tf.cast(tf.maximum(own, 0.0), tf.float32)[tf.newaxis] / tf.square(norms)
+    kept, rank, signs = sketch["kept"], sketch["rank"], sketch["signs"]
+    nx, (dimension, size, count) = arrays.of(signs), _sizes(sketch)
+    most = nx.shape(kept)[0]
+    mix = nx.asarray(sketch["mix"], np.float64)
+    own, probed = nx.split_at(mix, rank, most)
+    # Ones for rows that there are not, where shapes are fixed.
+    absent = nx.diag(nx.asarray(nx.arange(most) >= rank, np.float64))
+    factor = nx.linalg.cholesky(nx.matmul(own, own, transpose_a=True) + absent)
+    across = nx.lower_solve(factor, nx.matmul(own, probed, transpose_a=True))
+    left = nx.sum(nx.square(probed), 0) - nx.sum(nx.square(across), 0)
+    norms = probes.norms(count, size, dimension)
+    factor = nx.asarray(factor, np.float32)
+    across = nx.asarray(across, np.float32) / norms
+    left = nx.asarray(nx.maximum(left, 0.0), np.float32)
+    left = left[np.newaxis] / nx.square(norms)
 
-    def shares(begin: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
-        some = tf.matmul(factor, unpack(kept[:, begin:end]), transpose_a=True)
-        some += probes.at_coordinates(across, signs[begin:end])
-        return tf.reduce_sum(tf.square(some), 0, keepdims=True) + probes.at_coordinates(
-            left, tf.abs(signs[begin:end])
-        )
+    def shares(begin: Array, length: Array) -> Array:
+        rows, some = (nx.columns(each, begin, length) for each in (kept, signs))
+        both = nx.matmul(factor, unpack(rows), transpose_a=True)
+        both = both + probes.at_coordinates(across, some, begin, count)
+        share = nx.sum(nx.square(both), 0)[np.newaxis]
+        return share + probes.at_coordinates(left, nx.abs(some), begin, count)
 
-    result = tf.TensorSpec([1, None], tf.float32)
-    return probes.by_columns(signs.shape[0], count, shares, result)[0]
+    return _by_columns(sketch, shares, 1, np.float32)[0]
 
 
-def dense(sketch: Sketch) -> tf.Tensor:
+def dense(sketch: Sketch) -> Array:
     """The matrix S itself, float32[k, d], for tests and small sketches."""
-    return combine(sketch, tf.eye(sketch["mix"].shape[0]))
+    nx = arrays.of(sketch["mix"])
+    return combine(sketch, nx.eye(sketch["mix"].shape[0], dtype=np.float32))
 
 
-def _probe_count(sketch: Sketch) -> tf.Tensor:
-    return tf.shape(sketch["mix"])[0] - tf.shape(sketch["kept"])[0]
+def _sizes(sketch: Sketch) -> tuple[int, int, Array]:
+    """d, k and the number of probes."""
+    size = sketch["mix"].shape[0]
+    return sketch["signs"].shape[0], size, size - sketch["rank"]
+
+
+def _times(matrix: Array, vector: Array) -> Array:
+    """The product of a matrix and a vector."""
+    return arrays.of(vector).matmul(matrix, vector[:, np.newaxis])[:, 0]
+
+
+def _by_columns(
+    sketch: Sketch,
+    function: Callable[[Array, Array], Array],
+    rows: int,
+    dtype: Any,
+) -> Array:
+    """[rows, d] of a dtype by a function for a block of columns, its begin and length."""
+    nx, (dimension, _, count) = arrays.of(sketch["signs"]), _sizes(sketch)
+    blocks = probes.block_size(nx, dimension, count)
+    return nx.map_blocks(dimension, blocks, function, rows, dtype)
 
 
 def _combined(
-    sketch: Sketch, coordinates: tf.Tensor
-) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
-    """A function that computes the columns of C S from `begin` to before `end`."""
+    sketch: Sketch, coordinates: Array
+) -> Callable[[Array, Array], Array]:
+    """A function that computes the columns of C S, from the begin and length of some."""
     kept, signs = sketch["kept"], sketch["signs"]
-    rank = tf.shape(kept)[0]
-    mixed = tf.matmul(coordinates, sketch["mix"])
-    scaled = mixed[:, rank:] / probes.norms(_probe_count(sketch), signs.shape[0])
+    nx, (dimension, size, count) = arrays.of(signs), _sizes(sketch)
+    mixed = nx.matmul(coordinates, sketch["mix"])
+    mixed, probed = nx.split_at(mixed, sketch["rank"], nx.shape(kept)[0])
+    scaled = probed / probes.norms(count, size, dimension)
 
-    def columns(begin: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
-        inside = tf.matmul(mixed[:, :rank], unpack(kept[:, begin:end]))
-        return inside + probes.at_coordinates(scaled, signs[begin:end])
+    def columns(begin: Array, length: Array) -> Array:
+        rows, some = (nx.columns(each, begin, length) for each in (kept, signs))
+        inside = nx.matmul(mixed, unpack(rows))
+        return inside + probes.at_coordinates(scaled, some, begin, count)
 
     return columns
 
 
-def _gram(
-    kept: tf.Tensor, signs: tf.Tensor, count: tf.Tensor, dtype: tf.DType
-) -> tf.Tensor:
+def _gram(kept: Array, rank: Array, signs: Array, size: int, dtype: Any) -> Array:
     """The Gram matrix of U' and Q, float64[k, k], from products in a dtype."""
-    rank = tf.shape(kept)[0]
+    nx, count, dimension = arrays.of(signs), size - rank, signs.shape[0]
 
-    def add(begin: tf.Tensor, end: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
-        some = unpack(kept[:, begin:end], dtype)
-        products = tf.matmul(some, some, transpose_b=True)
-        probed = probes.apply(tf.cast(signs[begin:end], dtype), count, some)
-        return total + tf.cast(tf.concat([products, probed], 1), tf.float64)
+    def add(begin: Array, length: Array, total: Array) -> Array:
+        some = unpack(nx.columns(kept, begin, length), dtype)
+        own = nx.asarray(nx.columns(signs, begin, length), dtype)
+        products = nx.matmul(some, some, transpose_b=True)
+        probed = probes.apply(own, begin, count, size, some)
+        return total + nx.asarray(nx.concatenate([products, probed], 1), np.float64)
 
-    first = tf.zeros(tf.stack([rank, rank + count]), tf.float64)
-    upper = probes.over_columns(signs.shape[0], count, add, first)
-    norms = tf.cast(probes.norms(count, signs.shape[0]), tf.float64)
-    across = upper[:, rank:] / norms
-    upper = tf.concat([upper[:, :rank], across], 1)
-    lower = tf.concat([tf.transpose(across), tf.eye(count, dtype=tf.float64)], 1)
-    return tf.concat([upper, lower], 0)
+    norms = nx.asarray(probes.norms(count, size, dimension), np.float64)
+    most, behind = nx.shape(kept)[0], nx.shape(norms)[0]
+    first = nx.zeros([most, most + behind], np.float64)
+    blocks = probes.block_size(nx, dimension, count)
+    both = nx.fold_blocks(dimension, blocks, add, first)
+    across = both[:, most:] / norms
+    upper = nx.join_at(both[:, :most], across, rank)
+    identity = nx.eye(behind, dtype=np.float64)
+    lower = nx.join_at(nx.transpose(across), identity, rank)
+    return nx.join_at(upper, lower, rank, axis=0)
 
 
-def _paper_rule(strengths: tf.Tensor, inside: tf.Tensor, outside: tf.Tensor) -> _Core:
+def _paper_rule(strengths: Array, inside: Array, outside: Array) -> _Core:
     """The QR of Y, strengths the norms of R's columns (Algorithm 2).
 
     The columns of Y are sorted by their norms first, largest first. These are those of
     R's columns, and a QR decomposition favours the first columns, so that the energy
     that is counted for the first r columns is that of r kept directions, and more.
     """
-    y = tf.concat([tf.linalg.diag(strengths), tf.zeros_like(inside)[tf.newaxis]], 0)
-    y += tf.concat([inside, [outside]], 0)[:, tf.newaxis] * inside
-    norms = tf.norm(y, axis=0)
-    order = tf.argsort(norms, direction="DESCENDING", stable=True)
-    q, _ = tf.linalg.qr(tf.gather(y, order, axis=1))
-    return _Core(tf.transpose(q), tf.gather(norms, order))
+    nx = arrays.of(inside)
+    y = nx.concatenate([nx.diag(strengths), nx.zeros_like(inside)[np.newaxis]], 0)
+    vector = nx.concatenate([inside, nx.stack([outside])], 0)
+    y = y + vector[:, np.newaxis] * inside
+    norms = nx.linalg.norm(y, axis=0)
+    order = nx.argsort(-norms)
+    q, _ = nx.linalg.qr(nx.take(y, order, axis=1))
+    return _Core(nx.transpose(q), nx.take(norms, order))
 
 
-def _eigen_rule(strengths: tf.Tensor, inside: tf.Tensor, outside: tf.Tensor) -> _Core:
+def _eigen_rule(strengths: Array, inside: Array, outside: Array) -> _Core:
     """The eigenvectors of S^T diag(L, 0) S + g g^T, which Y only approximates."""
-    vector = tf.concat([inside, [outside]], 0)
+    nx = arrays.of(inside)
+    vector = nx.concatenate([inside, nx.stack([outside])], 0)
     # If there is no direction outside, that axis must be the one that is dropped. In
     # the graphs that TFF builds `==` would compare identities.
-    absent = tf.cast(tf.equal(outside, 0), tf.float64)
-    matrix = tf.linalg.diag(tf.concat([strengths, [-absent]], 0))
-    matrix += vector[:, tf.newaxis] * vector
-    values, vectors = tf.linalg.eigh(matrix)
-    # TensorFlow sorts eigenvalues upwards; the least of k + 1 is dropped.
-    rows = tf.transpose(vectors)[:0:-1]
-    return _Core(rows, tf.maximum(values[:0:-1], 0.0))
+    absent = nx.asarray(nx.equal(outside, 0), np.float64)
+    matrix = nx.diag(nx.concatenate([strengths, nx.stack([-absent])], 0))
+    matrix = matrix + vector[:, np.newaxis] * vector
+    values, vectors = nx.linalg.eigh(matrix)
+    # Eigenvalues increase; the least of k + 1 is dropped.
+    rows = nx.transpose(vectors)[:0:-1]
+    return _Core(rows, nx.maximum(values[:0:-1], 0.0))
 
 
 UPDATE_RULES = {"eigen": _eigen_rule, "qr": _paper_rule}

@@ -8,133 +8,112 @@ one row. The probes are orthogonal by construction and take d steps to apply, ho
 many there are.
 
 A block has equally many coordinates of each probe, apart from the last block. It stays
-in the processor's cache while several operations use it. Two blocks are processed at
-once; totals are taken in the order of the blocks, so that parallelism changes no bit.
+in the processor's cache while several operations use it.
+
+Where shapes are fixed, the number of probes is not known when they are applied, only
+that there are at most k: they are a matrix of k rows then, a block at a time, and what
+is computed for probes beyond the last one means nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
-import tensorflow as tf
+import numpy as np
+
+from dpfl import arrays
+from dpfl.arrays import Array
 
 # Coordinates in a block: 64 rows of them take 2 MiB in float32.
 _COLUMNS_AT_A_TIME = 2**13
-_BLOCKS_AT_ONCE = 2
+# As many where shapes are fixed, whose libraries take long to begin a block.
+_FIXED_COLUMNS_AT_A_TIME = 2**16
 
 
-def norms(count: tf.Tensor, dimension: int) -> tf.Tensor:
+def block_size(nx: Any, dimension: int, count: Array) -> Array:
+    """The number of coordinates in a block, of d and of a number of probes."""
+    if nx.FIXES_SHAPES:
+        return min(_FIXED_COLUMNS_AT_A_TIME, dimension)
+    width = nx.maximum(count, 1)
+    return width * nx.maximum(min(_COLUMNS_AT_A_TIME, dimension) // width, 1)
+
+
+def norms(count: Array, most: int, dimension: int) -> Array:
     """The norm of each probe before scaling, the root of its number of coordinates.
 
-    Probe i has coordinates i, i + count, and so on.
+    Args:
+      count: int32 scalar, the number of probes.
+      most: Upper bound on it, k.
+      dimension: d.
     """
-    return tf.sqrt(tf.cast((dimension - 1 - tf.range(count)) // count + 1, tf.float32))
+    nx = arrays.of(count)
+    places, _ = nx.split_at(nx.arange(most), count, most)
+    number = (dimension - 1 - places) // nx.maximum(count, 1) + 1
+    return nx.sqrt(nx.asarray(number, np.float32))
 
 
-def _shares(rows: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
-    """The coordinates of [m, c] rows by probe, [m, ceil(c / width), width]."""
-    missing = -tf.shape(rows)[1] % width
-    padded = tf.cond(
-        missing > 0, lambda: tf.pad(rows, [[0, 0], [0, missing]]), lambda: rows
-    )
-    return tf.reshape(padded, tf.stack([tf.shape(rows)[0], -1, width]))
-
-
-def apply(signs: tf.Tensor, count: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """The products Q v before scaling, [m, count], of rows v.
+def apply(signs: Array, begin: Array, count: Array, most: int, rows: Array) -> Array:
+    """The products Q v before scaling, [m, count], of rows v of some coordinates.
 
     Args:
-      signs: float32[c], the signs of the coordinates.
+      signs: [c], the signs of the coordinates.
+      begin: The first of these coordinates, the begin of a block.
       count: int32 scalar, the number of probes; it may be 0.
-      rows: float32[m, c].
+      most: Upper bound on it, k; the columns of the result where shapes are fixed.
+      rows: [m, c], of the dtype of `signs`.
     """
-    shares = _shares(rows * signs, tf.maximum(count, 1))
-    return tf.reduce_sum(shares, 1)[:, :count]
+    nx = arrays.of(rows)
+    if nx.FIXES_SHAPES:
+        return _products(signs, begin, count, most, rows)
+    shares = _shares(rows * signs, nx.maximum(count, 1))
+    return nx.sum(shares, 1)[:, :count]
 
 
-def at_coordinates(values: tf.Tensor, signs: tf.Tensor) -> tf.Tensor:
-    """Spreads each probe's value, [m, count], over its coordinates with their signs."""
-    width = tf.maximum(tf.shape(values)[1], 1)
-    values = tf.pad(values, [[0, 0], [0, width - tf.shape(values)[1]]])
-    spread = values[:, tf.newaxis] * _shares(signs[tf.newaxis], width)
-    flat = tf.reshape(spread, tf.stack([tf.shape(values)[0], -1]))
-    return flat[:, : tf.shape(signs)[0]]
-
-
-def _block_size(dimension: int, count: tf.Tensor) -> tf.Tensor:
-    """The number of coordinates in a block."""
-    width = tf.maximum(count, 1)
-    return width * tf.maximum(min(_COLUMNS_AT_A_TIME, dimension) // width, 1)
-
-
-def over_columns(
-    dimension: int,
-    count: tf.Tensor,
-    add: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor],
-    first: tf.Tensor,
-) -> tf.Tensor:
-    """Folds a function over all blocks of d coordinates, in their order.
+def at_coordinates(values: Array, signs: Array, begin: Array, count: Array) -> Array:
+    """Spreads each probe's value, [m, count], over coordinates with their signs.
 
     Args:
-      dimension: d.
-      count: int32 scalar, the number of probes.
-      add: Function from the begin and end of a block and the total before it to the
-        total after it.
-      first: The total before any block.
+      values: [m, count], or [m, k] where shapes are fixed; zeros if there is no probe.
+      signs: [c], the signs of the coordinates.
+      begin: The first of these coordinates, the begin of a block.
+      count: int32 scalar, the number of probes; it may be 0.
     """
-    size = _block_size(dimension, count)
-    return tf.while_loop(
-        lambda begin, _: begin < dimension,
-        lambda begin, total: (
-            begin + size,
-            add(begin, tf.minimum(begin + size, dimension), total),
-        ),
-        (tf.constant(0), first),
-        shape_invariants=(
-            tf.TensorShape([]),
-            tf.TensorShape([None] * len(first.shape)),
-        ),
-        parallel_iterations=_BLOCKS_AT_ONCE,
-    )[1]
+    nx, width = arrays.of(signs), arrays.of(signs).maximum(count, 1)
+    if nx.FIXES_SHAPES:
+        return nx.take(values, _probe_of(nx, begin, signs.shape[0], width), 1) * signs
+    values = nx.pad(values, [[0, 0], [0, width - nx.shape(values)[1]]])
+    spread = values[:, np.newaxis] * _shares(signs[np.newaxis], width)
+    flat = nx.reshape(spread, nx.stack([nx.shape(values)[0], -1]))
+    return flat[:, : nx.shape(signs)[0]]
 
 
-def by_columns(
-    dimension: int,
-    count: tf.Tensor,
-    function: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
-    result: tf.TensorSpec,
-) -> tf.Tensor:
-    """Computes a matrix of d columns by a function for the columns of a block.
+def _shares(rows: Array, width: Array) -> Array:
+    """The coordinates of [m, c] rows by probe, [m, ceil(c / width), width]."""
+    nx = arrays.of(rows)
+    missing = -nx.shape(rows)[1] % width
+    padded = nx.cond(
+        missing > 0, lambda: nx.pad(rows, [[0, 0], [0, missing]]), lambda: rows
+    )
+    return nx.reshape(padded, nx.stack([nx.shape(rows)[0], -1, width]))
 
-    Args:
-      dimension: d.
-      count: int32 scalar, the number of probes.
-      function: Function from the begin and end of a block to [m, end - begin].
-      result: Spec of the result, which has m rows and its dtype.
-    """
-    size = _block_size(dimension, count)
-    number = -(-dimension // size)
-    shape = tf.stack([number, result.shape[0], size])
-    first = tf.raw_ops.Empty(shape=shape, dtype=result.dtype)
 
-    def body(i: tf.Tensor, blocks: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        begin = i * size
-        some = function(begin, tf.minimum(begin + size, dimension))
-        missing = size - tf.shape(some)[1]
-        # Padded to the size of all others, so that the blocks can be stacked.
-        whole = tf.cond(
-            missing > 0, lambda: tf.pad(some, [[0, 0], [0, missing]]), lambda: some
-        )
-        written = tf.raw_ops.InplaceUpdate(x=blocks, i=[i], v=whole[tf.newaxis])
-        return i + 1, written
+def _products(
+    signs: Array, begin: Array, count: Array, most: int, rows: Array
+) -> Array:
+    """`apply` by products with the matrix of the probes."""
+    nx, length = arrays.of(rows), rows.shape[1]
+    width, signed = nx.maximum(count, 1), rows * signs
 
-    blocks = tf.while_loop(
-        lambda i, _: i < number,
-        body,
-        (tf.constant(0), first),
-        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, None, None])),
-        parallel_iterations=_BLOCKS_AT_ONCE,
-    )[1]
-    stacked = tf.transpose(blocks, [1, 0, 2])
-    rows = tf.reshape(stacked, tf.stack([result.shape[0], number * size]))
-    return tf.ensure_shape(rows[:, :dimension], [result.shape[0], dimension])
+    def add(first: Array, number: int, total: Array) -> Array:
+        probe = _probe_of(nx, begin + first, number, width)
+        is_own = nx.equal(probe[:, np.newaxis], nx.arange(most))
+        some = nx.columns(signed, first, number)
+        return total + nx.matmul(some, nx.asarray(is_own, rows.dtype))
+
+    zeros = nx.zeros([rows.shape[0], most], rows.dtype)
+    return nx.fold_blocks(length, block_size(nx, length, count), add, zeros)
+
+
+def _probe_of(nx: Any, begin: Array, length: int, width: Array) -> Array:
+    """The probe of each coordinate from `begin` on."""
+    return (begin + nx.arange(length)) % width
