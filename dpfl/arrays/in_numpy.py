@@ -101,6 +101,8 @@ def matmul(
 
 def lower_solve(factor: np.ndarray, right: np.ndarray) -> np.ndarray:
     """X with L X = R for a lower triangular matrix L, [k, k], and R, [k, m]."""
+    if not right.size:
+        return right
     return scipy_linalg.solve_triangular(factor, right, lower=True)
 
 

@@ -17,8 +17,8 @@ import tensorflow as tf
 from dpfl.arrays import philox
 
 FIXES_SHAPES = False
-# Blocks of columns computed at once. Totals are taken in the order of the blocks, so that
-# parallelism changes no bit.
+# Blocks of columns computed at once. Totals are taken in the order of the blocks, so
+# that parallelism changes no bit.
 _BLOCKS_AT_ONCE = 2
 # Philox, as TensorFlow's operations number it.
 _ALGORITHM = 1

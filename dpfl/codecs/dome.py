@@ -207,7 +207,7 @@ class DomeCodec(Codec):
         sent = self._inner.broadcast(collections.OrderedDict(), broadcast["seed"])
         expanded = collections.OrderedDict(
             sketch=getattr(broadcast, _SKETCH, None) or self._expanded(broadcast),
-            release=self._inner.decode_broadcast(sent)
+            release=self._inner.decode_broadcast(sent),
         )
         if self._config.mean_removal:
             expanded["offset"] = broadcast["offset"]

@@ -341,16 +341,14 @@ def _by_columns(
     rows: int,
     dtype: Any,
 ) -> Array:
-    """[rows, d] of a dtype by a function for a block of columns, its begin and length."""
+    """[rows, d] of a dtype by a function of the begin and length of some columns."""
     nx, (dimension, _, count) = arrays.of(sketch["signs"]), _sizes(sketch)
     blocks = probes.block_size(nx, dimension, count)
     return nx.map_blocks(dimension, blocks, function, rows, dtype)
 
 
-def _combined(
-    sketch: Sketch, coordinates: Array
-) -> Callable[[Array, Array], Array]:
-    """A function that computes the columns of C S, from the begin and length of some."""
+def _combined(sketch: Sketch, coordinates: Array) -> Callable[[Array, Array], Array]:
+    """A function that computes columns of C S from their begin and their number."""
     kept, signs = sketch["kept"], sketch["signs"]
     nx, (dimension, size, count) = arrays.of(signs), _sizes(sketch)
     mixed = nx.matmul(coordinates, sketch["mix"])

@@ -82,8 +82,9 @@ def at_coordinates(values: Array, signs: Array, begin: Array, count: Array) -> A
     if nx.FIXES_SHAPES:
         return nx.take(values, _probe_of(nx, begin, signs.shape[0], width), 1) * signs
     values = nx.pad(values, [[0, 0], [0, width - nx.shape(values)[1]]])
-    spread = values[:, np.newaxis] * _shares(signs[np.newaxis], width)
-    flat = nx.reshape(spread, nx.stack([nx.shape(values)[0], -1]))
+    shares = _shares(signs[np.newaxis], width)
+    spread = values[:, np.newaxis] * shares
+    flat = nx.reshape(spread, nx.stack([nx.shape(values)[0], nx.size(shares)]))
     return flat[:, : nx.shape(signs)[0]]
 
 
@@ -94,7 +95,8 @@ def _shares(rows: Array, width: Array) -> Array:
     padded = nx.cond(
         missing > 0, lambda: nx.pad(rows, [[0, 0], [0, missing]]), lambda: rows
     )
-    return nx.reshape(padded, nx.stack([nx.shape(rows)[0], -1, width]))
+    count = nx.shape(padded)[1] // width
+    return nx.reshape(padded, nx.stack([nx.shape(rows)[0], count, width]))
 
 
 def _products(

@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 from numpy.testing import assert_allclose, assert_array_equal
 
+from dpfl.arrays import in_tensorflow as nx
 from dpfl.vectors import adaptive_sketch, probes, randomness
 from dpfl.vectors.adaptive_sketch import AdaptiveSketch
 from tests.many_draws import many
@@ -37,12 +38,20 @@ def state_of(updated):
 def as_sketch(rows):
     """Orthonormal rows as a sketch without probes."""
     return adaptive_sketch.Sketch(
-        kept=tf.constant(rows), signs=tf.ones([rows.shape[1]]), mix=tf.eye(len(rows))
+        kept=tf.constant(rows),
+        rank=tf.constant(len(rows)),
+        signs=tf.ones([rows.shape[1]]),
+        mix=tf.eye(len(rows)),
     )
 
 
+def sketch_of(sketch, kept, seed=SEED):
+    """The sketch of kept rows, each of which is a direction."""
+    return sketch.expand(tf.constant(kept), tf.constant(len(kept)), seed)
+
+
 def expanded(sketch, kept, seed=SEED):
-    return adaptive_sketch.dense(sketch.expand(tf.constant(kept), seed)).numpy()
+    return adaptive_sketch.dense(sketch_of(sketch, kept, seed)).numpy()
 
 
 def projector(rows):
@@ -106,10 +115,10 @@ class TestExpand:
     def test_probes_see_every_direction_alike(self, d):
         """E ||Q g||^2 is (k - r) / d, for coordinates of one probe and of several."""
         sketch = make(d, 3)
-        nothing = tf.zeros([0, d])
+        nothing, zero = tf.zeros([0, d]), tf.constant(0)
         rows = many(
             lambda number: adaptive_sketch.dense(
-                sketch.expand(nothing, tf.stack([number, 8]))
+                sketch.expand(nothing, zero, tf.stack([number, 8]))
             ),
             6000,
         )
@@ -213,7 +222,7 @@ class TestUpdate:
         """As the codec of DOME has them."""
         sketch = make(60, 16, rank, energy_fraction=1.0)
         arguments = (
-            sketch.expand(tf.constant(random_rows(rank, 60)), SEED),
+            sketch_of(sketch, random_rows(rank, 60)),
             tf.linspace(2.0, 1.0, rank),
             tf.constant(rank),
             tf.range(60, dtype=tf.float32),
@@ -248,13 +257,13 @@ def rows_of_rounds(sketch, d, rounds, changes_probes=True):
     def step(state, number):
         seed = randomness.fold_in(SEED, number)
         kept = adaptive_sketch.unpack(state["basis"])[: state["rank"]]
-        basis = sketch.expand(kept, seed if changes_probes else SEED)
+        basis = sketch.expand(kept, state["rank"], seed if changes_probes else SEED)
         gradient = tf.random.stateless_normal([d], seed + 1)
         decoded = adaptive_sketch.lift(basis, adaptive_sketch.project(basis, gradient))
         new = sketch.update(basis, state["strengths"], state["rank"], decoded)
         return state_of(new), adaptive_sketch.dense(basis)
 
-    state, rows = dict(sketch.initial_state()), []
+    state, rows = dict(sketch.initial_state(nx)), []
     for number in range(rounds):
         state, latest = step(state, tf.constant(number))
         rows.append(latest.numpy())
@@ -286,8 +295,7 @@ def test_pack_keeps_eight_bits():
 
 @pytest.mark.parametrize("rank", [0, 3, K])
 def test_project_lift_and_diagonal(rank):
-    kept = random_rows(rank)
-    sketch = make().expand(tf.constant(kept), SEED)
+    sketch = sketch_of(make(), random_rows(rank))
     rows, vector = adaptive_sketch.dense(sketch).numpy(), np.arange(D, dtype=np.float32)
     inside = adaptive_sketch.project(sketch, tf.constant(vector))
     assert_allclose(inside, rows @ vector, rtol=1e-4, atol=1e-4)
@@ -322,7 +330,7 @@ def test_blocks_of_coordinates_change_rounding_alone(columns, rank, monkeypatch)
 
     def everything():
         sketch = make()
-        basis = sketch.expand(kept, SEED)
+        basis = sketch_of(sketch, kept)
         new = sketch.update(basis, strengths, tf.constant(rank), gradient)
         inside = adaptive_sketch.project(basis, gradient)
         return [
@@ -342,7 +350,7 @@ def test_packed_or_not_a_sketch_is_the_same():
     rows = tf.constant(random_rows(3))
     packed = adaptive_sketch.pack(rows)
     found, expected = (
-        make().expand(kept, SEED) for kept in (packed, adaptive_sketch.unpack(packed))
+        sketch_of(make(), kept) for kept in (packed, adaptive_sketch.unpack(packed))
     )
     assert found["kept"].dtype == tf.int16
     assert_array_equal(found["mix"], expected["mix"])
