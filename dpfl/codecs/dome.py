@@ -322,7 +322,8 @@ class DomeCodec(Codec):
     ) -> Fields:
         """The step count and the moments after this round."""
         config = self._config
-        new_state = collections.OrderedDict(steps=state["steps"] + 1)
+        steps = self.nx.asarray(state["steps"] + 1, np.int32)
+        new_state = collections.OrderedDict(steps=steps)
         if self._has_first_moment:
             new_state["first_moment"] = (
                 config.beta_1 * state["first_moment"] + (1 - config.beta_1) * gradient

@@ -156,7 +156,7 @@ class AdaptiveSketch:
         signs = randomness.rademacher(seed, self.dimension)
         gram = _gram(kept, rank, signs, self.size, np.float32)
         gram = nx.cond(
-            nx.linalg.eigvalsh(gram)[0] < _SMALLEST_EASY_EIGENVALUE,
+            nx.eigvalsh(gram)[0] < _SMALLEST_EASY_EIGENVALUE,
             lambda: _gram(kept, rank, signs, self.size, np.float64),
             lambda: gram,
         )
@@ -167,7 +167,7 @@ class AdaptiveSketch:
         """T, for which T G T^T = I: Gram-Schmidt in the order of the rows."""
         nx = arrays.of(gram)
         identity = nx.eye(self.size, dtype=np.float64)
-        is_hard = nx.linalg.eigvalsh(gram)[0] < _SMALLEST_EIGENVALUE
+        is_hard = nx.eigvalsh(gram)[0] < _SMALLEST_EIGENVALUE
         shift = 10 * _SMALLEST_EIGENVALUE * nx.asarray(is_hard, np.float64)
         factor = nx.linalg.cholesky(gram + shift * identity)
         inverse = nx.asarray(nx.lower_solve(factor, identity), np.float32)
