@@ -27,6 +27,7 @@ from tools import interpreters, other_loops
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "examples"
 NAMES = {"choose_a_mechanism", "foreign_loop", "own_mechanism", "tff_tutorial"}
+NAMES |= {"jax_aggregator"}
 # Loops without TFF's own learning processes, and one with a query.
 LOOPS = {"jax_loop", "pytorch_loop", "tff_query"}
 
@@ -331,3 +332,28 @@ def test_a_foreign_loop(tmp_path):
     assert numbers("distance", text)[-1] < 1
     assert numbers("bits up a parameter", text) == [32]
     assert "refused: rounds must be at most the participation's 50, found 51" in text
+
+
+def test_the_aggregator_in_jax(tmp_path):
+    """A round that is lost and done again has other noise, and is charged for twice."""
+    python = interpreters.find_environment("jax")
+    if python is None:
+        assert "CI" not in os.environ, "tools/interpreters.py gave no JAX"
+        pytest.skip("there is no JAX here; tools/interpreters.py provides it")
+    check_aggregator(as_a_program("jax_aggregator", tmp_path, python=python))
+
+
+def test_the_aggregator_s_notebook_shows_matching_output():
+    notebook = nbformat.read(TEST_CONFIGS / "jax_aggregator.ipynb", as_version=4)
+    check_aggregator(printed(notebook))
+
+
+def check_aggregator(text):
+    lost, again, whole = numbers("epsilon", text)
+    assert lost < again < whole
+    assert 8 < whole < 8.2
+    assert numbers("are equal", text) == [0]
+    assert min(numbers("accuracy", text)) > 0.8
+    # A fifth of the 1,024 rotated coordinates, their number and the mask's seed.
+    expected = (32 * 1024 * 0.2 + 32 + 128) / 650
+    assert numbers("bits up a parameter", text) == pytest.approx([expected], rel=0.03)
