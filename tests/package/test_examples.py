@@ -344,7 +344,7 @@ def test_the_aggregator_in_jax(tmp_path):
 
 
 def test_the_aggregator_s_notebook_shows_matching_output():
-    notebook = nbformat.read(TEST_CONFIGS / "jax_aggregator.ipynb", as_version=4)
+    notebook = nbformat.read(EXAMPLES / "jax_aggregator.ipynb", as_version=4)
     check_aggregator(printed(notebook))
 
 
