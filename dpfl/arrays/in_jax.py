@@ -218,7 +218,10 @@ def fold_in(seed: Any, value: Any) -> Any:
     """See `in_numpy`."""
     seed = jnp.asarray(seed, jnp.int64)
     words = _enciphered((*_halves(value), *_halves(seed[1])), _halves(seed[0]))
-    return jnp.stack([_joined(*words[:2]), _joined(*words[2:])])
+    # Otherwise XLA may fuse a chain of seeds, and compile it for minutes.
+    return lax.optimization_barrier(
+        jnp.stack([_joined(*words[:2]), _joined(*words[2:])])
+    )
 
 
 def random_words(seed: Any, count: int, dtype: Any = np.uint32) -> Any:
