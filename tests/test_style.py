@@ -166,6 +166,24 @@ def test_docstrings_begin_with_a_noun_or_a_verb():
     assert not headless, "\n".join(headless)
 
 
+def arguments(node):
+    """Names of a function's arguments, but for the object or class it belongs to."""
+    names = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    return [each.arg for each in names if each.arg not in ("self", "cls")]
+
+
+def test_public_functions_of_three_arguments_say_what_each_is():
+    silent = [
+        f"{path}:{node.lineno} {node.name}"
+        for path in sorted([*(ROOT / "dpfl").rglob("*.py"), *EXPERIMENTS])
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+        if len(arguments(node)) >= 3
+        and not re.search("Args:|See base class|^$", ast.get_docstring(node) or "")
+    ]
+    assert not silent, "\n".join(silent)
+
+
 def test_binaries_are_imported_by_nothing():
     assert len(BINARIES) == 9
     for path in EXPERIMENTS:

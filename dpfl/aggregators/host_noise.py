@@ -104,7 +104,13 @@ def compiled_arrays() -> Any:
     def minus_weighted(
         total: tf.Tensor, weights: tf.Tensor, vectors: Sequence[tf.Tensor]
     ) -> tf.Tensor:
-        """Reads each vector once, in groups; those of one size are compiled once."""
+        """Reads each vector once, in groups; those of one size are compiled once.
+
+        Args:
+          total: [n] of floats.
+          weights: [k] of the same dtype.
+          vectors: k vectors, [n] of the same dtype.
+        """
         for begin in range(0, len(vectors), _GROUP):
             group = slice(begin, begin + _GROUP)
             total = minus_group(total, weights[group], tuple(vectors[group]))

@@ -48,12 +48,25 @@ def size(array: Any) -> int:
 
 
 def cond(condition: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
-    """See `in_numpy`."""
+    """See `in_numpy`.
+
+    Args:
+      condition: bool scalar.
+      then: Function without arguments, of the branch if true.
+      other: The same, of the branch if false.
+    """
     return lax.cond(condition, then, other)
 
 
 def while_loop(condition: Callable, body: Callable, carried: Sequence[Any]) -> Any:
-    """See `in_numpy`."""
+    """See `in_numpy`.
+
+    Args:
+      condition: Function of the carried values to a bool scalar.
+      body: Function of the carried values to a tuple of their new values, of the same
+        shapes and dtypes.
+      carried: The initial values.
+    """
     return lax.while_loop(
         lambda values: condition(*values),
         lambda values: tuple(body(*values)),
@@ -62,7 +75,14 @@ def while_loop(condition: Callable, body: Callable, carried: Sequence[Any]) -> A
 
 
 def fori_loop(begin: Any, end: Any, body: Callable, *carried: Any) -> Any:
-    """See `in_numpy`."""
+    """See `in_numpy`.
+
+    Args:
+      begin: The first index.
+      end: The exclusive last index.
+      body: Function of an index and the carried values to a tuple of their new values.
+      *carried: The initial values.
+    """
     return lax.fori_loop(
         begin, end, lambda index, values: tuple(body(index, *values)), tuple(carried)
     )
@@ -130,7 +150,13 @@ def from_bfloat16(words: Any, dtype: Any) -> Any:
 
 
 def split_at(values: Any, number: Any, most: int) -> tuple[Any, Any]:
-    """See `in_numpy`."""
+    """See `in_numpy`.
+
+    Args:
+      values: [..., k] of any dtype.
+      number: int32 scalar.
+      most: Upper bound on `number`.
+    """
     places = jnp.arange(values.shape[-1])
     first = jnp.where(places < number, values, 0)[..., :most]
     others = jnp.roll(values, -number, axis=-1)
@@ -138,7 +164,14 @@ def split_at(values: Any, number: Any, most: int) -> tuple[Any, Any]:
 
 
 def join_at(first: Any, second: Any, number: Any, axis: int = -1) -> Any:
-    """See `in_numpy`."""
+    """See `in_numpy`.
+
+    Args:
+      first: Array of any dtype.
+      second: Array of that dtype.
+      number: int32 scalar.
+      axis: The axis along which they are joined.
+    """
     first, second = jnp.swapaxes(first, axis, -1), jnp.swapaxes(second, axis, -1)
     length = second.shape[-1]
     widths = [(0, 0)] * (first.ndim - 1) + [(0, length - first.shape[-1])]
@@ -149,12 +182,26 @@ def join_at(first: Any, second: Any, number: Any, axis: int = -1) -> Any:
 
 
 def columns(array: Any, begin: Any, length: int) -> Any:
-    """See `in_numpy`."""
+    """See `in_numpy`.
+
+    Args:
+      array: [..., k] of any dtype.
+      begin: The first column.
+      length: The number of columns.
+    """
     return lax.dynamic_slice_in_dim(array, begin, length, -1)
 
 
 def fold_blocks(length: int, size: int, add: Callable, first: Any) -> Any:
-    """See `in_numpy`."""
+    """See `in_numpy`.
+
+    Args:
+      length: The number of columns.
+      size: Columns of a block, but for the last one, which may have fewer.
+      add: Function from a block's begin and length and the total before it to the total
+        after it.
+      first: The total before any block.
+    """
     number, rest = divmod(length, size)
     total = lax.fori_loop(0, number, lambda i, total: add(i * size, size, total), first)
     return add(number * size, rest, total) if rest else total
@@ -163,7 +210,15 @@ def fold_blocks(length: int, size: int, add: Callable, first: Any) -> Any:
 def map_blocks(
     length: int, size: int, function: Callable, rows: int, dtype: Any
 ) -> Any:
-    """See `in_numpy`."""
+    """See `in_numpy`.
+
+    Args:
+      length: The number of columns.
+      size: Columns of a block, but for the last one, which may have fewer.
+      function: Function from a block's begin and length to its columns.
+      rows: The number of rows.
+      dtype: The dtype of the columns.
+    """
 
     def add(begin: Any, width: int, blocks: Any) -> Any:
         some = function(begin, width)
@@ -175,7 +230,14 @@ def map_blocks(
 def matmul(
     left: Any, right: Any, transpose_a: bool = False, transpose_b: bool = False
 ) -> Any:
-    """See `in_numpy`; a GPU would take TF32 by itself."""
+    """See `in_numpy`; a GPU would take TF32 by itself.
+
+    Args:
+      left: Matrix, [n, k] once transposed.
+      right: Matrix, [k, m] once transposed.
+      transpose_a: Whether `left` is transposed first.
+      transpose_b: Whether `right` is transposed first.
+    """
     left, right = jnp.asarray(left), jnp.asarray(right)
     left, right = left.T if transpose_a else left, right.T if transpose_b else right
     return jnp.matmul(left, right, precision=lax.Precision.HIGHEST)
@@ -202,14 +264,28 @@ def take_or_zero(vector: Any, places: Any) -> Any:
 
 
 def add_at(total: Any, places: Any, values: Any, number: Any) -> Any:
-    """See `in_numpy`."""
+    """See `in_numpy`.
+
+    Args:
+      total: [n] of any dtype.
+      places: Integers [k], different and below n.
+      values: [k] of the dtype of `total`.
+      number: int32 scalar.
+    """
     matches = jnp.all((values == 0) | (jnp.arange(values.size) < number))
     added = total.at[places].add(jnp.where(matches, values, 0), mode="drop")
     return added, matches
 
 
 def replaced(values: Any, is_meant: Any, draw: Callable[..., Any]) -> Any:
-    """See `in_numpy`; draws for all places."""
+    """See `in_numpy`; draws for all places.
+
+    Args:
+      values: [n] of any dtype.
+      is_meant: bool[n].
+      draw: Function from a selector of the meant places of any array of n, their ranks
+        among each other, and their number, to the new values.
+    """
     rank = jnp.cumsum(is_meant) - 1
     return jnp.where(is_meant, draw(lambda array: array, rank, rank[-1] + 1), values)
 
@@ -225,7 +301,13 @@ def fold_in(seed: Any, value: Any) -> Any:
 
 
 def random_words(seed: Any, count: int, dtype: Any = np.uint32) -> Any:
-    """See `in_numpy`."""
+    """See `in_numpy`.
+
+    Args:
+      seed: int64[2].
+      count: Number of words.
+      dtype: An integer dtype of 32 or 64 bits.
+    """
     return words_at(seed, lax.iota(jnp.uint32, int(count)), count, dtype)
 
 
@@ -234,6 +316,12 @@ def words_at(seed: Any, places: Any, count: Any, dtype: Any = np.uint32) -> Any:
 
     Each word enciphers its own block: to put four words side by side takes XLA 100
     times as long on a processor.
+
+    Args:
+      seed: int64[2].
+      places: Integers, each at least 0 and below `count`.
+      count: Number of words among which the places are.
+      dtype: An integer dtype of 32 or 64 bits.
     """
     del count
     places = jnp.asarray(places).astype(jnp.uint32)
@@ -303,7 +391,13 @@ def _product(word: Any, multiplier: Any) -> tuple[Any, Any]:
 
 
 def below(seed: Any, length: int, bound: int) -> Any:
-    """See `in_numpy`."""
+    """See `in_numpy`.
+
+    Args:
+      seed: int64[2].
+      length: Number of integers.
+      bound: The exclusive upper bound.
+    """
     words = random_words(seed, length, np.uint64)
     return (words % np.uint64(bound)).astype(jnp.int64)
 
@@ -312,7 +406,13 @@ table = shared_table = jnp.asarray
 
 
 def with_row(rows: Any, place: Any, row: Any) -> Any:
-    """See `in_numpy`."""
+    """See `in_numpy`.
+
+    Args:
+      rows: [n, k] of any dtype.
+      place: Index of the row.
+      row: [k] of the same dtype.
+    """
     return rows.at[place].set(row)
 
 
@@ -324,7 +424,13 @@ def product(left: Any, right: Any) -> Any:
 
 
 def minus_weighted(total: Any, weights: Any, vectors: Sequence[Any]) -> Any:
-    """See `in_numpy`."""
+    """See `in_numpy`.
+
+    Args:
+      total: [n] of floats.
+      weights: [k] of the same dtype.
+      vectors: k vectors, [n] of the same dtype.
+    """
     for weight, vector in zip(weights, vectors):
         total = total - product(weight, vector)
     return total
@@ -348,13 +454,26 @@ def rolled(rows: Any, starts: Any) -> Any:
 
 
 def map_rows(function: Callable[[Any], Any], places: Any, length: int) -> Any:
-    """See `in_numpy`; one at a time, since draws of all would fill the memory."""
+    """See `in_numpy`; one at a time, since draws of all would fill the memory.
+
+    Args:
+      function: Function from a place to its row, float32[length].
+      places: [n] of any dtype.
+      length: Length of a row.
+    """
     del length
     return lax.map(function, places)
 
 
 def required(condition: Any, message: str, value: Any, tree: Any) -> Any:
-    """See `in_numpy`."""
+    """See `in_numpy`.
+
+    Args:
+      condition: bool scalar.
+      message: The beginning of the error's text.
+      value: A scalar, the end of the error's text.
+      tree: Structure of arrays.
+    """
     del message, value
     return tree_map(lambda part: jnp.where(condition, part, 0), tree)
 
@@ -374,7 +493,13 @@ erfc = jax.scipy.special.erfc
 
 
 def segment_sum(values: Any, places: Any, length: int) -> Any:
-    """See `in_numpy`."""
+    """See `in_numpy`.
+
+    Args:
+      values: [n] of any dtype.
+      places: Integers [n], each at least 0 and below `length`.
+      length: Number of sums.
+    """
     return jax.ops.segment_sum(values, places, length)
 
 

@@ -94,7 +94,14 @@ def half_square_sum(vector: np.ndarray) -> Any:
 def matmul(
     left: Any, right: Any, transpose_a: bool = False, transpose_b: bool = False
 ) -> Any:
-    """The product of two matrices in their own precision, each transposed if asked."""
+    """The product of two matrices in their own precision, each transposed if asked.
+
+    Args:
+      left: Matrix, [n, k] once transposed.
+      right: Matrix, [k, m] once transposed.
+      transpose_a: Whether `left` is transposed first.
+      transpose_b: Whether `right` is transposed first.
+    """
     left, right = np.asarray(left), np.asarray(right)
     return (left.T if transpose_a else left) @ (right.T if transpose_b else right)
 
@@ -141,13 +148,25 @@ def join_at(first: Any, second: Any, number: Any, axis: int = -1) -> np.ndarray:
 
     Where shapes are fixed, the result has as many parts as `second`, and `first` has at
     most so many.
+
+    Args:
+      first: Array of any dtype.
+      second: Array of that dtype.
+      number: int32 scalar.
+      axis: The axis along which they are joined.
     """
     del number
     return np.concatenate([first, second], axis)
 
 
 def columns(array: np.ndarray, begin: Any, length: Any) -> np.ndarray:
-    """Columns `begin` to before `begin + length`, the last axis."""
+    """Columns `begin` to before `begin + length`, the last axis.
+
+    Args:
+      array: [..., k] of any dtype.
+      begin: The first column.
+      length: The number of columns.
+    """
     return array[..., begin : begin + length]
 
 
@@ -202,7 +221,13 @@ def tree_map(function: Callable[..., Any], tree: Any, *more: Any) -> Any:
 
 
 def cond(condition: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
-    """Evaluates one of two branches of the same shapes and dtypes."""
+    """Evaluates one of two branches of the same shapes and dtypes.
+
+    Args:
+      condition: bool scalar.
+      then: Function without arguments, of the branch if true.
+      other: The same, of the branch if false.
+    """
     return then() if condition else other()
 
 
@@ -285,7 +310,14 @@ def replaced(values: Any, is_meant: Any, draw: Callable[..., Any]) -> Any:
 
 
 def words_at(seed: Any, places: Any, count: Any, dtype: Any = np.uint32) -> Any:
-    """Words of `random_words`, those of some places among `count`."""
+    """Words of `random_words`, those of some places among `count`.
+
+    Args:
+      seed: int64[2].
+      places: Integers, each at least 0 and below `count`.
+      count: Number of words among which the places are.
+      dtype: An integer dtype of 32 or 64 bits.
+    """
     return random_words(seed, count, dtype)[places]
 
 
@@ -309,6 +341,12 @@ def add_at(total: Any, places: Any, values: Any, number: Any) -> Any:
 
     Where shapes are fixed, values behind the first `number` must be zeros.
 
+    Args:
+      total: [n] of any dtype.
+      places: Integers [k], different and below n.
+      values: [k] of the dtype of `total`.
+      number: int32 scalar.
+
     Returns:
       The sum, or `total` unchanged, and whether the values were added.
     """
@@ -327,7 +365,13 @@ def structure_leaves(tree: Any) -> list[Any]:
 
 
 def below(seed: Any, length: int, bound: int) -> np.ndarray:
-    """int64[length], uniform from 0 to before a bound, to 2**-64 of it."""
+    """int64[length], uniform from 0 to before a bound, to 2**-64 of it.
+
+    Args:
+      seed: int64[2].
+      length: Number of integers.
+      bound: The exclusive upper bound.
+    """
     return (random_words(seed, length, np.uint64) % np.uint64(bound)).astype(np.int64)
 
 
@@ -347,14 +391,26 @@ def shared_table(values: np.ndarray) -> np.ndarray:
 
 
 def with_row(rows: np.ndarray, place: Any, row: Any) -> np.ndarray:
-    """`rows` with another row at a place."""
+    """`rows` with another row at a place.
+
+    Args:
+      rows: [n, k] of any dtype.
+      place: Index of the row.
+      row: [k] of the same dtype.
+    """
     rows = rows.copy()
     rows[place] = row
     return rows
 
 
 def slice_at(array: np.ndarray, begins: Sequence[Any], sizes: Sequence[int]) -> Any:
-    """The slice of fixed sizes that begins at a place for each axis."""
+    """The slice of fixed sizes that begins at a place for each axis.
+
+    Args:
+      array: Array of any dtype.
+      begins: For each axis, the first index.
+      sizes: For each axis, the number of indices.
+    """
     return array[tuple(slice(b, b + n) for b, n in zip(begins, sizes))]
 
 
@@ -374,6 +430,11 @@ def minus_weighted(total: np.ndarray, weights: Any, vectors: Sequence[Any]) -> A
     """`total` minus the `product` of each weight and its vector, in their order.
 
     A block of columns stays in the cache through all vectors.
+
+    Args:
+      total: [n] of floats.
+      weights: [k] of the same dtype.
+      vectors: k vectors, [n] of the same dtype.
     """
     total = total.copy()
     for begin in range(0, len(total), _COLUMNS):
@@ -408,7 +469,13 @@ def rolled(rows: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 
 def map_rows(function: Callable[[Any], Any], places: Any, length: int) -> np.ndarray:
-    """float32[n, length], the rows that a function has for n places."""
+    """float32[n, length], the rows that a function has for n places.
+
+    Args:
+      function: Function from a place to its row, float32[length].
+      places: [n] of any dtype.
+      length: Length of a row.
+    """
     del length
     return np.stack([function(place) for place in places])
 

@@ -92,24 +92,51 @@ def from_bfloat16(words: tf.Tensor, dtype: Any) -> tf.Tensor:
 
 
 def split_at(values: tf.Tensor, number: Any, most: int) -> tuple[Any, Any]:
-    """See `in_numpy`."""
+    """See `in_numpy`.
+
+    Args:
+      values: [..., k] of any dtype.
+      number: int32 scalar.
+      most: Upper bound on `number`.
+    """
     del most
     return values[..., :number], values[..., number:]
 
 
 def join_at(first: Any, second: Any, number: Any, axis: int = -1) -> tf.Tensor:
-    """See `in_numpy`."""
+    """See `in_numpy`.
+
+    Args:
+      first: Array of any dtype.
+      second: Array of that dtype.
+      number: int32 scalar.
+      axis: The axis along which they are joined.
+    """
     del number
     return tf.concat([first, second], axis)
 
 
 def columns(array: tf.Tensor, begin: Any, length: Any) -> tf.Tensor:
-    """See `in_numpy`."""
+    """See `in_numpy`.
+
+    Args:
+      array: [..., k] of any dtype.
+      begin: The first column.
+      length: The number of columns.
+    """
     return array[..., begin : begin + length]
 
 
 def fold_blocks(length: int, size: Any, add: Callable, first: tf.Tensor) -> tf.Tensor:
-    """See `in_numpy`."""
+    """See `in_numpy`.
+
+    Args:
+      length: The number of columns.
+      size: Columns of a block, but for the last one, which may have fewer.
+      add: Function from a block's begin and length and the total before it to the total
+        after it.
+      first: The total before any block.
+    """
     return tf.while_loop(
         lambda begin, _: begin < length,
         lambda begin, total: (
@@ -128,7 +155,15 @@ def fold_blocks(length: int, size: Any, add: Callable, first: tf.Tensor) -> tf.T
 def map_blocks(
     length: int, size: Any, function: Callable, rows: int, dtype: Any
 ) -> tf.Tensor:
-    """See `in_numpy`."""
+    """See `in_numpy`.
+
+    Args:
+      length: The number of columns.
+      size: Columns of a block, but for the last one, which may have fewer.
+      function: Function from a block's begin and length to its columns.
+      rows: The number of rows.
+      dtype: The dtype of the columns.
+    """
     number = -(-length // size)
     first = tf.raw_ops.Empty(shape=tf.stack([number, rows, size]), dtype=dtype)
 
@@ -161,14 +196,25 @@ def computed_zeros(shape: Sequence[int], dtype: Any) -> tf.Tensor:
 
 
 def while_loop(condition: Callable, body: Callable, carried: Sequence[Any]) -> Any:
-    """See `in_numpy`."""
+    """See `in_numpy`.
+
+    Args:
+      condition: Function of the carried values to a bool scalar.
+      body: Function of the carried values to a tuple of their new values, of the same
+        shapes and dtypes.
+      carried: The initial values.
+    """
     return tf.while_loop(condition, body, list(carried))
 
 
 def fori_loop(begin: Any, end: Any, body: Callable, *carried: Any) -> Any:
     """Runs one iteration at a time, since draws made early would fill the memory.
 
-    See `in_numpy` for the arguments.
+    Args:
+      begin: The first index.
+      end: The exclusive last index.
+      body: Function of an index and the carried values to a tuple of their new values.
+      *carried: The initial values.
     """
     _, *carried_out = tf.while_loop(
         lambda index, *_: index < end,
@@ -218,7 +264,13 @@ def drawn(operation: Any, shape: Any, seed: tf.Tensor, **more: Any) -> tf.Tensor
 
 
 def random_words(seed: tf.Tensor, count: Any, dtype: Any = np.uint32) -> tf.Tensor:
-    """See `in_numpy`."""
+    """See `in_numpy`.
+
+    Args:
+      seed: int64[2].
+      count: Number of words.
+      dtype: An integer dtype of 32 or 64 bits.
+    """
     operation = tf.raw_ops.StatelessRandomUniformFullIntV2
     return drawn(operation, [count], seed, dtype=dtype)
 
@@ -236,7 +288,14 @@ def float_uniform(seed: tf.Tensor, length: int) -> tf.Tensor:
 
 
 def replaced(values: tf.Tensor, is_meant: tf.Tensor, draw: Callable[..., Any]) -> Any:
-    """See `in_numpy`."""
+    """See `in_numpy`.
+
+    Args:
+      values: [n] of any dtype.
+      is_meant: bool[n].
+      draw: Function from a selector of the meant places of any array of n, their ranks
+        among each other, and their number, to the new values.
+    """
     places = tf.where(is_meant)
     number = tf.shape(places)[0]
     new = draw(lambda array: tf.gather(array, places[:, 0]), tf.range(number), number)
@@ -244,7 +303,14 @@ def replaced(values: tf.Tensor, is_meant: tf.Tensor, draw: Callable[..., Any]) -
 
 
 def words_at(seed: Any, places: Any, count: Any, dtype: Any = np.uint32) -> tf.Tensor:
-    """See `in_numpy`."""
+    """See `in_numpy`.
+
+    Args:
+      seed: int64[2].
+      places: Integers, each at least 0 and below `count`.
+      count: Number of words among which the places are.
+      dtype: An integer dtype of 32 or 64 bits.
+    """
     return tf.gather(random_words(seed, count, dtype), places)
 
 
@@ -264,7 +330,14 @@ def take_or_zero(vector: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
 
 
 def add_at(total: tf.Tensor, places: tf.Tensor, values: tf.Tensor, number: Any) -> Any:
-    """See `in_numpy`."""
+    """See `in_numpy`.
+
+    Args:
+      total: [n] of any dtype.
+      places: Integers [k], different and below n.
+      values: [k] of the dtype of `total`.
+      number: int32 scalar.
+    """
     matches = tf.equal(tf.size(values), number)
     added = tf.cond(
         matches,
@@ -275,7 +348,13 @@ def add_at(total: tf.Tensor, places: tf.Tensor, values: tf.Tensor, number: Any) 
 
 
 def below(seed: tf.Tensor, length: int, bound: int) -> tf.Tensor:
-    """See `in_numpy`."""
+    """See `in_numpy`.
+
+    Args:
+      seed: int64[2].
+      length: Number of integers.
+      bound: The exclusive upper bound.
+    """
     limits = {"minval": tf.constant(0, tf.int64), "maxval": tf.cast(bound, tf.int64)}
     return drawn(tf.raw_ops.StatelessRandomUniformIntV2, [length], seed, **limits)
 
@@ -324,12 +403,24 @@ def shared_table(values: np.ndarray) -> tf.Tensor:
 
 
 def with_row(rows: tf.Tensor, place: Any, row: tf.Tensor) -> tf.Tensor:
-    """See `in_numpy`."""
+    """See `in_numpy`.
+
+    Args:
+      rows: [n, k] of any dtype.
+      place: Index of the row.
+      row: [k] of the same dtype.
+    """
     return tf.tensor_scatter_nd_update(rows, [[place]], row[tf.newaxis])
 
 
 def minus_weighted(total: tf.Tensor, weights: Any, vectors: Sequence[Any]) -> Any:
-    """See `in_numpy`; reads and writes the total for each vector."""
+    """See `in_numpy`; reads and writes the total for each vector.
+
+    Args:
+      total: [n] of floats.
+      weights: [k] of the same dtype.
+      vectors: k vectors, [n] of the same dtype.
+    """
     for k, vector in enumerate(vectors):
         total -= weights[k] * vector
     return total
@@ -366,7 +457,13 @@ def rolled(rows: tf.Tensor, starts: tf.Tensor) -> tf.Tensor:
 
 
 def map_rows(function: Callable[[Any], Any], places: Any, length: int) -> tf.Tensor:
-    """See `in_numpy`; few at a time, since draws of all would fill the memory."""
+    """See `in_numpy`; few at a time, since draws of all would fill the memory.
+
+    Args:
+      function: Function from a place to its row, float32[length].
+      places: [n] of any dtype.
+      length: Length of a row.
+    """
     row = tf.TensorSpec([length])
     return tf.map_fn(
         function, places, fn_output_signature=row, parallel_iterations=_ROWS_AT_ONCE
@@ -374,7 +471,14 @@ def map_rows(function: Callable[[Any], Any], places: Any, length: int) -> tf.Ten
 
 
 def required(condition: tf.Tensor, message: str, value: tf.Tensor, tree: Any) -> Any:
-    """See `in_numpy`."""
+    """See `in_numpy`.
+
+    Args:
+      condition: bool scalar.
+      message: The beginning of the error's text.
+      value: A scalar, the end of the error's text.
+      tree: Structure of arrays.
+    """
     check = tf.debugging.Assert(condition, [message, tf.cast(value, tf.int32)])
     # In eager mode the check has already run; in a graph it is an operation.
     with tf.control_dependencies([check] if check is not None else []):

@@ -120,6 +120,11 @@ class NoiseStream(abc.ABC):
         """A row's index, if a condition holds; see `next` for what is raised.
 
         Where nothing can be raised it is T, whose weights, and so its noise, are NaN.
+
+        Args:
+          row: Index of a row, from 0 to before T.
+          condition: bool scalar.
+          message: The beginning of the error's text, before the row.
         """
         end = self.rounds
         return end + self.nx.required(condition, message, row, row - end)

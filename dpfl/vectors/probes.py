@@ -31,7 +31,13 @@ _FIXED_COLUMNS_AT_A_TIME = 2**16
 
 
 def block_size(nx: Any, dimension: int, count: Array) -> Array:
-    """The number of coordinates in a block, of d and of a number of probes."""
+    """The number of coordinates in a block, of d and of a number of probes.
+
+    Args:
+      nx: Module of an array library.
+      dimension: d, the number of coordinates.
+      count: int32 scalar, the number of probes.
+    """
     if nx.FIXES_SHAPES:
         return min(_FIXED_COLUMNS_AT_A_TIME, dimension)
     width = nx.maximum(count, 1)

@@ -45,6 +45,11 @@ def rounded_l2_squared(c: float, g: float, m: int) -> float:
     """Delta^2, the largest squared norm of a rounded vector of norm c.
 
     Coordinates are at most c, rounded up.
+
+    Args:
+      c: Norm of the vector before it is rounded.
+      g: Width of the grid.
+      m: Number of coordinates.
     """
     usually = c**2 + g**2 * m / 4 + g * (c + g * math.sqrt(m) / 2)
     longest = min(usually, (c + g * math.sqrt(m)) ** 2) / g**2
