@@ -3,6 +3,8 @@
 
 """The commands of dpfl.
 
+    python -m dpfl train --flagfile=tasks/digits.flags --seed=1
+
 `python -m dpfl` lists them; `python -m dpfl privacy --help` runs one, as
 `dpfl-privacy --help` does; `configs` prints the folder of the flag files,
 `requirements` the file that pins TensorFlow Federated, and `--version` the version.

@@ -1,7 +1,11 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Fields of configurations: their checks, and the sentences that binaries show."""
+"""Fields of configurations: their checks, and the sentences that binaries show.
+
+class Config(fields.Checked):    # a frozen dataclass
+    bits: int = fields.option(16, "Bits of a message.", at_least=1)
+"""
 
 from __future__ import annotations
 

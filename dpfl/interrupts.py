@@ -1,7 +1,11 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ctrl-C while libraries are imported: the process exits at once."""
+"""Ctrl-C while libraries are imported: the process exits at once.
+
+with interrupts.at_once():
+    from dpfl import needs_tff
+"""
 
 from __future__ import annotations
 

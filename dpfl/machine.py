@@ -1,7 +1,11 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Memory and processors: use by a process, and limits of its container."""
+"""Memory and processors: use by a process, and limits of its container.
+
+groups = config.concurrency or machine.processors()
+free = machine.free_memory()    # bytes, or None
+"""
 
 from __future__ import annotations
 

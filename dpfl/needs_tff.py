@@ -3,6 +3,8 @@
 
 """Import guard of the modules that need TensorFlow Federated, which import it first.
 
+    from dpfl import needs_tff  # noqa: F401
+
 `pip install dpfl` brings accounting, factorization and mechanisms to every platform;
 the rest runs where TensorFlow Federated 0.87 is published.
 """

@@ -3,6 +3,8 @@
 
 """Mechanisms and tasks of other packages, found by their entry points.
 
+    plugins.load(plugins.TASKS, registry.TASKS)
+
 An entry point of the group `dpfl.mechanisms` or `dpfl.tasks` names a module, which
 calls `dpfl.register` or `dpfl.register_task` when it is imported. Both refuse a
 configuration of which a command could not make flags, so that a faulty package fails

@@ -3,6 +3,10 @@
 
 """Reading of files that dpfl expects, whatever stands in their places.
 
+    with reading.opened(path) as file:
+        arrays = reading.arrays_in(file)
+    entry = reading.parsed("a round", line)
+
 A pipe or a device is refused rather than waited for, and a file that is too large is
 refused before it is read. No error shows the content of a file, which may be a secret.
 """

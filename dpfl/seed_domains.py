@@ -3,6 +3,8 @@
 
 """Domains of seeds, by name.
 
+    seed = selection.derive_seed(key, seed_domains.RunDomain.MECHANISM)
+
 A seed is derived from another one and a domain. Each class here holds the domains of
 one parent: its values separate the seeds of that parent, and are part of every saved
 run. An index, such as the round, the client or the row, may follow the domain.

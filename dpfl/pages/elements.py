@@ -3,6 +3,9 @@
 
 """Self-contained HTML: no script, nothing loaded, light and dark, any width.
 
+    body = [elements.heading("Privacy"), elements.facts({"epsilon": 8.0})]
+    text = elements.page("A run", body)
+
 Every value is escaped, so that markup in a name is shown literally. A template engine
 would be another dependency, whose import takes 80 ms, for the few functions below.
 """

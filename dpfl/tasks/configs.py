@@ -3,6 +3,8 @@
 
 """The options of every task, checked when they are made.
 
+    config = configs.DigitsConfig(num_clients=10, model="small_cnn")
+
 TensorFlow is not imported here: a binary can turn the fields into flags, and refuse a
 bad value, before anything slow is imported.
 """

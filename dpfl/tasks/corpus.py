@@ -3,6 +3,10 @@
 
 """Sentences of the docstrings of many modules as arrays, and their cache file.
 
+    sentences = corpus.read(modules, once=True)    # pairs of a name and a path
+    corpus.save(path, sentences, source)
+    sentences = corpus.load(path, source)
+
 They are read from the source files with `ast`; nothing is imported. Each word is an
 integer. Reading millions of them takes a minute, loading them again a fraction of a
 second.

@@ -1,7 +1,11 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Federated data in TFF's SQLite format, read in the graphs that train on them."""
+"""Federated data in TFF's SQLite format, read in the graphs that train on them.
+
+path = data_files.find_sql_file(file, config)
+pieces = data_files.sql_pieces(path, file, parse_batch, config)
+"""
 
 from __future__ import annotations
 

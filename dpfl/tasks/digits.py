@@ -3,6 +3,8 @@
 
 """The handwritten digits of scikit-learn, as a federated data set.
 
+    task = digits.load(configs.DigitsConfig(num_clients=10))
+
 1797 real 8x8 images (the test part of 'Optical Recognition of Handwritten Digits',
 UCI), scaled to 28x28 and split over clients by their labels.
 """

@@ -3,6 +3,8 @@
 
 """Next-word prediction on docstrings of Python's library or of installed packages.
 
+    task = docs.load(configs.DocsConfig(vocab_size=2000))
+
 A client is a module. The text is read from the source files with `ast`; nothing is
 imported. The data depend on the running Python, so compare results only between runs
 with the same `Task.fingerprint`.

@@ -3,6 +3,9 @@
 
 """Downloads with timeouts, identified by their digests.
 
+    downloads.fetch(path, url, check, sha256)
+    digest = downloads.remembered_digest(path)
+
 A connection that is silent for a minute, or slower than any network, is given up. The
 SHA-256 of an unpacked file is stored beside it, as `sha256sum -c` reads it, so that
 later damage is noticed.

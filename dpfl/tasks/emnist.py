@@ -3,6 +3,8 @@
 
 """Federated EMNIST: handwritten characters of 62 classes, a client per writer.
 
+    task = emnist.load(configs.EmnistConfig(data_dir=folder))
+
 (Caldas et al. 2018, 'LEAF: A Benchmark for Federated Settings'.)
 """
 

@@ -3,6 +3,8 @@
 
 """MNIST, a client per writer, and Fashion-MNIST, dealt to clients by its labels.
 
+    task = mnist.load(configs.MnistConfig(data_dir=folder))
+
 MNIST's 70,000 digits are drawn from NIST's forms (Special Database 19). Their writers
 were found by Yadav and Bottou (2019, 'Cold Case: The Lost MNIST Digits');
 `mnist_writers.npz` has them, in MNIST's order. MNIST's own training and test set have

@@ -3,6 +3,9 @@
 
 """The Keras models, with seeded initial weights, and their losses.
 
+    model = models.small_cnn(num_classes=10, seed=0)
+    loss = models.image_loss()
+
 Every model is a plain stack of Keras's own layers that ends in logits, so that a
 saved model loads without dpfl.
 """

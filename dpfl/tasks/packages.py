@@ -3,6 +3,9 @@
 
 """The installed packages that `dpfl/requirements-tff.txt` pins, and their modules.
 
+    installed = packages.installed(packages.pinned())
+    sentences = packages.read(installed, folder)    # cached in the folder
+
 The list is part of dpfl, and training needs every package of it. Additional packages of
 tests and checks are not in it.
 """

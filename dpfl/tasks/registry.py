@@ -3,6 +3,9 @@
 
 """The table of tasks: their names, options and modules.
 
+    config = registry.make_config("digits", num_clients=10)
+    task = registry.load_config("digits", config)
+
 TensorFlow is imported only when a task is loaded.
 """
 

@@ -3,6 +3,9 @@
 
 """Arrays that graphs read in place, without copies.
 
+    shared = SharedArray(array)
+    row = tf.function(lambda i: tf.gather(shared.tensor(), i), autograph=False)
+
 A constant is a part of every graph that uses it, and a graph is sent to TFF's worker
 with every call: 50 MB of images cost a second a round. An operation that maps a file
 into memory costs nothing, and all graphs share what it maps.

@@ -1,7 +1,10 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Next-word prediction on Stack Overflow, a client per user (Reddi et al. 2021)."""
+"""Next-word prediction on Stack Overflow, a client per user (Reddi et al. 2021).
+
+task = stackoverflow.load(configs.StackOverflowConfig(data_dir=folder))
+"""
 
 from __future__ import annotations
 

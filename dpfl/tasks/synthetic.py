@@ -3,6 +3,8 @@
 
 """Made-up examples in the shapes of the other tasks: for benchmarks only.
 
+    task = synthetic.load(dpfl.tasks.make_config("synthetic", num_clients=8))
+
 Every example is noise from a counter-based generator, keyed by the client, so that any
 number of clients takes no memory. Accuracies on it are meaningless.
 """

@@ -1,7 +1,11 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tasks: client data, model, loss, metrics and an evaluation set."""
+"""Tasks: client data, model, loss, metrics and an evaluation set.
+
+dataset = task.client_dataset(task.client_ids[0], round_index=3)
+model = task.build_keras_model(seed=0)
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,11 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tokens of the next-word tasks: numbering and padding."""
+"""Tokens of the next-word tasks: numbering and padding.
+
+tokens = text.Tokens(config.vocab_size)
+pieces = text.next_word_pieces(config)    # arguments of `Task`
+"""
 
 from __future__ import annotations
 

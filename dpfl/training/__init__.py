@@ -1,6 +1,11 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Training runs: workers, cohort selection, checkpoints, metrics and ledger."""
+"""Training runs: workers, cohort selection, checkpoints, metrics and ledger.
+
+plan = dpfl.make_plan(dpfl.RunConfig(...))
+with dpfl.Run(plan) as run:
+    summary = run.train()
+"""
 
 from dpfl import needs_tff  # noqa: F401

@@ -3,6 +3,10 @@
 
 """Checkpoints and the manifest of a run, in files that are written atomically.
 
+    store = CheckpointStore(folder / "checkpoints", keep=3)
+    store.save(progress.to_checkpoint(marks))
+    progress = from_checkpoint(store.load_newest())
+
 A checkpoint is one file: a magic line, the SHA-256 of the rest in hex, and an
 uncompressed npz of arrays and of a JSON text. Nothing is pickled.
 """

@@ -1,7 +1,11 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The settings of a run, checked as far as possible without the task's data."""
+"""The settings of a run, checked as far as possible without the task's data.
+
+RunConfig(task="digits", task_config=tasks.make_config("digits"), epsilon=8.0,
+          mechanism="gaussian", mechanism_options={}, output_dir=folder)
+"""
 
 from __future__ import annotations
 

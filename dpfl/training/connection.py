@@ -1,7 +1,11 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""gRPC connections of Python to a TFF worker, on this machine or another."""
+"""gRPC connections of Python to a TFF worker, on this machine or another.
+
+connection = Connection(str(address), check)
+tff.framework.set_default_context(connection.context(secure_sums=True))
+"""
 
 from __future__ import annotations
 

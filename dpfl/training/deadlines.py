@@ -3,6 +3,10 @@
 
 """Deadlines and messages of waiting, in time during which this process ran.
 
+    with deadlines.waiting_for("TFF's worker") as clock:
+        while not is_ready() and clock.seconds() < 60:
+            time.sleep(0.1)
+
 Time while this process was suspended, or its machine slept, does not count towards
 deadlines, since others may have answered long ago. So time is counted in steps, and a
 jump counts as one step.

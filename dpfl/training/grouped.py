@@ -3,6 +3,10 @@
 
 """Rounds in which each of TFF's clients is a group of simulated ones.
 
+    rounds = grouped.GroupedRounds(
+        task, model, aggregator, client_lr, server_optimizer, "client_key", groups
+    )
+
 A group's clients train, are encoded and are added up one after the other, in one loop
 of one graph. So each group holds one update in memory, however large the cohort; a call
 of TFF costs milliseconds once a group; and TFF sees the same number of clients in every

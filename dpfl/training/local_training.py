@@ -1,7 +1,11 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""A client's training on its examples, in plain TensorFlow functions."""
+"""A client's training on its examples, in plain TensorFlow functions.
+
+trained = local_training.train(task, model, initial, client, round_index, 0.1)
+value = local_training.value(trained.update, "client_key", key)
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,10 @@
 
 """TFF's worker process, isolated from others and ended with this process.
 
+    worker = local_worker.start(concurrency=4)
+    tff.framework.set_default_context(worker.context(secure_sums=True))
+    worker.close()
+
 `tff.framework.local_cpp_executor_factory` starts `worker_binary` as a plain child: it
 accepts connections from anyone, it survives its parent, and it inherits stdout, so that
 `binary | tail` never ends. Here the same binary is started behind a barrier

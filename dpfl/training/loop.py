@@ -3,6 +3,10 @@
 
 """The round loop of a run: selection, training, accounting and records.
 
+    loop = Loop(plan, key, process=process, worker=worker, store=store, record=record,
+                evaluate=evaluate, publish=page.at_checkpoint, say=print)
+    state, progress = loop.run()
+
 Training, evaluation and storage are passed in, so that nothing here needs TensorFlow.
 """
 

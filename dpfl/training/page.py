@@ -1,7 +1,12 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The page of a run: one HTML file with charts."""
+"""The page of a run: one HTML file with charts.
+
+page = Page(plan, directory)
+page.at_checkpoint(progress)
+page.write(report.summary(plan, progress))
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,11 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The plan of a run and its cost, before anything is trained."""
+"""The plan of a run and its cost, before anything is trained.
+
+plan = make_plan(config)
+plan.mechanism, plan.participation, plan.cost
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,12 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The state of federated averaging: its beginning, transfer and update."""
+"""The state of federated averaging: its beginning, transfer and update.
+
+values = StateValues(state_type)
+given, before, after = values.given(state)
+state = values.together(output.state, after)
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,11 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Everything that a result depends on: settings, versions and the source tree."""
+"""Everything that a result depends on: settings, versions and the source tree.
+
+facts = provenance.manifest(plan)
+key = selection.run_key(seed, provenance.digest(plan))
+"""
 
 from __future__ import annotations
 

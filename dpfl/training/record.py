@@ -1,7 +1,12 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The rows of a run's rounds: metrics.csv, times.csv and TensorBoard events."""
+"""The rows of a run's rounds: metrics.csv, times.csv and TensorBoard events.
+
+metrics = record.MetricsFiles(directory)
+metrics.append(progress.rows, progress.times)
+rows = record.read_rows(directory / record.METRICS)
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 
 """Federated averaging whose clients are computed by workers on other machines.
 
+    workers = workers_at(config.worker_addresses, task, print)
+    process = RemoteProcess(process, put_noise, client_key, workers, local)
+
 A round has as many parts as there are workers, and a part as many groups as a worker
 computes concurrently. Each part is computed by the next free worker and gives a partial
 total, from which this machine's own worker computes the round's result. Parts and

@@ -1,7 +1,11 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Texts of a run before, during and after its rounds, and its summary.json."""
+"""Texts of a run before, during and after its rounds, and its summary.json.
+
+print(report.describe(plan))
+summary = report.summary(plan, progress)
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 
 """Selection of cohorts, as a pure function of the run's seed and the round.
 
+    key = selection.run_key(seed, provenance.digest(plan))
+    clients = selection.select_cohort(participation, key, round_index)
+
 Nothing is remembered between rounds, so a resumed run selects the same clients as an
 uninterrupted one.
 """

@@ -1,7 +1,10 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The server's optimizers by name, and Adam variants that correct for noise."""
+"""The server's optimizers by name, and Adam variants that correct for noise.
+
+optimizer = build_server_optimizer("adam", 0.01, momentum=0.9)
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 
 """Large tensors shared by Python and TFF's worker on the same machine.
 
+    leaf = SharedLeaf.of(array)
+    same = np.asarray(leaf)
+
 A message between them is copied several times: a state of half a gigabyte takes tens of
 seconds and gigabytes of memory a round. Instead a graph is told the path of a file in
 memory, from which it reads a tensor or to which it writes one. The file has no name in
