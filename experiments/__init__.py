@@ -1,7 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Binaries of dpfl: flags in, results out."""
+"""Binaries of dpfl: flags in, results out.
+
+    dpfl-train --task=docs --mechanism=gaussian --epsilon=4
+    dpfl-compare runs/a runs/b
+
+Each binary is a module with a command of its own; the others are shared by them.
+"""
 
 import os
 

@@ -1,7 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Comparison of mechanisms at equal epsilon or error, with their bits."""
+"""Comparison of mechanisms at equal epsilon or error, with their bits.
+
+    cost = comparison.cost(mechanism, participation, dimension, delta=1e-4)
+    cost.epsilon, cost.mean_squared_error, cost.uplink_bits
+
+`cost_at_error` and `points` set the noise by an error or by an epsilon.
+"""
 
 from __future__ import annotations
 

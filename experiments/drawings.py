@@ -1,7 +1,12 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Drawings of the binaries privacy, factorize and compare, as PNG files."""
+"""Drawings of the binaries privacy, factorize and compare, as PNG files.
+
+    drawings.draw_bits([dataclasses.asdict(each) for each in points], "bits.png")
+
+Matplotlib is imported at the first drawing.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 
 """Paths of the flag files, in the source tree and in an installed package.
 
+    flags = flag_files.values("tasks/digits.flags", "epsilon")    # all but epsilon
+    words = flag_files.words(["dpfl-train", "--flagfile=tasks/digits.flags"])
+
 In the tree they are the package `configs` beside `experiments`; installed, both are in
 `dpfl`. A file's name is its path in there, such as `chen2022/emnist.flags`.
 """

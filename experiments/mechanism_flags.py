@@ -3,6 +3,9 @@
 
 """Flags for the fields of every mechanism's configuration.
 
+    mechanism_flags.define({"cohort_size": 100}, cli.help_module(__name__))
+    mechanism = mechanism_flags.build("gaussian", mechanism_flags.given())
+
 A mechanism added to the registry gets its flags from here: a field that several
 mechanisms have is one flag. A flag that is not given leaves the field at its default.
 """

@@ -1,7 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The subcommands bits and bands of dpfl-privacy, which has the flags."""
+"""The subcommands bits and bands of dpfl-privacy, which has the flags.
+
+    widths = privacy_curves.widths()
+    costs = privacy_curves.of_bits(candidates, participation, widths)
+
+`of_bands` computes the other curve; both read the flags of the command line.
+"""
 
 from __future__ import annotations
 

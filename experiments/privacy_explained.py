@@ -1,7 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The subcommand explain of dpfl-privacy: the way from settings to an epsilon."""
+"""The subcommand explain of dpfl-privacy: the way from settings to an epsilon.
+
+    explained = privacy_explained.of_run("runs/a")
+    print(privacy_explained.text(explained))
+
+`of_cost` explains settings that no run has yet.
+"""
 
 from __future__ import annotations
 

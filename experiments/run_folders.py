@@ -1,7 +1,14 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Finished runs on disk, and their comparison. No TensorFlow."""
+"""Finished runs on disk, and their comparison. No TensorFlow.
+
+    runs = run_folders.read(["runs/a", "runs/b"])
+    settings = run_folders.different_settings(runs)
+    rows = [run_folders.row(run, settings) for run in runs]
+
+A run is the output folder of `dpfl-train`, once it is done.
+"""
 
 from __future__ import annotations
 

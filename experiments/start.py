@@ -3,6 +3,9 @@
 
 """Imports of TensorFlow and TFF, after the flags are checked, and faster.
 
+    start.import_tensorflow()
+    start.import_federated()
+
 A garbage collection visits all objects, and imports make hundreds of thousands of
 lasting ones: collections during the imports and the tracing after them took an eighth
 of a short run's start. So none is started meanwhile, and later ones skip the imported

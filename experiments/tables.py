@@ -1,7 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tables of rows: selection, and output as text, CSV or JSON."""
+"""Tables of rows: selection, and output as text, CSV or JSON.
+
+    print(tables.text(rows, {"mechanism": "mechanism", "epsilon": "epsilon"}, digits=4))
+    chosen = tables.where(rows, seed=1)
+
+`show` writes a table to a file or to stdout, also as JSON or CSV.
+"""
 
 from __future__ import annotations
 

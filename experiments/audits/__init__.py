@@ -3,6 +3,10 @@
 
 """Audits of real aggregators: lower bounds on epsilon, and counts of their noise.
 
+    settings = suite.Settings(mechanisms=("gaussian",), is_quick=True)
+    for name, job in suite.jobs(settings):
+        results += job()
+
 The audits examine everything that the adversary of an event sees: the noised integers
 of a trusted server before any post-processing, the opened secure sums, and the result.
 `suite.jobs` lists the checks, which `experiments/audit.py` runs.

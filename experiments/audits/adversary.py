@@ -3,6 +3,10 @@
 
 """The adversary's knowledge: a canary's place in a release, and its likelihood.
 
+    shared = codec.decode_broadcast(codec.broadcast(state, seed))
+    updates = adversary.directions(mechanism, dimension, shared)
+    scores = adversary.log_ratio(mechanism, dimension, released, block)
+
 A canary is a block of coordinates of the release, of length one in units of the clip.
 `directions` computes the updates that appear there, `log_ratio` how much more likely an
 outcome is with the canary than without. Both use public values only: the broadcast and

@@ -3,6 +3,9 @@
 
 """Lower bounds on epsilon by experiment: a canary, a threshold, Clopper-Pearson.
 
+    found = bounds.epsilon_lower_bound(present, absent, delta=1e-3)
+    found.epsilon, found.confidence
+
 If a mechanism is (epsilon, delta)-DP, every event A has P(A) <= exp(epsilon) Q(A) +
 delta, P and Q being its output's distributions with the canary and without it. So
 estimates of P(A) from below and of Q(A) from above give a lower bound on epsilon. A

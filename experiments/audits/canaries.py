@@ -3,6 +3,9 @@
 
 """Lower bounds on epsilon of real rounds, with canaries and without.
 
+    case = cases.of("gaussian")[0]
+    results = canaries.Canaries(case, seed=1).findings(20_000, rounds_in_tff=20)
+
 Many canaries fit into one release: each is a client with its own block of coordinates,
 over which the noise is independent, and a coin decides whether it is present. For each
 of them the release is that of two neighbours, all other clients being known; so a round

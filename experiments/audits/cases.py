@@ -3,6 +3,9 @@
 
 """The canaries of an audit: the cases of each mechanism and their numbers.
 
+    for case in cases.of("l2_csgm"):
+        print(case.setting, case.claim().epsilon)
+
 Noise, masks and dimensions are small, so that an optimal test finds most of the claimed
 epsilon from some thousand releases. A quick audit has the first case of each mechanism.
 """

@@ -3,6 +3,10 @@
 
 """Audit of the neighbouring relation that a run names, by its choice of cohorts.
 
+    for chosen in cohorts.participations():
+        for others in cohorts.others(chosen):
+            results += cohorts.findings_of(chosen, others, trials=10_000, seed=1)
+
 One client sends the opposite of all others, and the cohort of a round is chosen with it
 and without. If it leaves, another client may take its place: then the sum moves by
 twice the clip. If its contributions become zeros, no other client moves.

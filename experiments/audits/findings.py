@@ -1,7 +1,15 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Lines of an audit: the claim, the finding and the verdict."""
+"""Lines of an audit: the claim, the finding and the verdict.
+
+    claim = findings.tightest(mechanism, participation, dimension, delta)
+    own = {"mechanism": mechanism.name, "setting": "z=1"}
+    finding = findings.epsilon_finding(claim, delta, expected, scores, **own)
+    finding.verdict, finding.row()
+
+A finding is sound if nothing that was measured contradicts the claim.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,10 @@
 
 """Audit of the noise of real codecs: its tails, and whether it repeats.
 
+    source = noise.trusted_source(mechanism)
+    results = list(noise.counts(source, draws=10_000_000, seed=1))
+    results += noise.runs(mechanism, seed=1, more=False)
+
 A codec of a long vector releases the sum of no clients, or of clients that send zeros:
 that is the noise alone, one draw a coordinate. Its tails are counted against its exact
 distribution. Beyond 5.7 standard deviations a normal sampler in float32 has nothing

@@ -3,6 +3,11 @@
 
 """Rounds of real aggregators, with everything that an adversary sees.
 
+    through = rounds.FactoryRounds(mechanism, dimension, seed)
+    composed = rounds.ComposedRounds(mechanism, dimension, images)
+    updates = composed.updates(through.seed, 0)
+    release = through.run(updates, keys).release
+
 `FactoryRounds` runs them through TFF: the registry's factory, with the release of
 `Codec.release` among the measurements. `ComposedRounds` calls the same codec's
 functions in the order in which the factory does, without TFF: many more rounds in the

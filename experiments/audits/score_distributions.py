@@ -3,6 +3,10 @@
 
 """The distribution of an audit's scores if a mechanism is what it claims to be.
 
+    expected = score_distributions.gaussian([1.0], 0.5).sampled(0.25)
+    epsilon = expected.attainable(1e-3)
+    threshold, bound = expected.threshold("present", 20_000, 1e-3, 0.99)
+
 It is computed from the mechanism's numbers alone, without its aggregator: for each
 coordinate of the release by definition, and for their sum by convolution. So the best
 threshold is known before any trial, and so is the result of the same test with

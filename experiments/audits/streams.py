@@ -3,6 +3,9 @@
 
 """Lower bounds on epsilon of streams of noise over a whole run.
 
+    for case in streams.CASES["sgmf"]():
+        results += streams.StreamCanaries(case, seed=1).findings(900)
+
 Every client of the population is a canary with its own block of coordinates. Cohorts
 are chosen as in training. An adversary knows each client's turns, but not whether a
 sampled client joins, and everything that others do.

@@ -1,7 +1,14 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""All checks of an audit, one after the other."""
+"""All checks of an audit, one after the other.
+
+    settings = suite.Settings(mechanisms=("gaussian", "dome"), trials=20_000)
+    for name, job in suite.jobs(settings):
+        results += job()
+
+A job returns its findings, each of which is a row of the audit's table.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 
 """Audit of everything that a server sees beside a release.
 
+    mechanism = mechanisms.DistributedDiscreteGaussian(4, 1.0, 1.0, 28)
+    results = [*sums.wraps(mechanism), *sums.measured(mechanism)]
+
 A secure sum opens residues only. Measurements follow from the release, or are marked as
 exact if the server is trusted with each message.
 """

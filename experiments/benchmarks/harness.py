@@ -3,6 +3,9 @@
 
 """The groups of rows, their sizes, and the clock.
 
+    rows = harness.measure("calibration", harness.settings(quick=True, repeats=2))
+    rows = harness.compare({"plain": steps, "mean": a_round}, repeats=9)
+
 Compared functions take turns within one run, so that other load on the machine affects
 all of them alike; a row's ratio is the median over turns of the ratios to its baseline.
 """

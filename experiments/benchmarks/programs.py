@@ -1,7 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Calibrations, factorizations, a start of `dpfl-train`, and long runs."""
+"""Calibrations, factorizations, a start of `dpfl-train`, and long runs.
+
+    settings = harness.settings(quick=True, repeats=2)
+    rows = harness.measure("start_up", settings)
+
+The functions are named as their groups in `harness.GROUPS`.
+"""
 
 from __future__ import annotations
 

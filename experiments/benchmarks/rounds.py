@@ -1,7 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whole rounds of federated averaging, by clients, models, workers and DOME."""
+"""Whole rounds of federated averaging, by clients, models, workers and DOME.
+
+    settings = harness.settings(quick=True, repeats=2, round_rows=["plain", "mean"])
+    rows = harness.measure("rounds", settings)
+
+`TIMED` lists the rows of a round.
+"""
 
 from __future__ import annotations
 

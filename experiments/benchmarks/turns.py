@@ -1,7 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""dpfl beside its peers: one process after the other, in turns, and their ratios."""
+"""dpfl beside its peers: one process after the other, in turns, and their ratios.
+
+    pythons = turns.interpreters(["tff", "pfl=/path/bin/python"])
+    rows = turns.compare(turns.work("cnn_50", quick=True), pythons, processes=2)
+
+`CASES` lists the cases, and `peers` is the program that each process runs.
+"""
 
 from __future__ import annotations
 

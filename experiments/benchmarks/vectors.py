@@ -3,6 +3,9 @@
 
 """Costs of aggregators, rotations, masks, sketches and noise.
 
+    settings = harness.settings(quick=True, repeats=2)
+    rows = harness.measure("rotations", settings)
+
 Clients' vectors are made in TFF's worker, since sending them costs far more than
 aggregating them. The row "values alone" is the cost of making them, which is part of
 every other row of an aggregation. If an aggregator's state is kept, its transfer to

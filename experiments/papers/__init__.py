@@ -1,4 +1,10 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Figures of the literature: a file for each paper, with its grids and drawings."""
+"""Figures of the literature: a file for each paper, with its grids and drawings.
+
+    figure = index.FIGURES["csgm_fig1"]
+    works = figure.grid("small")
+
+`experiments/reproduce.py` does the work and draws the figure.
+"""

@@ -3,6 +3,8 @@
 
 """Chen et al. 2024: sparsified Gaussian mechanisms, L2-CSGM and SGMF.
 
+    dpfl-reproduce --figure=csgm_fig1
+
 Server momentum, rates and clips are those of the tasks' flag files, or of `medium`.
 """
 

@@ -3,6 +3,8 @@
 
 """The papers' claims as data; `python -m tools.pages` computes the verdicts.
 
+    print(verdicts.lines(claims.of_paper("chen2022"), Path("docs/results")))
+
 `experiments.papers.verdicts` defines the conditions on effects.
 """
 

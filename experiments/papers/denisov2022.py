@@ -3,6 +3,8 @@
 
 """Denisov et al. 2022: optimal factorizations, exact and in training.
 
+    dpfl-reproduce --figure=mf_table2 --scale=small
+
 A stream of noise covers an epoch, in which each client takes part once.
 """
 

@@ -3,6 +3,8 @@
 
 """DOME (Nicolas et al. 2025): dpfl's own experiments, since the paper has none.
 
+    dpfl-reproduce --figure=dome_compare --scale=small
+
 They compare DOME with others at equal rounds, epsilon and bits up, ablate its choices
 one at a time, and measure what its sketch captures round by round.
 """

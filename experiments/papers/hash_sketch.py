@@ -1,7 +1,14 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The count-mean sketch as Chen et al. 2022 publish it, to compare with dpfl's."""
+"""The count-mean sketch as Chen et al. 2022 publish it, to compare with dpfl's.
+
+    sketch = HashSketch(dimension=20_000, rows=3, width=100)
+    expanded = sketch.expand(seed)
+    decoded = sketch.decode(sketch.encode(vector, expanded), expanded)
+
+Over the seeds, decoded vectors have the vector as their mean.
+"""
 
 from __future__ import annotations
 

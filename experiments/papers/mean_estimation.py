@@ -1,7 +1,14 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Measurement of the squared error of a mean of vectors."""
+"""Measurement of the squared error of a mean of vectors.
+
+    sizes = {"dimension": 2**14, "repeats": 20, "epsilon": 8.0}
+    work = mean_estimation.work({"mechanism": "gaussian"}, config, **sizes)
+    row = work.compute(folder)
+
+The mechanism's noise is calibrated to the epsilon at `DELTA`.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 
 """Figures beyond the papers: all mechanisms at equal bits, and streams in training.
 
+    dpfl-reproduce --figure=intervals --scale=small
+
 All mechanisms have the same epsilon, with few and with many bits up, on MNIST by writer
 and on Fashion-MNIST. All train for the same rounds with the same expected number of
 clients, and each selects its clients in the way that suits it: `dpfl.mechanisms`

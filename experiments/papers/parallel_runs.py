@@ -3,6 +3,10 @@
 
 """Parallel execution of a figure's work, with progress.
 
+    runs = parallel_runs.ParallelRuns(folder, jobs=2)
+    runs.check(grid)
+    runs.do(grid, sweep.ResultsTable(folder / "results.csv"))
+
 Each of a few threads has a `Trainer`, takes runs one after the other and sends events
 to the main thread, which draws the bar and adds the rows. Runs that differ only in
 their seed go to one trainer. The first rounds of each task and model are measured

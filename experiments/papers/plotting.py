@@ -1,7 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The common drawing of all figures: panels of lines of means with their ranges."""
+"""The common drawing of all figures: panels of lines of means with their ranges.
+
+    plot = Plot("rounds", "method", y="loss")
+    picture = plotting.draw(plot, rows, "Losses of prefix sums")
+
+A line is drawn for each method, over the numbers of rounds.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,14 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The number of concurrent runs of a figure, and its remaining work."""
+"""The number of concurrent runs of a figure, and its remaining work.
+
+    machine = remaining_work.this_machine()
+    jobs = remaining_work.jobs(machine, runs=6, rates={})
+    groups = remaining_work.concurrency(machine, jobs)
+
+Without measured rates the memory of a run is guessed.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,10 @@
 
 """Small result tables of figures, from which they can be drawn again.
 
+    figure = index.FIGURES["csgm_fig2"]
+    result_tables.write(path, figure, "medium", works, rows)
+    rows = result_tables.read(path, figure, "medium", works)
+
 Each line names its figure and scale. If the drawing shows curves, `NAME_curves.csv`
 beside `NAME.csv` has the points of each row, identified by its labels, and `NAME.csv`
 their number.

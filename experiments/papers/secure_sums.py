@@ -3,6 +3,10 @@
 
 """Costs of integer noise and secure sums without training, exact or measured.
 
+    config = mechanisms.SketchedDdg(10, 1.0, 0.5, 12, compression_rate=5.0)
+    error = secure_sums.expected_error(config, 512, secure_sums.PRODUCTS["similar"])
+    ratio = secure_sums.error_ratio(1000, 1000, 8.0, 1e-5, 12, "exact")
+
 The figures are on Chen et al. 2022, 'The Fundamental Price of Secure Aggregation'.
 """
 

@@ -1,7 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Streams over a whole run: errors of sums at equal epsilon, without training."""
+"""Streams over a whole run: errors of sums at equal epsilon, without training.
+
+    run = stream_errors.run_of(compression_rate=100, epsilon=10.0, rounds=512)
+    point = bands_curve.point(run, 16)
+
+`random_allocation` and `bands_curve.restarting` give the alternatives.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,11 @@
 
 """Reproducible figures: a grid of work, a results table and a drawing.
 
+    work = sweep.training_work({"seed": 1}, {"task": "digits", "seed": 1})
+    table = sweep.ResultsTable(folder / "results.csv")
+    if work not in table:
+        table.add(work, sweep.measured(folder / work.folder))
+
 Each piece of work adds one row to `results.csv`. The row's key is everything that
 defines the work, so that a second call does only what is missing, and never reuses a
 row of other settings. Most work is a run of `dpfl-train`.

@@ -3,6 +3,9 @@
 
 """Processes that train runs of a figure, one after another.
 
+    with contextlib.closing(trainers.Trainer()) as trainer:
+        trainer.train(work, folder / work.folder)
+
 This module is also their program. Each line of its stdin is a JSON object: the
 `arguments` of `dpfl-train`, the `log` that takes its output, and whether it
 `only_checks` them and the data. The original stdout takes `{"round": 3, "of": 60}`

@@ -3,6 +3,9 @@
 
 """Kinds of claims: an effect of runs, a number, or nothing yet; each has a verdict.
 
+    effect = claim.effect(Path("docs/results"))
+    claim.verdict(effect)    # "holds", "does not hold" or "not decided"
+
 A claim names the compared runs and the condition on their effect, which is the same for
 all claims of a kind. `experiments.papers.claims` has the papers' claims.
 """
