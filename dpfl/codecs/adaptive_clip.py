@@ -1,7 +1,14 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""A clip that follows the norms of the updates (Andrew et al. 2021), or a fixed one."""
+"""A clip that follows the norms of the updates (Andrew et al. 2021), or a fixed one.
+
+    clip = AdaptiveClip(mechanism, nx)
+    vote = clip.vote(normed, is_clipped)        # a client's
+    state = clip.next_state(clip.in_force(state), votes)
+
+The votes are summed and noised before the clip depends on them.
+"""
 
 from __future__ import annotations
 

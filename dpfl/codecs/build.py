@@ -1,7 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Construction of codecs from configurations of mechanisms."""
+"""Construction of codecs from configurations of mechanisms.
+
+    mechanism = mechanisms.Gaussian(100, clip_norm=1.0, noise_multiplier=1.0)
+    codec = make_codec(mechanism, dimension, arrays="jax")
+
+The codec's class is that of the mechanism's row in `mechanisms.registry`.
+"""
 
 from __future__ import annotations
 

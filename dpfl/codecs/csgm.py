@@ -3,6 +3,11 @@
 
 """The sparsified Gaussian mechanism (CSGM), for a trusted server.
 
+    mechanism = mechanisms.L2Csgm(100, 1.0, 1.0, keep_fraction=0.1)
+    codec = CsgmCodec(mechanism, dimension, in_numpy)
+    shared = codec.decode_broadcast(codec.broadcast(state, round_seed))
+    message = codec.encode(update, shared, client_seed).message
+
 The accountings by the L2 and by the L-inf bound share this release.
 """
 

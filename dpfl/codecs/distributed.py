@@ -3,6 +3,10 @@
 
 """Integer noise under secure aggregation: discrete Gaussian and Skellam.
 
+    mechanism = mechanisms.DistributedSkellam(100, 1.0, 1.0, bits=16)
+    codec = IntegerCodec(mechanism, dimension, in_numpy)
+    message = codec.encode(update, shared, client_seed).message   # residues
+
 TFF's and tensorflow-privacy's aggregator for this is not used, for these reasons: it is
 nested too deeply to compile inside federated averaging; it rounds the scale of a
 client's discrete Gaussian noise up to a whole number of grid steps, and samples it in

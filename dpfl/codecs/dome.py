@@ -1,7 +1,14 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""DOME: clients send noised sketches, and the server runs Adam."""
+"""DOME: clients send noised sketches, and the server runs Adam.
+
+    mechanism = mechanisms.Dome(100, 1.0, 1.0, sketch_size=32)
+    codec = DomeCodec(mechanism, dimension, in_numpy)
+    state = codec.initial_state()   # of the sketch and the optimizer
+
+`LocalNoiseCodec` is the part of it that sums the noised sketches.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,14 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The Gaussian mechanism, with a fixed or an adaptive clip, for a trusted server."""
+"""The Gaussian mechanism, with a fixed or an adaptive clip, for a trusted server.
+
+    mechanism = mechanisms.Gaussian(100, 1.0, 1.0, adaptive_clipping=True)
+    codec = GaussianCodec(mechanism, dimension, in_numpy)
+    message = codec.encode(update, codec.initial_state(), client_seed).message
+
+A message is integers, the steps of `codecs.integer_sums`.
+"""
 
 from __future__ import annotations
 

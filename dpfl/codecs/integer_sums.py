@@ -3,6 +3,11 @@
 
 """Exact sums in integers: conversion of vectors to grid steps and of sums to floats.
 
+    total = IntegerSum(dimension, noise_multiplier=1.0, cohort_size=100)
+    steps = total.round(clipping.safe_norm(update), clip_norm)   # a client's
+    noised = total.noised(total.accumulate(total.zero(nx), steps), noise_seed)
+    mean = total.to_float(noised, clip_norm) / 100
+
 A client rounds its clipped vector to steps of a grid; the sum of a round is exact; its
 noise, the server's or in shares of the clients, is an integer too; only the noised sum
 becomes floats. A codec chooses the vectors and their bound. The grid is that of

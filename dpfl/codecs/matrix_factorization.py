@@ -3,6 +3,11 @@
 
 """Matrix factorization (DP-FTRL), for a trusted server.
 
+    mechanism = mechanisms.MatrixFactorization(
+        cohort_size=100, rounds_per_epoch=64, clip_norm=1.0, noise_multiplier=1.0
+    )
+    codec = MatrixFactorizationCodec(mechanism, dimension, in_numpy)
+
 The server's state holds the stream of noise: the seeds of the released rows of Z, the
 current row, and the stream's memory. With `noise_on_host` it holds the past of one
 row in place of that memory, computed before each round by `HostNoise` of

@@ -3,6 +3,9 @@
 
 """Measurements of every round, whatever the mechanism: counts, norms and bits.
 
+    sums = client_sums(encoded.normed, bits, encoded.sums)   # summed over clients
+    measured = exact_measurements(sums, more)                # of the round
+
 A name that begins with `MARK` is an exact value of clients' data, outside of the
 privacy guarantee. All others are public or computed from the release.
 """

@@ -1,7 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The mean without a mechanism."""
+"""The mean without a mechanism.
+
+    codec = MeanCodec(mechanisms.NoMechanism(100), dimension, in_numpy)
+    message = codec.encode(update, {}, client_seed).message   # the update itself
+
+An update that is not finite is left out of the mean.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,14 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sparsified Gaussian matrix factorization (SGMF), for a trusted server."""
+"""Sparsified Gaussian matrix factorization (SGMF), for a trusted server.
+
+    numbers = dict(cohort_size=100, clip_norm=1.0, noise_multiplier=1.0)
+    mechanism = mechanisms.Sgmf(**numbers, keep_fraction=0.1, rounds_per_epoch=64)
+    codec = SgmfCodec(mechanism, dimension, in_numpy)
+
+The client's part is that of CSGM, the noise that of matrix factorization.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,14 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sketches under noise: count-mean sketches, and sparse vectors from Gaussian ones."""
+"""Sketches under noise: count-mean sketches, and sparse vectors from Gaussian ones.
+
+    mechanism = mechanisms.ProjectAndPerturb(100, 1.0, 1.0, compression_rate=4)
+    codec = ProjectAndPerturbCodec(mechanism, dimension, in_numpy)
+    sketch = make_sketch(mechanism.shape(dimension))   # what a client applies
+
+The other codecs send their sketches as an `IntegerCodec` does.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,14 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Mechanisms as frozen numbers: noise, accounting and bits from one object."""
+"""Mechanisms as frozen numbers: noise, accounting and bits from one object.
+
+    mechanism = mechanisms.Gaussian(100, clip_norm=1.0, noise_multiplier=1.0)
+    event = mechanism.round_dp_event(dimension, sampling_probability=0.01)
+    bits = mechanism.uplink_bits(dimension)
+
+`MECHANISMS` has all of them by name; `dpfl.make_codec` and `dpfl.aggregator` run them.
+"""
 
 # A class of the table is a name of this package by its row there alone.
 # ruff: noqa: F403

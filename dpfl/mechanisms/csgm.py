@@ -1,7 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The sparsified Gaussian mechanism (CSGM), accounted by its L2 or its L-inf bound."""
+"""The sparsified Gaussian mechanism (CSGM), accounted by its L2 or its L-inf bound.
+
+    mechanism = L2Csgm(1000, clip_norm=0.3, noise_multiplier=0.9, keep_fraction=0.1)
+    bits = mechanism.uplink_bits(dimension)
+
+Both mechanisms have the same numbers and the same codec.
+"""
 
 from __future__ import annotations
 

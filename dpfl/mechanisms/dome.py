@@ -1,7 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""DOME: a sketch that follows the gradients, local noise, private Adam."""
+"""DOME: a sketch that follows the gradients, local noise, private Adam.
+
+    mechanism = Dome(100, clip_norm=1.0, noise_multiplier=1.0, sketch_size=32)
+    error = mechanism.mean_squared_error(dimension)
+
+`DomeDdg` sends each of the numbers in `bits` bits, under noise in integers.
+"""
 
 from __future__ import annotations
 

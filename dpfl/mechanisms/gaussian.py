@@ -1,7 +1,14 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The Gaussian mechanism, with a fixed or an adaptive clip, and the plain mean."""
+"""The Gaussian mechanism, with a fixed or an adaptive clip, and the plain mean.
+
+    mechanism = Gaussian(100, clip_norm=1.0, noise_multiplier=1.0)
+    adaptive = dataclasses.replace(mechanism, adaptive_clipping=True)
+    plain = NoMechanism(100)
+
+The fields of the adaptive clip are shared with the integer mechanisms.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,15 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The bits of a message's coordinates, and the grid of least error for them."""
+"""The bits of a message's coordinates, and the grid of least error for them.
+
+    grid = best_grid(
+        cohort_size=100, bits=16, local_stddev=0.1, dimension=1024, spread=1024
+    )
+    wrapped = grid.wrap_probability(16)   # of a coordinate of the sum
+
+Lengths are over the clip of the vector.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,11 @@
 
 """Matrix factorization (DP-FTRL): noise correlated over rounds.
 
+    mechanism = MatrixFactorization(
+        cohort_size=100, rounds_per_epoch=64, clip_norm=1.0, noise_multiplier=1.0
+    )
+    error = mechanism.mean_squared_error(dimension)
+
 Its stream lasts an epoch, in which a client takes part once, or the whole run. Over a
 run the rounds of one client should be as far apart as C has diagonals: each of them is
 then one release (`accounting.matrix_factorization`), which client sampling amplifies.

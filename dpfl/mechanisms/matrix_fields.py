@@ -1,7 +1,14 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Fields that choose the factorization of correlated noise."""
+"""Fields that choose the factorization of correlated noise.
+
+    fields = MatrixFields(matrix_method="banded", matrix_bands=8)
+    fields.check_matrix(rounds)
+    factorization = fields.find_factorization(rounds, "rounds_per_epoch")
+
+Mechanisms with correlated noise inherit the fields.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sparsified Gaussian matrix factorization (SGMF)."""
+"""Sparsified Gaussian matrix factorization (SGMF).
+
+    numbers = dict(cohort_size=100, clip_norm=1.0, noise_multiplier=1.0)
+    mechanism = Sgmf(**numbers, keep_fraction=0.1, rounds_per_epoch=64)
+
+It is CSGM with noise that is correlated over the rounds.
+"""
 
 from __future__ import annotations
 

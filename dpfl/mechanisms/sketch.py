@@ -1,7 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Mechanisms that sum sketches of updates."""
+"""Mechanisms that sum sketches of updates.
+
+    mechanism = SketchedDdg(100, 1.0, 1.0, bits=16, compression_rate=4)
+    shape = mechanism.shape(dimension)   # of the sketch: its rows, widths and rate
+
+`codecs.sketch` has their codecs.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Choice of the cheapest stream that has the noise of a factorization."""
+"""Choice of the cheapest stream that has the noise of a factorization.
+
+    factorization = fact.compute(fact.Workload(64), "toeplitz-root")
+    stream = build_stream(factorization, dimension)
+
+With `redraw` structured streams draw rows again instead of remembering them.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,14 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Correlated noise of an encoder C with a small memory: A^-1 B = C^-1."""
+"""Correlated noise of an encoder C with a small memory: A^-1 B = C^-1.
+
+    rows = rows_of_columns(factorization.factors.diagonals)
+    stream = BandedStream(rows, dimension)
+    noise, state = stream.next(stream.init(seed))
+
+`build_stream` chooses among them.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 
 """Streams of correlated noise, and operations on any stream.
 
+    stream = Accumulated(build_stream(factorization, dimension), factorization.workload)
+    noise, state = stream.next(stream.init(seed))   # row 0 of B Z
+
 For a factorization A = B C and Z with rows of independent N(0, 1), row t of a stream is
 row t of N = A^-1 B Z: the noise to add to the sum of round t, so that a server which
 applies A to the noised sums releases A (G + N) = A G + B Z. `Accumulated` applies A,

@@ -1,7 +1,14 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The L2 norm of any vector that a client may send, and the factor that clips it."""
+"""The L2 norm of any vector that a client may send, and the factor that clips it.
+
+    normed = safe_norm(update)
+    factor, is_clipped = clip_factor(normed, clip_norm)
+    clipped = normed.direction * factor
+
+Norms are right over the whole range of float32.
+"""
 
 from __future__ import annotations
 

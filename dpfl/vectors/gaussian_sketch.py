@@ -1,7 +1,14 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""A dense Gaussian projection, and the recovery of sparse vectors from it."""
+"""A dense Gaussian projection, and the recovery of sparse vectors from it.
+
+    sketch = GaussianSketch(dimension, length)
+    matrix = sketch.expand(seed)
+    sent = sketch.encode(vector, matrix)
+
+`GaussianSketch.decode` finds a sparse vector from the sum of what was sent.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Integer noise drawn from exact tables of its distribution, alone or in shares."""
+"""Integer noise drawn from exact tables of its distribution, alone or in shares.
+
+    noise = discrete_gaussian_noise(stddev).sample(seed, length)
+    share = Shares("skellam", stddev).sample(seed, domain, number, length)
+
+A share is secret to the client that draws it.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Distributions on the integers to 120 digits, and exact tables to sample them."""
+"""Distributions on the integers to 120 digits, and exact tables to sample them.
+
+    law = discrete_gaussian(Fraction(9))   # law.probabilities of -R, ..., R
+    tables, distance = parts_of(stddev)    # to draw from, and their distance to it
+
+`integer_noise` draws from the tables.
+"""
 
 from __future__ import annotations
 

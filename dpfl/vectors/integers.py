@@ -1,7 +1,14 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Residues of integers for secure sums, and a flat rotation."""
+"""Residues of integers for secure sums, and a flat rotation.
+
+    sent = wrap(rounded, bits=16)           # a client's
+    total = center(sums, bits=16)           # the sum of residues, back to integers
+    rotation = ROTATIONS["overlap"](length)
+
+Residues are added modulo 2^bits, as a secure sum adds them.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 
 """Random probes that share out the coordinates, processed a block at a time.
 
+    probed = apply(signs, 0, count, most, vector[np.newaxis])[0]   # one block
+    probed = probed / norms(count, most, dimension)
+
 Probe i of n has coordinates i, i + n, and so on, with random signs: a count sketch of
 one row. The probes are orthogonal by construction and take d steps to apply, however
 many there are.

@@ -1,7 +1,15 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Random rotations that spread a vector evenly over its coordinates."""
+"""Random rotations that spread a vector evenly over its coordinates.
+
+    rotation = HadamardRotation(length)
+    expanded = rotation.expand(seed)
+    rotated = rotation.rotate(vector, expanded)
+    vector = rotation.invert(rotated, expanded)
+
+`ROTATIONS` has the classes by the names that configurations use.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 
 """Rounding of vectors in grid steps to integers for exact and secure sums.
 
+    integers = randomized_round(vector, seed, max_norm, max_coordinate)
+    kept = round_within(vector, max_squared_norm)   # to the nearest integers
+
 The guarantees that privacy rests on hold despite floating point. `randomized_round` is
 accounted as a part of the noise: each integer is distributed as a randomized rounding
 of a real number x', and the vector of these x' is within the bounds on norm and
