@@ -118,18 +118,19 @@ class Rounds:
 
         Equal sums are opened once by each function, since its compilation takes long.
         """
-        compiled = (lambda f: f) if way == "eager" else self._compiled
+        compiled = (lambda f: f) if way == "eager" else self.compiled
         shared = compiled(self.shared)(self.seed)
         messages, total, sums = getattr(self, f"_{way}")(compiled, shared)
         total = self.codec.reduce_modulo(total)
         key = way != "eager" and compiles_release, digest(plain((total, sums, shared)))
         if key not in self._opened:
-            opened = self._compiled(self.opened) if key[0] else self.opened
+            opened = self.compiled(self.opened) if key[0] else self.opened
             self._opened[key] = opened(total, sums, shared, self.seed)
         messages = [plain(message) for message in messages]
         return Round(messages, *map(plain, (shared, sums, total, *self._opened[key])))
 
-    def _compiled(self, function: Any) -> Any:
+    def compiled(self, function: Any) -> Any:
+        """A function of its name compiled once."""
         if function.__name__ not in self._functions:
             self._functions[function.__name__] = traced(self.nx, function)
         return self._functions[function.__name__]
