@@ -1,6 +1,12 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Privacy accounting: events, an accountant and calibration. Imports no TensorFlow."""
+"""Privacy accounting: events, an accountant and calibration.
+
+    z = accounting.calibrate_noise_multiplier(dp_accounting.GaussianDpEvent, 4, 1e-6)
+    accounting.epsilon(dp_accounting.GaussianDpEvent(z), 1e-6).epsilon  # at most 4
+
+Imports no TensorFlow.
+"""
 
 from dpfl.accounting.accountant import DpflAccountant, register
 from dpfl.accounting.calibration import (

@@ -2,6 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Balls-in-bins sampling: clients draw one of b groups in secret, for correlated noise.
 
+    turns = np.diag(participation.turns.astype(np.float64))
+    event = BallsInBinsDpEvent(noise_multiplier, turns, participation.groups)
+    accounting.epsilon(event, delta=1e-6).epsilon
+
 A client of group g shifts the rows of C G + Z by m_g, the sum of the columns of C of
 its rounds, in units of the noise, so that K of `secret_participation` has a row for
 each group. delta is an integral over b numbers.

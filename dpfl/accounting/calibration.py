@@ -1,6 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Epsilon of an event, and the least noise that meets a budget."""
+"""Epsilon of an event, and the least noise that meets a budget.
+
+    report = epsilon(dp_accounting.GaussianDpEvent(1.0), 1e-6, accounting_method="rdp")
+    report.epsilon, report.order  # 5.22, and the Renyi order that gives it
+    z = calibrate_noise_multiplier(dp_accounting.GaussianDpEvent, 4, 1e-6)
+
+`make_event` is any function from a noise multiplier to an event.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 
 """The base class of dpfl's `DpEvent`s, and the checks they share.
 
+    event = accounting.MatrixFactorizationDpEvent(1.0)  # an `RdpDpEvent`
+    event.rdp(events.DEFAULT_ORDERS), event.neighboring_relations
+
 An event is a frozen value with everything that an accountant must know about one use of
 a mechanism. dpfl's own events also know their Renyi differential privacy:
 `RdpDpEvent.rdp` returns it, so that `accountant.DpflAccountant` handles every one of

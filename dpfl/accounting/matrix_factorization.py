@@ -3,6 +3,10 @@
 
 """The event of the matrix factorization mechanism.
 
+    event = MatrixFactorizationDpEvent(noise_multiplier=1.0)
+    release = dp_accounting.GaussianDpEvent(1.0)
+    run = banded_stream_event(release, rounds=64, bands=4, separation=4)
+
 Source: Denisov, McMahan, Rush, Smith, Thakurta, 'Improved Differential Privacy for
 SGD via Optimal Private Linear Operators on Adaptive Streams' (2022), Theorem 2.1.
 """

@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Privacy losses of clients that draw one round of an epoch in secret.
 
+    if is_in_reach(z, rounds):
+        remove, add = slot_gaussian(1 / rounds, z, rounds, step=1e-2)
+
 With w_i the likelihood ratio of a round's Gaussian noise, were the client in it, that
 of the first r rounds of an epoch of S slots is R = 1 - r/S + (1/S) sum_{i<=r} w_i. Both
 directions' hockey-sticks are means of convex functions of R without the client, so

@@ -3,6 +3,10 @@
 
 """Normal form of trees of events, in which they are accounted for.
 
+    event = normalised(event)
+    for release, count in releases(event):
+        print(count, release)
+
 Events of dp_accounting take any number and check none, and some of its releases take an
 integer for an event. So every tree is `normalised` before anything is computed of it:
 its numbers are Python's and in range, at every depth, and all releases of one sample of

@@ -1,7 +1,14 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Correlated noise computed in the training program, outside of TFF's worker."""
+"""Correlated noise computed in the training program, outside of TFF's worker.
+
+    factory, put_noise = build_with_host_noise(mechanism, dimension)
+    process = factory.create(value_type)
+    output = process.next(put_noise(state), updates)  # `HostNoise.put_into`
+
+The factory's rounds refuse a state that has no noise, or that of another round.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,14 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Flattening of values of any structure to one vector, and back."""
+"""Flattening of values of any structure to one vector, and back.
+
+    layout = Layout(value_type)
+    vector = layout.flatten(update, layout.dimension)
+    update = layout.restore(vector)
+
+A client's identity may stand beside the update: `layout.split(value)` parts them.
+"""
 
 from __future__ import annotations
 

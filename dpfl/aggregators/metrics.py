@@ -1,7 +1,14 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Metrics of TFF's learning algorithms beside a mechanism."""
+"""Metrics of TFF's learning algorithms beside a mechanism.
+
+    process = tff.learning.algorithms.build_unweighted_fed_avg(
+        model_fn, optimizer, metrics_aggregator=dpfl.no_metrics
+    )
+
+Without it TFF opens sums of losses and of example counts.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The plain mean without privacy, based on TFF's own aggregator."""
+"""The plain mean without privacy, based on TFF's own aggregator.
+
+    process = FiniteMeanFactory().create(value_type, tff.TensorType(np.float32))
+    output = process.next(process.initialize(), updates, weights)
+
+Clients whose update is not finite do not count.
+"""
 
 from __future__ import annotations
 

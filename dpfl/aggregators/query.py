@@ -1,7 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Mechanisms as queries of TensorFlow Privacy."""
+"""Mechanisms as queries of TensorFlow Privacy.
+
+    query = dpfl.query(mechanism, [tf.TensorSpec([2, 1])], output="sum")
+    optimizer = dp_optimizer_keras.GenericDPSGDOptimizer(query, 2, learning_rate=1.0)
+
+In TFF, `tff.aggregators.DifferentiallyPrivateFactory(query)` takes one.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sums of clients' messages in TFF, in the open or secure."""
+"""Sums of clients' messages in TFF, in the open or secure.
+
+    reduce = reduction(codec, message_type, sums_type)
+    sums = reduce(messages)  # of clients, at the server
+
+The codec says which parts are summed securely.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Construction of TFF factories from configurations of mechanisms."""
+"""Construction of TFF factories from configurations of mechanisms.
+
+    process = dpfl.aggregator(mechanism, seed=1).create(value_type)  # calls `build`
+    output = process.next(process.initialize(), updates)
+
+`build_with_host_noise` is for noise that the training program computes.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 
 """Makes the workers that TFF's own contexts start end with this process.
 
+    worker_end.protect()  # as `import dpfl.aggregators` does
+    tff.backends.test.set_sync_test_cpp_execution_context()
+
 TFF starts `worker_binary` as a plain child, which outlives Python and holds its stdout,
 so that `program | tail` never ends. Nothing else about the worker is changed: it
 accepts connections from anyone, unless `dpfl.training.local_worker` starts it.

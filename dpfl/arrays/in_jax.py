@@ -3,6 +3,10 @@
 
 """`jax.numpy`, and the functions that it lacks; 64-bit types must be enabled.
 
+    with jax.enable_x64(True):
+        nx = arrays.named("jax")
+        nx.below(nx.fold_in(seed, 1), length=5, bound=10)
+
 `in_numpy` describes the functions that `jax.numpy` does not have. Shapes are fixed:
 draws are made for all places, and values behind the last one are zeros.
 """

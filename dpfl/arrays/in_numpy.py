@@ -3,6 +3,9 @@
 
 """numpy by the names of `jax.numpy`, and the functions that `jax.numpy` lacks.
 
+    nx = arrays.named("numpy")
+    nx.below(nx.fold_in(nx.fresh_seed(), 1), length=5, bound=10)
+
 The other libraries have the same functions with the same arguments.
 """
 

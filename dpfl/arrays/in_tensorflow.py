@@ -3,6 +3,9 @@
 
 """TensorFlow by the names of `jax.numpy`: eager, in graphs and in TFF.
 
+    nx = arrays.named("tensorflow")
+    nx.below(nx.fold_in(nx.fresh_seed(), 1), length=5, bound=10)
+
 `in_numpy` describes the functions that `jax.numpy` does not have.
 """
 

@@ -3,6 +3,9 @@
 
 """Seeds and random words in numpy, bit for bit those of `dpfl.vectors.randomness`.
 
+    seed = philox.seed_from_int(7, "noise")
+    words = philox.random_words(philox.fold_in(seed, 3), 4)
+
 That module states the properties and assumptions of Philox4x32-10. Here it is written
 out for programs without TensorFlow.
 """

@@ -1,7 +1,14 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The result of every method of this package: a workload and its factors."""
+"""The result of every method of this package: a workload and its factors.
+
+    found = compute(prefix_sum(1000), "banded", bands=16)  # a `Factorization`
+    decoder, encoder = found.materialize()
+    found.errors().root_mean, found.sensitivity(MinSeparation(16)).value
+
+The functions below are what noise and events take of one.
+"""
 
 from __future__ import annotations
 

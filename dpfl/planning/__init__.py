@@ -1,7 +1,14 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The plan of a run: its noise, bits, rate and bands, and the ledger that it keeps."""
+"""The plan of a run: its noise, bits, rate and bands, and the ledger that it keeps.
+
+    mechanism = planning.calibrate(mechanism, plan, dimension, epsilon=4, delta=1e-6)
+    ledger = planning.Ledger(mechanism, plan, dimension, delta=1e-6)
+    epsilon = ledger.record_round(clients)
+
+Imports no TensorFlow.
+"""
 
 from dpfl.planning.budget import calibrate, epsilon, privacy_report
 from dpfl.planning.choice import ResolvedMechanism, resolve

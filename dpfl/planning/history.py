@@ -1,7 +1,14 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""History of cohorts, and the check of the clients of the next round."""
+"""History of cohorts, and the check of the clients of the next round.
+
+    history, names = History(participation), names_of(clients)
+    history.check(names)  # ValueError if the round may not have them
+    history.add(names)
+
+`go_to` moves to a later or an earlier round, as after a restart.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,10 @@
 
 """Journal of a ledger: a file that has every round before it is released.
 
+    journal = Journal("ledger.jsonl", {"mechanism": mechanism.identity})
+    rounds = dict(journal.entries())
+    journal.add(len(rounds) + 1, names)
+
 A line for each round is on the disk before `record_round` returns: a program that is
 killed after a release and resumes from an older state finds it there. The clients of a
 round are the secret that amplifies privacy, so the file is readable by its owner alone.

@@ -1,7 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Remarks on an epsilon or a delta that means little, or could be smaller."""
+"""Remarks on an epsilon or a delta that means little, or could be smaller.
+
+    delta_remark(0.05, population=100)  # "note that delta is above 1/100: ..."
+    epsilon_remark(epsilon, mechanism, participation, dimension, delta)
+
+A remark is one sentence, and "" where there is nothing to say.
+"""
 
 from __future__ import annotations
 

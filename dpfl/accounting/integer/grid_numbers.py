@@ -3,6 +3,9 @@
 
 """Numbers of a release in integers: its grid, its bounds, and the errors of a draw.
 
+    grid = grid_of_cohort(noise_multiplier=1.0, cohort_size=100)
+    grid.stddev, grid.total_bits  # 2**18 steps of noise, and sums of 32 bits
+
 A client's vector is rounded to multiples of a step g, integers are summed, and integer
 noise is added. In steps nothing depends on the clip C: with s = sigma / g the noise is
 s and a client's vector at most s C / sigma, for any adaptive C. For the proofs see

@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Renyi divergences between summed integer noise and a whole shift of it, exactly.
 
+    noise = summed_noise.DiscreteGaussianNoise(10, 1.5)  # of 10 clients
+    rate = shift_rate([2.0, 4.0], noise, max_shift=3)  # max over v of D_a(v) / v^2
+
 Let f_n be the n-fold sum of N_Z(0, sigma^2) and s^2 = n sigma^2. Then
 f_n(x) = exp(-x^2 / (2 s^2)) u_n(x) where u_n has period n and is even. So n numbers
 describe every tail exactly: those of half a period, by `summed_noise`. Nothing cancels

@@ -1,7 +1,14 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Flattening of pytrees of float arrays to one vector, and back."""
+"""Flattening of pytrees of float arrays to one vector, and back.
+
+    layout = Layout(params)
+    vector = layout.flatten(update, layout.dimension)
+    update = layout.restore(vector)
+
+The template may be of anything with a shape and a dtype.
+"""
 
 from __future__ import annotations
 
