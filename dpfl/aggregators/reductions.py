@@ -120,10 +120,14 @@ def open_sums(codec: Codec, message_type: tff.Type, sums_type: tff.Type) -> Redu
 def open_group_sums(codec: Codec, total_type: tff.Type) -> GroupReduction:
     """A reduction of groups' totals, of a TFF type, which the server may see."""
 
+    # TFF takes no function of any number of arguments, as a wrapper's methods are.
+    def zero() -> Any:
+        return codec.zero()
+
     def merge(total: Any, other: Any) -> Any:
         return codec.merge(total, other)
 
-    return _aggregation(codec.zero, merge, merge, total_type)
+    return _aggregation(zero, merge, merge, total_type)
 
 
 def _aggregation(
