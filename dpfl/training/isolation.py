@@ -3,6 +3,10 @@
 
 """Isolation of a server that accepts anyone's connections, for this process alone.
 
+    worker, ready = isolation.start(
+        command, os.environ, until_ready=connect, isolation="auto"
+    )
+
 TFF's worker listens on every address of the machine without authentication: anyone who
 reaches it computes, reads and writes files as its user, and only its port can be
 chosen. It is isolated from outside:
