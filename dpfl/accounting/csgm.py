@@ -3,6 +3,9 @@
 
 """Renyi differential privacy of coordinate-subsampled Gaussian mechanisms.
 
+    settings = {"keep_fraction": 0.1, "linf_ratio": 0.05, "dimension": 7850}
+    csgm.sparsified_rdp([2, 8], noise_multiplier=1.0, **settings)
+
 Source: 'Improved Communication-Privacy Trade-offs in L2 Mean Estimation under
 Streaming Differential Privacy' (2024), Theorems 4.1 and 5.1, with the misprints
 listed in docs/privacy/misprints.md corrected and the bound sharpened; the baseline
