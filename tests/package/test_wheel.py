@@ -163,6 +163,8 @@ def test_installs_and_works_without_tensorflow(version, wheel, tmp_path):
 def check_accountant(python, folder):
     """With the tests that the installed dp_accounting has of its own accountant."""
     shutil.copy(ROOT / "tests/accounting/test_accountant.py", folder)
+    (folder / "tests").mkdir()
+    shutil.copy(ROOT / "tests/refusals.py", folder / "tests")
     # All but those of functions that dpfl does not call, and two that take seconds.
     chosen = "OwnTest and not log_a and not bounds_gaussian and not delta_gaussian"
     options = ["-q", "-p", "no:cacheprovider", "-k", chosen]
@@ -172,6 +174,8 @@ def check_accountant(python, folder):
 def check_numbers(python, folder):
     """With this Python's numpy, a 2, where products of small numbers wrap otherwise."""
     shutil.copy(ROOT / "tests/test_numbers.py", folder)
+    (folder / "experiments").mkdir()
+    shutil.copy(ROOT / "experiments/bands_curve.py", folder / "experiments")
     newer = "import numpy; assert int(numpy.__version__.split('.')[0]) >= 2"
     run([python, "-I", "-c", newer], folder)
     options = ["-q", "-p", "no:cacheprovider", "test_numbers.py"]
