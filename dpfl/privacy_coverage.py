@@ -11,8 +11,7 @@ subtracted with it. The settings and the number of clients N are public. Without
 private mechanism there is no event, and nothing is covered.
 
     privacy_coverage.kind("metrics.csv", "exact_train_loss")   # "exact"
-    privacy_coverage.plain_names(row)["train_loss"]            # whether it is exact or
-    not
+    privacy_coverage.plain_names(row)["train_loss"]            # exact or not
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from dpfl.arrays import philox
+from dpfl.arrays import in_numpy, philox
 
 FIXES_SHAPES = True
 
@@ -30,6 +30,10 @@ fft, ifft, slice_at = jnp.fft.fft, jnp.fft.ifft, lax.dynamic_slice
 tree_map, structure_leaves = jax.tree.map, jax.tree.leaves
 eigvalsh = jnp.linalg.eigvalsh
 computed_zeros = jnp.zeros
+# Operators and attributes that arrays of both libraries have.
+bitwise_and, left_shift = in_numpy.bitwise_and, in_numpy.left_shift
+right_shift, item_bytes = in_numpy.right_shift, in_numpy.item_bytes
+has_known_shape = in_numpy.has_known_shape
 
 
 def __getattr__(name: str) -> Any:
@@ -90,21 +94,6 @@ def fori_loop(begin: Any, end: Any, body: Callable, *carried: Any) -> Any:
     return lax.fori_loop(
         begin, end, lambda index, values: tuple(body(index, *values)), tuple(carried)
     )
-
-
-def right_shift(words: Any, bits: int) -> Any:
-    """See `in_numpy`."""
-    return jnp.right_shift(words, words.dtype.type(bits))
-
-
-def left_shift(words: Any, bits: int) -> Any:
-    """See `in_numpy`."""
-    return jnp.left_shift(words, words.dtype.type(bits))
-
-
-def bitwise_and(words: Any, mask: int) -> Any:
-    """See `in_numpy`."""
-    return jnp.bitwise_and(words, words.dtype.type(mask))
 
 
 def divide_no_nan(above: Any, below: Any) -> Any:
@@ -422,9 +411,9 @@ def with_row(rows: Any, place: Any, row: Any) -> Any:
 
 def product(left: Any, right: Any) -> Any:
     """See `in_numpy`; an exclusive or of its bits forces a product to be rounded."""
-    found = left * right
-    is_nan = jnp.isnan(found).astype(jnp.int32)
-    return bitcast(bitcast(found, np.int32) ^ is_nan, np.float32)
+    rounded = left * right
+    is_nan = jnp.isnan(rounded).astype(jnp.int32)
+    return bitcast(bitcast(rounded, np.int32) ^ is_nan, np.float32)
 
 
 def minus_weighted(total: Any, weights: Any, vectors: Sequence[Any]) -> Any:
@@ -480,17 +469,6 @@ def required(condition: Any, message: str, value: Any, tree: Any) -> Any:
     """
     del message, value
     return tree_map(lambda part: jnp.where(condition, part, 0), tree)
-
-
-def item_bytes(array: Any) -> int:
-    """See `in_numpy`."""
-    return array.dtype.itemsize
-
-
-def has_known_shape(array: Any) -> bool:
-    """See `in_numpy`."""
-    del array
-    return True
 
 
 erfc = jax.scipy.special.erfc

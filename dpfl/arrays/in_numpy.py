@@ -27,14 +27,9 @@ FIXES_SHAPES = False
 
 abs, all, arange, clip, concatenate = np.abs, np.all, np.arange, np.clip, np.concatenate
 cos, count_nonzero, equal, exp = np.cos, np.count_nonzero, np.equal, np.exp
-fft, floor, ifft, imag, isfinite = (
-    np.fft.fft,
-    np.floor,
-    np.fft.ifft,
-    np.imag,
-    np.isfinite,
-)
-isnan, log, maximum, minimum = np.isnan, np.log, np.maximum, np.minimum
+fft, ifft, floor, imag = np.fft.fft, np.fft.ifft, np.floor, np.imag
+isfinite, isnan, log = np.isfinite, np.isnan, np.log
+maximum, minimum = np.maximum, np.minimum
 ones, ones_like, real, reshape = np.ones, np.ones_like, np.real, np.reshape
 round, sign, sin, sqrt, square = np.round, np.sign, np.sin, np.sqrt, np.square
 stack, sum, take, transpose = np.stack, np.sum, np.take, np.transpose
@@ -42,7 +37,7 @@ where, zeros, zeros_like, cumsum = np.where, np.zeros, np.zeros_like, np.cumsum
 max, mean, size = np.max, np.mean, np.size
 eigvalsh, norm = np.linalg.eigvalsh, np.linalg.norm
 diag, diagonal, eye, linalg = np.diag, np.diagonal, np.eye, np.linalg
-shape = np.shape
+pad, shape = np.pad, np.shape
 
 
 def asarray(value: Any, dtype: Any) -> np.ndarray:
@@ -268,7 +263,7 @@ def fold_in(seed: Any, value: Any) -> np.ndarray:
 
 
 def random_words(seed: Any, count: int, dtype: Any = np.uint32) -> np.ndarray:
-    """Fair and independent bits; see `randomness.random_bits`.
+    """Fair and independent bits; see `randomness.random_words`.
 
     Args:
       seed: int64[2].
@@ -499,11 +494,6 @@ def required(condition: Any, message: str, value: Any, tree: Any) -> Any:
     if not condition:
         raise ValueError(f"{message} {value}")
     return tree
-
-
-def pad(vector: np.ndarray, widths: Any) -> np.ndarray:
-    """`vector` with zeros before and behind, as many as `widths` says for each axis."""
-    return np.pad(vector, widths)
 
 
 def item_bytes(array: np.ndarray) -> int:

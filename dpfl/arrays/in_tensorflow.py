@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from dpfl.arrays import philox
+from dpfl.arrays import in_numpy, philox
 
 FIXES_SHAPES = False
 # Blocks of columns computed at once. Totals are taken in the order of the blocks, so
@@ -47,6 +47,8 @@ bitcast, cond, make_complex = tf.bitcast, tf.cond, tf.complex
 product, slice_at = tf.multiply, tf.slice
 divide_no_nan, multiply_no_nan = tf.math.divide_no_nan, tf.math.multiply_no_nan
 tree_map, structure_leaves = tf.nest.map_structure, tf.nest.flatten
+# Slices that arrays of both libraries have.
+columns, split_at = in_numpy.columns, in_numpy.split_at
 
 
 def asarray(value: Any, dtype: Any) -> tf.Tensor:
@@ -94,18 +96,6 @@ def from_bfloat16(words: tf.Tensor, dtype: Any) -> tf.Tensor:
     return tf.cast(tf.bitcast(words, tf.bfloat16), dtype)
 
 
-def split_at(values: tf.Tensor, number: Any, most: int) -> tuple[Any, Any]:
-    """See `in_numpy`.
-
-    Args:
-      values: [..., k] of any dtype.
-      number: int32 scalar.
-      most: Upper bound on `number`.
-    """
-    del most
-    return values[..., :number], values[..., number:]
-
-
 def join_at(first: Any, second: Any, number: Any, axis: int = -1) -> tf.Tensor:
     """See `in_numpy`.
 
@@ -117,17 +107,6 @@ def join_at(first: Any, second: Any, number: Any, axis: int = -1) -> tf.Tensor:
     """
     del number
     return tf.concat([first, second], axis)
-
-
-def columns(array: tf.Tensor, begin: Any, length: Any) -> tf.Tensor:
-    """See `in_numpy`.
-
-    Args:
-      array: [..., k] of any dtype.
-      begin: The first column.
-      length: The number of columns.
-    """
-    return array[..., begin : begin + length]
 
 
 def fold_blocks(length: int, size: Any, add: Callable, first: tf.Tensor) -> tf.Tensor:

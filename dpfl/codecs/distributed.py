@@ -164,13 +164,10 @@ class IntegerCodec(Codec):
         message = collections.OrderedDict(update=wrapped)
         if self._clip.adapts:
             vote = self._clip.vote(scaled.normed, scaled.is_clipped)
-            vote = (
-                vote
-                + self._count_noise.sample(
-                    client_seed, seed_domains.ClientDomain.COUNT_SHARE, shares, 1
-                )[0]
+            noise = self._count_noise.sample(
+                client_seed, seed_domains.ClientDomain.COUNT_SHARE, shares, 1
             )
-            message["within"] = integers.wrap(vote, integer.CLIP_COUNT_BITS)
+            message["within"] = integers.wrap(vote + noise[0], integer.CLIP_COUNT_BITS)
         sums = collections.OrderedDict(l2_clipped=scaled.is_clipped)
         return Encoded(message, scaled.normed, sums)
 

@@ -232,7 +232,7 @@ class DomeCodec(Codec):
         if config.mean_removal:
             centred = centred - nx.asarray(shared["offset"], np.float64)
         centred = nx.where(normed.is_finite, centred, 0.0)
-        norm = nx.linalg.norm(centred)
+        norm = nx.norm(centred)
         is_clipped = norm > config.clip_norm
         inside = nx.divide_no_nan(nx.asarray(config.clip_norm, np.float64), norm)
         factor = nx.where(is_clipped, inside, 1.0)

@@ -3,9 +3,9 @@
 
 """The result of every method of this package: a workload and its factors.
 
-    found = compute(prefix_sum(1000), "banded", bands=16)  # a `Factorization`
-    decoder, encoder = found.materialize()
-    found.errors().root_mean, found.sensitivity(MinSeparation(16)).value
+    factors = compute(prefix_sum(1000), "banded", bands=16)  # a `Factorization`
+    decoder, encoder = factors.materialize()
+    factors.errors().root_mean, factors.sensitivity(MinSeparation(16)).value
 
 The functions below are what noise and events take of one.
 """

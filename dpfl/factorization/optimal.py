@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Optimal factorization: least total squared error under one participation.
 
-    found = optimal.factorize(Workload(32))
-    found.loss(), found.gap()  # the gap is to the dual bound
+    factors = optimal.factorize(Workload(32))
+    factors.loss(), factors.gap()  # the gap is to the dual bound
 
 `iteration` finds X = C^T C; here it is started from the solution of a
 coarser problem, and becomes the lower-triangular factors B and C.

@@ -341,10 +341,10 @@ class Mechanism(Checked, abc.ABC):
     @classmethod
     def gone_fields(cls) -> dict[str, Any]:
         """Former fields with the value that they had, on whose digest noise depends."""
-        found: dict[str, Any] = {}
-        for base in cls.__mro__:
-            found.update(vars(base).get("former_fields", {}))
-        return found
+        fields: dict[str, Any] = {}
+        for base in reversed(cls.__mro__):
+            fields.update(vars(base).get("former_fields", {}))
+        return fields
 
     @abc.abstractmethod
     def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:

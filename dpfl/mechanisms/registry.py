@@ -37,8 +37,7 @@ class MechanismEntry(NamedTuple):
 
     Attributes:
       codec: Maps a configuration, the dimension d, the module of an array library (see
-        `dpfl.arrays`), and options of its own, to a
-        `dpfl.codecs.Codec`.
+        `dpfl.arrays`), and options of its own, to a `dpfl.codecs.Codec`.
       host_noise: Maps a configuration and d to an object with `put_into(state)`, to be
         called on the aggregator's state before each round if the factory was built with
         `noise_on_host`; None for a mechanism that has no such noise.

@@ -3,8 +3,8 @@
 
 """The choice of bits and compression rates that are "auto".
 
-    found = resolve(mechanism, participation, dimension, epsilon=8.0)
-    found.mechanism, found.sentences
+    resolved = resolve(mechanism, participation, dimension, epsilon=8.0)
+    resolved.mechanism, resolved.sentences
 
 `bits` "auto" is the fewest bits with which the error by noise, rounding and wraps is
 within `bits_tolerance` of that of Gaussian noise at the same epsilon, both by the given

@@ -223,12 +223,12 @@ class JaxAggregator:
 
         def checked(places: Array) -> Any:
             with jax.enable_x64(is_wide):
-                found = updates(places)
-            number = self._layout.clients(found)
+                own = updates(places)
+            number = self._layout.clients(own)
             if number != len(places):
                 wanted = f"of as many clients as their places, {len(places)}"
                 raise ValueError(checks.message("updates", wanted, number))
-            return found
+            return own
 
         return checked
 

@@ -66,8 +66,8 @@ class Layout:
         fits = structure == self._structure and shapes == wanted
         if not (fits and all(map(_is_float, leaves))):
             rule = f"float arrays with a leading axis of clients before {self.text}"
-            found = f"{structure}: {', '.join(str(list(each)) for each in shapes)}"
-            raise TypeError(checks.message("updates", rule, found))
+            given = f"{structure}: {', '.join(str(list(each)) for each in shapes)}"
+            raise TypeError(checks.message("updates", rule, given))
         return number
 
     def flatten(self, update: Update, length: int) -> Array:
