@@ -76,7 +76,6 @@ setup(
         "tff": [
             requirement + WHERE_TFF_IS
             for requirement in (
-                "packaging>=22",
                 "psutil>=5.9",
                 "scikit-learn>=1.6,<2",
                 "tensorboard>=2.14,<2.15",

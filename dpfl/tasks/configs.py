@@ -12,7 +12,8 @@ bad value, before anything slow is imported.
 from __future__ import annotations
 
 import dataclasses
-from typing import Optional
+from collections.abc import Mapping
+from typing import Any, ClassVar, Optional
 
 from dpfl import checks
 from dpfl.fields import Checked, option
@@ -21,7 +22,6 @@ DIGITS_MODELS = ("small_cnn", "tiny_cnn", "cnn", "2nn")
 EMNIST_MODELS = ("cnn", "2nn")
 SYNTHETIC_MODELS = ("cnn", "2nn", "lstm", "small_cnn")
 VERIFY_CHOICES = ("fast", "full")
-DOCS_SOURCES = ("library", "packages")
 # Limits beyond which numbers are mistakes: the graph, the list of the clients or one
 # client's examples would fill a machine before anything is learned.
 _MOST_EXAMPLES = 10**9
@@ -45,7 +45,12 @@ class TaskConfig(Checked):
 
     The local order of examples is a function of `shuffle_seed`, the client, the round
     and the pass alone. A pass is cut after shuffling; its last batch may be smaller.
+
+    Attributes:
+      former_fields: Values of fields that are gone, which a run's digest still has.
     """
+
+    former_fields: ClassVar[Mapping[str, Any]] = {}
 
     batch_size: int = option(
         16, "Number of examples in a local batch.", at_least=1, at_most=_MOST_EXAMPLES
@@ -176,22 +181,12 @@ class DocsConfig(RecurrentConfig, SplitConfig):
 
     Modules are held out whole. Tune settings with a `validation_fraction` of the
     modules outside of the test set.
-
-    Attributes:
-      docs_source: 'library', Python's standard library, or 'packages', the installed
-        packages that dpfl's list for TensorFlow Federated pins, each sentence once.
-      data_dir: Folder of the cached sentences of packages; None for `~/.tff`. The
-        library's sentences are read each time.
     """
+
+    former_fields = {"docs_source": "library"}
 
     max_examples_per_client: Optional[int] = option(
         64, "Most examples in a local epoch; 'none' for all."
-    )
-    docs_source: str = option(
-        "library", f"One of {', '.join(DOCS_SOURCES)}.", choices=DOCS_SOURCES
-    )
-    data_dir: Optional[str] = option(
-        None, "Folder of the data files.", check=checks.path
     )
     vocab_size: int = option(2000, "Number of words in the vocabulary.")
     embedding_size: int = option(32, "Width of the word embedding.")
@@ -211,14 +206,6 @@ class DocsConfig(RecurrentConfig, SplitConfig):
         at_least=1,
         at_most=_MOST_EXAMPLES,
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.docs_source == "library" and self.data_dir is not None:
-            raise ValueError(
-                "data_dir must be left out for docs_source 'library', found "
-                f"{self.data_dir!r}"
-            )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,7 +28,7 @@ import tensorflow as tf
 from dpfl import checks, files
 from dpfl.tasks import downloads
 from dpfl.tasks import task as task_lib
-from dpfl.tasks.configs import DocsConfig, FashionConfig, FilesConfig, SqlConfig
+from dpfl.tasks.configs import FashionConfig, FilesConfig, SqlConfig
 
 # Evaluation examples come from at most this many clients when they are capped.
 _EVALUATION_CLIENTS = 1000
@@ -210,7 +210,7 @@ class PackedText:
     sha256: str
 
 
-def data_folder(config: Union[FilesConfig, FashionConfig, DocsConfig]) -> str:
+def data_folder(config: Union[FilesConfig, FashionConfig]) -> str:
     """The absolute path of the folder that the options name, for workers too.
 
     Raises:

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Next-word prediction on docstrings of Python's library or of installed packages.
+"""Next-word prediction on the docstrings of Python's standard library.
 
     task = docs.load(configs.DocsConfig(vocab_size=2000))
 
@@ -12,18 +12,21 @@ with the same `Task.fingerprint`.
 
 from __future__ import annotations
 
+import ast
+import collections
 import functools
 import hashlib
-import pathlib
+import os
+import re
 import sysconfig
-from collections.abc import Sequence
+import tokenize
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from dpfl import files
-from dpfl.tasks import corpus as corpora
-from dpfl.tasks import data_files, packages, text
 from dpfl.tasks import task as task_lib
+from dpfl.tasks import text
 from dpfl.tasks.configs import DocsConfig
 
 MINIMUM_MODULES = 20
@@ -31,88 +34,119 @@ MINIMUM_MODULES = 20
 DEFAULTS = task_lib.TrainingDefaults(
     client_lr=0.5, server_lr=0.5, clip_norm=0.3, cohort_size=50, rounds=60
 )
-PACKAGES_DEFAULTS = task_lib.TrainingDefaults(
-    client_lr=1.0, server_lr=1.0, clip_norm=0.5, cohort_size=100, rounds=128
+
+# Folders outside of the library itself: third-party packages, tests (often left out of
+# packaged Pythons), and build by-products.
+_SKIPPED_FOLDERS = frozenset(
+    ["site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"]
+    + ["lib-dynload", "ensurepip"]
 )
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+_STATEMENTS = ("body", "handlers", "orelse", "finalbody", "cases")
+_SENTENCE_END = re.compile(r"(?<=[.!?:;])\s+|\n\s*\n")
+_WORD = re.compile(r"[a-z_]+(?:'[a-z]+)?|[0-9]+|[^\sa-z0-9_]")
+_DOCTEST = re.compile(r"^\s*(>>>|\.\.\. ).*$", re.MULTILINE)
+_MINIMUM_WORDS = 3
+
+Sentence = tuple[str, ...]
+
+
+def module_files(folder: str) -> dict[str, str]:
+    """The paths of the modules below a folder by their dotted names, sorted."""
+    paths = {}
+    for parent, folders, names in os.walk(folder):
+        folders[:] = [
+            f for f in folders if f.isidentifier() and f not in _SKIPPED_FOLDERS
+        ]
+        place = os.path.relpath(parent, folder)
+        parts = [] if place == os.curdir else place.split(os.sep)
+        for file in names:
+            stem, extension = os.path.splitext(file)
+            if extension == ".py" and stem.isidentifier():
+                own = [] if stem == "__init__" else [stem]
+                paths[".".join([*parts, *own])] = os.path.join(parent, file)
+    return dict(sorted(paths.items()))
+
+
+def docstrings(path: str) -> list[str]:
+    """All docstrings of a source file, in its order, indentation removed.
+
+    The list is empty if the running Python cannot read or parse the file.
+    """
+    try:
+        with tokenize.open(path) as source, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(source.read())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return []
+    return list(_docstrings_in(tree))
+
+
+def _docstrings_in(node: ast.AST) -> Iterator[str]:
+    """Yields the docstrings of a node and of the statements in it, in source order."""
+    if isinstance(node, _DOCUMENTED):
+        docstring = ast.get_docstring(node)
+        if docstring:
+            yield docstring
+    for field in _STATEMENTS:
+        for child in getattr(node, field, ()):
+            yield from _docstrings_in(child)
+
+
+def split(docstring: str) -> list[Sentence]:
+    """Splits a docstring into sentences of at least three words, lower-case.
+
+    Punctuation marks are words; lines of doctest input are left out.
+    """
+    pieces = _SENTENCE_END.split(_DOCTEST.sub("", docstring).lower())
+    sentences = [tuple(_WORD.findall(piece)) for piece in pieces]
+    return [words for words in sentences if len(words) >= _MINIMUM_WORDS]
 
 
 @functools.lru_cache(maxsize=4)
-def read_library(folder: str) -> corpora.Corpus:
-    """The sentences of every module of the standard library in a folder."""
-    return corpora.read(corpora.module_files(folder))
+def read_library(folder: str) -> Mapping[str, Sequence[Sentence]]:
+    """The sentences of every module of the standard library in a folder, by name."""
+    return {
+        name: [words for docstring in docstrings(path) for words in split(docstring)]
+        for name, path in module_files(folder).items()
+    }
 
 
-def read_packages(
-    config: DocsConfig, folder: str | None = None
-) -> tuple[corpora.Corpus, list[packages.Package]]:
-    """The sentences of the packages that dpfl pins, cached, and these packages.
-
-    Args:
-      config: Options with the cache's folder.
-      folder: Folder of the installed packages; None for the running Python's path.
-
-    Raises:
-      ValueError: If a package is missing or has another version, or the folder cannot
-        be written.
-    """
-    installed = packages.installed(packages.pinned(), folder)
-    kept = pathlib.Path(data_files.data_folder(config))
-    return packages.read(installed, files.output_folder("data_dir", kept)), installed
-
-
-def build_vocabulary(
-    corpus: corpora.Corpus, sentences: np.ndarray, size: int
-) -> list[str]:
+def build_vocabulary(sentences: Sequence[Sentence], size: int) -> list[str]:
     """The `size` most frequent words of some sentences, ties in alphabetical order.
-
-    Args:
-      corpus: The corpus.
-      sentences: Indices of the sentences.
-      size: Number of words.
 
     Raises:
       ValueError: If there are fewer distinct words.
     """
-    counts = corpus.word_counts(sentences)
-    known = np.flatnonzero(counts)
-    if len(known) < size:
+    counts = collections.Counter(word for words in sentences for word in words)
+    if len(counts) < size:
         raise ValueError(
-            f"vocab_size must be at most {len(known)}, the number of different words "
+            f"vocab_size must be at most {len(counts)}, the number of different words "
             f"in the training modules, found {size}"
         )
-    return [
-        corpus.words[place]
-        for place in sorted(known, key=lambda p: (-counts[p], corpus.words[p]))[:size]
-    ]
+    return sorted(counts, key=lambda word: (-counts[word], word))[:size]
 
 
 def encode(
-    corpus: corpora.Corpus,
-    sentences: np.ndarray,
-    vocabulary: Sequence[str],
-    sequence_length: int,
+    sentences: Sequence[Sentence], vocabulary: Sequence[str], sequence_length: int
 ) -> np.ndarray:
     """Encodes sentences as rows of tokens, int32 [sentences, sequence_length + 1].
 
     A row has begin, the words, end if there is room, and padding.
 
     Args:
-      corpus: The corpus.
-      sentences: Indices of the sentences.
+      sentences: The sentences.
       vocabulary: The known words.
       sequence_length: Most words of a row.
     """
     tokens = text.Tokens(len(vocabulary))
     number = {word: i + 1 for i, word in enumerate(vocabulary)}
-    # The last entry fills the row after a sentence.
-    known = [number.get(word, tokens.unknown) for word in corpus.words]
-    translated = np.array([*known, tokens.padding], np.int32)
-    rows = np.empty((len(sentences), sequence_length + 1), np.int32)
-    rows[:, 0] = tokens.begin
-    rows[:, 1:] = translated[corpus.first_words(sentences, sequence_length, len(known))]
-    lengths = corpus.lengths[sentences]
-    short = np.flatnonzero(lengths < sequence_length)
-    rows[short, lengths[short] + 1] = tokens.end
+    shape = len(sentences), sequence_length + 1
+    rows = np.full(shape, tokens.padding, np.int32)
+    for row, words in zip(rows, sentences):
+        known = [number.get(word, tokens.unknown) for word in words]
+        whole = [tokens.begin, *known, tokens.end][: sequence_length + 1]
+        row[: len(whole)] = whole
     return rows
 
 
@@ -150,29 +184,6 @@ def _pairs(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.ascontiguousarray(rows[:, :-1]), np.ascontiguousarray(rows[:, 1:])
 
 
-def _read(config: DocsConfig, folder: str | None) -> tuple[corpora.Corpus, str]:
-    """The sentences, and words on their source."""
-    if config.docs_source == "packages":
-        corpus, installed = read_packages(config, folder)
-        return corpus, " ".join(["docs of packages 1", *map(str, installed)])
-    return read_library(folder or sysconfig.get_paths()["stdlib"]), "docs 1"
-
-
-def _check_modules(count: int, config: DocsConfig, folder: str | None) -> None:
-    """Raises ValueError if there are too few modules to read."""
-    if count >= MINIMUM_MODULES:
-        return
-    if config.docs_source == "packages":
-        place, remedy = "the packages", "packages that come with their source"
-    else:
-        place = folder or sysconfig.get_paths()["stdlib"]
-        remedy = "a Python that comes with the source of its standard library"
-    raise ValueError(
-        f"docs needs at least {MINIMUM_MODULES} modules with docstrings, and {place} "
-        f"has {count}: use {remedy}"
-    )
-
-
 def load(config: DocsConfig, folder: str | None = None) -> task_lib.Task:
     """Loads the task `docs`.
 
@@ -182,43 +193,45 @@ def load(config: DocsConfig, folder: str | None = None) -> task_lib.Task:
 
     Args:
       config: Options of the task.
-      folder: Path of the standard library, or of the installed packages; None for the
-        running Python's.
+      folder: Path of the standard library; None for the running Python's.
 
     Raises:
-      ValueError: If the library has too few source files, packages are missing or of
-        other versions than pinned, there are fewer distinct words than
-        `config.vocab_size`, or no module is left for training or testing.
+      ValueError: If the library has too few source files, there are fewer distinct
+        words than `config.vocab_size`, or no module is left for training or testing.
     """
-    corpus, source = _read(config, folder)
-    places = {
-        name: place
-        for place, name in enumerate(corpus.names)
-        if corpus.sizes[place] >= config.min_sentences
+    folder = folder or sysconfig.get_paths()["stdlib"]
+    modules = {
+        name: sentences
+        for name, sentences in read_library(folder).items()
+        if len(sentences) >= config.min_sentences
     }
-    _check_modules(len(places), config, folder)
-    clients, evaluated = held_out(list(places), config)
+    if len(modules) < MINIMUM_MODULES:
+        raise ValueError(
+            f"docs needs at least {MINIMUM_MODULES} modules with docstrings, and "
+            f"{folder} has {len(modules)}: use a Python that comes with the source of "
+            "its standard library"
+        )
+    clients, evaluated = held_out(list(modules), config)
     sentences, tested = (
-        corpus.sentences_of([places[name] for name in names])
+        [words for name in names for words in modules[name]]
         for names in (clients, evaluated)
     )
-    vocabulary = build_vocabulary(corpus, sentences, config.vocab_size)
-    train = encode(corpus, sentences, vocabulary, config.sequence_length)
-    test = encode(corpus, tested, vocabulary, config.sequence_length)
+    vocabulary = build_vocabulary(sentences, config.vocab_size)
+    train = encode(sentences, vocabulary, config.sequence_length)
+    test = encode(tested, vocabulary, config.sequence_length)
     test = _evaluated(test, config)
-    sizes = corpus.sizes[[places[name] for name in clients]]
-    digest = hashlib.sha256(source.encode())
+    sizes = np.array([len(modules[name]) for name in clients], np.int64)
+    digest = hashlib.sha256(b"docs 1")
     digest.update("\n".join([*clients, "", *evaluated, "", *vocabulary]).encode())
     for array in (sizes, train, test):
         digest.update(array.tobytes())
-    is_library = config.docs_source == "library"
     return task_lib.Task(
         name="docs",
-        description=f"Next word in docstrings of the {config.docs_source}, by module.",
+        description="Next word in docstrings of the library, by module.",
         client_ids=clients,
         dataset_from_index=task_lib.in_memory_datasets(*_pairs(train), sizes, config),
         evaluation_dataset=task_lib.evaluation_batches(*_pairs(test)),
-        defaults=DEFAULTS if is_library else PACKAGES_DEFAULTS,
+        defaults=DEFAULTS,
         config=config,
         fingerprint=digest.hexdigest(),
         # A module is evaluated on as a whole or is a client, never both.

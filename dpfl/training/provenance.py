@@ -100,7 +100,8 @@ def digest(plan: plan_lib.Plan) -> str:
     del named["seed"], named["measure"]
     named["participation"] = plan.participation.name_in_digests
     flags = {_NAMES_IN_DIGEST.get(k, k): named[k] for k in named}
-    facts["flags"] = {**plan.mechanism.gone_fields(), **flags}
+    gone = {**plan.mechanism.gone_fields(), **plan.config.task_config.former_fields}
+    facts["flags"] = {**gone, **flags}
     return files.digest(facts)
 
 

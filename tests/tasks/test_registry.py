@@ -99,7 +99,6 @@ VALUES = {
     "docs": {
         **dict.fromkeys(["vocab_size", "lstm_size", "min_sentences"], (0,)),
         **{"sequence_length": (1,), "max_test_examples": (0,)},
-        **{"docs_source": ("site-packages",), "data_dir": ("/tmp",)},
         "validation_fraction": (1.0,),
     },
     "emnist": {"model": ("small_cnn",), "verify": ("none",)},
@@ -112,7 +111,6 @@ VALUES = {
 }
 TYPES = {
     "digits": {"batch_size": (True, 2.5), "dirichlet_alpha": (True, "1")},
-    "docs": {"data_dir": (3,)},
     "emnist": {"data_dir": ("", 3), "download": (1,)},
 }
 WRONG = [
