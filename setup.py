@@ -86,6 +86,8 @@ setup(
         ],
     },
     entry_points={
-        "console_scripts": [f"dpfl-{name} = dpfl.__main__:{name}" for name in COMMANDS]
+        "console_scripts": [
+            f"dpfl-{name} = dpfl.experiments.commands:{name}" for name in COMMANDS
+        ]
     },
 )

@@ -33,35 +33,6 @@ def peak_bytes(pid: int) -> Optional[int]:
     return None
 
 
-# Messages of libraries when memory runs out, beside MemoryError.
-_SHORT = ("failed to map segment", "annot allocate memory", "can't start new thread")
-# Memory limits below which the libraries of numpy, or of TensorFlow, crash without a
-# message while they are loaded or begin.
-LEAST_LIMIT, LEAST_FOR_TENSORFLOW = 256 * 2**20, 3 * 2**30
-
-
-def ran_out(error: BaseException) -> bool:
-    """Whether an error is due to a lack of memory or of threads."""
-    return isinstance(error, MemoryError) or any(
-        words in str(error) for words in _SHORT
-    )
-
-
-def check_limit(least: int = LEAST_LIMIT) -> None:
-    """Raises MemoryError if the memory limit (ulimit -v) is below `least` bytes."""
-    try:
-        import resource
-    except ImportError:
-        # Windows has none.
-        return
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if limit != resource.RLIM_INFINITY and limit < least:
-        raise MemoryError(
-            f"the memory limit is too low: ulimit -v is {limit >> 20} MB, "
-            f"{least >> 20} MB are needed"
-        )
-
-
 _GROUPS = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")
 _MEMORY_INFO = Path("/proc/meminfo")

@@ -25,9 +25,9 @@ from typing import Any, NoReturn
 
 from absl import app, flags, logging
 
-from dpfl import __version__, checks, files, interrupts, machine
+from dpfl import __version__, checks, files
 
-from . import flag_files
+from . import early, flag_files
 
 FAULT_EXIT_CODE = 1
 USAGE_EXIT_CODE = 2
@@ -297,7 +297,7 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
         except Exception as error:
             refusals = (OSError, TypeError, ValueError)
             logging.debug("Refused:", exc_info=True)
-            if machine.ran_out(error):
+            if early.ran_out(error):
                 fail(
                     f"memory ran out ({error or type(error).__name__})",
                     FAULT_EXIT_CODE,
@@ -444,7 +444,7 @@ def exit_codes() -> Iterator[None]:
                 sys.stdout.flush()
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
-            sys.exit(interrupts.EXIT_CODE)
+            sys.exit(early.INTERRUPTED_EXIT_CODE)
         except BrokenPipeError:
             # `binary | head` has seen enough.
             stdout.discard()

@@ -27,7 +27,9 @@ from typing import Any, Optional
 
 from absl import app, flags, logging
 
-from dpfl import files, interrupts, machine
+from dpfl import files
+
+from . import early
 
 # Modules that dp_accounting and TFF import, and dpfl uses rarely or never, by `import
 # NAME` or as a module of a package.
@@ -61,14 +63,14 @@ def import_tensorflow() -> None:
         logging.set_verbosity(logging.WARNING)
     if "tensorflow" in sys.modules:
         return
-    machine.check_limit(machine.LEAST_FOR_TENSORFLOW)
+    early.check_limit(early.LEAST_FOR_TENSORFLOW)
     # Missing GPUs are reported as errors otherwise.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if files.expanded("~") is None:
         # Without a home, Keras makes a folder named ~ for its settings.
         os.environ.setdefault("KERAS_HOME", os.devnull)
     without_jax = _not_installed("jax")
-    with interrupts.at_once(), _without_callback(), without_jax, _never_collected():
+    with early.ends_at_once(), _without_callback(), without_jax, _never_collected():
         import tensorflow  # noqa: F401
     atexit.register(_drop_default_context)
 
@@ -78,7 +80,7 @@ def import_federated() -> None:
     if "tensorflow_federated" in sys.modules:
         return
     unused = _loaded_when_used(_OF_FEDERATED)
-    with interrupts.at_once(), unused, _never_collected():
+    with early.ends_at_once(), unused, _never_collected():
         import tensorflow_federated  # noqa: F401
 
 

@@ -6,7 +6,7 @@
 import subprocess
 from pathlib import Path
 
-from dpfl import __main__ as main
+from experiments import commands
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -51,4 +51,4 @@ def test_every_command_is_a_binary():
     names = {rule["name"] for rule in targets()["py_binary"]}
     assert len(names) == 9
     for name in names:
-        assert callable(getattr(main, name[len("dpfl-") :]))
+        assert callable(getattr(commands, name[len("dpfl-") :]))

@@ -31,9 +31,9 @@ from typing import Any, NoReturn, Optional
 import psutil
 from absl import flags
 
-from dpfl import files, interrupts, launcher
+from dpfl import files, launcher
 
-from .. import cli, flag_files
+from .. import cli, early, flag_files
 from .sweep import Training
 
 # Names of our packages, in the source tree or installed.
@@ -233,7 +233,7 @@ def main() -> None:
             work = train.check
         code = _exit_code(work, order["arguments"], order["log"])
         answer(code=code)
-        if code == interrupts.EXIT_CODE:
+        if code == early.INTERRUPTED_EXIT_CODE:
             break
 
 
@@ -262,4 +262,4 @@ if __name__ == "__main__":
         main()
     except (BrokenPipeError, KeyboardInterrupt):
         # The parent is gone, or was interrupted too.
-        sys.exit(interrupts.EXIT_CODE)
+        sys.exit(early.INTERRUPTED_EXIT_CODE)

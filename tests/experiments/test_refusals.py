@@ -15,8 +15,7 @@ import sys
 
 import pytest
 
-from dpfl import __main__
-from experiments import cli
+from experiments import cli, commands
 from tests import forks
 from tests.experiments import programs
 from tests.refusals import names
@@ -381,7 +380,7 @@ REFUSED_EARLY = {
 }
 
 
-@pytest.mark.parametrize("binary", __main__.COMMANDS)
+@pytest.mark.parametrize("binary", commands.COMMANDS)
 def test_bad_flags_are_refused_before_heavy_imports(binary):
     line = [binary, *REFUSED_EARLY[binary].split()]
     done = subprocess.run(
@@ -400,11 +399,11 @@ def test_bad_flags_are_refused_before_heavy_imports(binary):
 # As the script `dpfl-privacy`, with a module that never ends its import.
 INTERRUPTED = """
 import sys, types
-from dpfl import __main__
+from experiments import commands
 sys.path.insert(0, {folder!r})
-__main__.BINARIES = "slow"
+commands.PACKAGE = "slow"
 sys.argv = ["dpfl-privacy"]
-__main__.privacy()
+commands.privacy()
 """
 
 

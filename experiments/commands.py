@@ -1,0 +1,113 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""The commands of dpfl, and their start before anything slow is imported.
+
+commands.main(["privacy", "--help"])    # as `python -m dpfl privacy --help`
+commands.privacy()                      # the script dpfl-privacy
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import dpfl
+
+from . import early
+
+COMMANDS = (
+    *("train", "privacy", "factorize", "audit", "benchmark", "reproduce"),
+    *("worker", "compare", "search"),
+)
+# Commands that run without TensorFlow Federated. All others fail with a message about
+# it before they load anything of their own.
+WITHOUT_TFF = ("privacy", "factorize", "compare")
+# The package of the commands' modules: installed, or in the source tree.
+PACKAGE = __package__
+FAULT_EXIT_CODE, USAGE_EXIT_CODE = 1, 2
+_HERE = Path(__file__).parent
+
+
+def _fail(message: str, code: int = USAGE_EXIT_CODE) -> NoReturn:
+    print(f"error: {message}", file=sys.stderr)
+    sys.exit(code)
+
+
+def summary(command: str) -> str:
+    """The first line of a binary's documentation, without loading it."""
+    source = (_HERE / f"{command}.py").read_text(encoding="utf-8")
+    return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
+
+
+def run_command(command: str) -> None:
+    """Runs one of `COMMANDS` with the arguments in `sys.argv`.
+
+    The exit code is 2 if it must have TensorFlow Federated and there is none, 1 if it
+    cannot be loaded for want of memory, and 130 if it is interrupted before.
+    """
+    try:
+        early.check_limit()
+        module, cli = _loaded(command)
+    except Exception as error:
+        if early.ran_out(error):
+            _fail(f"memory ran out ({error})", FAULT_EXIT_CODE)
+        raise
+    cli.run(module.main)
+
+
+def _loaded(command: str) -> tuple[Any, Any]:
+    """The module of a command, and the one that all commands share."""
+    with early.ends_at_once():
+        if command not in WITHOUT_TFF and "--version" not in sys.argv[1:]:
+            try:
+                from dpfl import needs_tff  # noqa: F401
+            except ImportError as error:
+                _fail(str(error))
+        from . import cli, start
+
+        with start.accounting_when_used():
+            return importlib.import_module(f"{PACKAGE}.{command}"), cli
+
+
+# Entry points of the scripts dpfl-train, dpfl-privacy and so on.
+train, privacy, factorize, audit, benchmark, reproduce, worker, compare, search = (
+    functools.partial(run_command, name) for name in COMMANDS
+)
+
+
+def list_commands() -> None:
+    """Prints the commands with their descriptions."""
+    lines = {name: summary(name) for name in COMMANDS}
+    lines["configs"] = "Prints the folder of the flag files of papers and tasks."
+    lines["requirements"] = "Prints the file that pins TensorFlow Federated for pip."
+    print(f"dpfl {dpfl.__version__}\n\npython -m dpfl COMMAND [--help]\n")
+    for name, text in lines.items():
+        print(f"  {name:14}{text}")
+
+
+def main(arguments: list[str]) -> None:
+    """Lists the commands, or runs the one that the first argument names."""
+    command, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
+    if command in COMMANDS:
+        sys.argv = [f"dpfl-{command}", *rest]
+        run_command(command)
+        return
+    known: dict[str, Callable[[], Any]] = {
+        "configs": lambda: print(_HERE.parent / "configs"),
+        "requirements": lambda: print(Path(dpfl.__path__[0]) / "requirements-tff.txt"),
+        "--version": lambda: print(f"dpfl {dpfl.__version__}"),
+        **dict.fromkeys(("--help", "-h", "--helpshort", "help"), list_commands),
+    }
+    if command not in known:
+        names = ", ".join((*COMMANDS, "configs", "requirements"))
+        _fail(f"the command must be one of {names}, found {command!r}")
+    from . import cli
+
+    with cli.exit_codes():
+        known[command]()
