@@ -293,7 +293,7 @@ def _point(
     errors = encoder.errors()
     separation, q, count = turns
     return StreamPoint(
-        bands=factorization.bands(encoder),
+        bands=encoder.factors.bands,
         separation=separation,
         sampling_probability=q,
         participations=count,

@@ -17,12 +17,12 @@ second, where LAPACK's banded solves, with fewer operations, take several.
 from __future__ import annotations
 
 import numpy as np
-from scipy import linalg, optimize
+from scipy import linalg
 
 from dpfl import checks
 from dpfl.factorization.factorization import Factorization
 from dpfl.factorization.factors import BandedFactors, ToeplitzFactors
-from dpfl.factorization.toeplitz import optimize_toeplitz
+from dpfl.factorization.toeplitz import minimized, optimize_toeplitz
 from dpfl.factorization.workloads import Workload, check_dense
 
 # Least number of columns in a block of the gradient: smaller products are slower.
@@ -111,15 +111,14 @@ def optimize_banded(workload: Workload, *, bands: int) -> Factorization:
     if bands > 1:
         toeplitz = optimize_toeplitz(workload, bands=bands).factors
         assert isinstance(toeplitz, ToeplitzFactors)
-        options = {"maxiter": 300, "maxcor": 20, "ftol": _TOLERANCE, "gtol": 1e-9}
-        optimum = optimize.minimize(
-            log_error,
+        matrix = np.asfortranarray(workload.matrix())
+        optimum = minimized(
+            lambda params: log_error(params, matrix, bands),
             _START_NORM * np.tile(toeplitz.c[:bands], rounds),
-            args=(np.asfortranarray(workload.matrix()), bands),
-            jac=True,
-            method="L-BFGS-B",
-            options=options,
+            maxiter=300,
+            ftol=_TOLERANCE,
+            gtol=1e-9,
         )
-        diagonals = _normalised(optimum.x, rounds, bands)[0]
+        diagonals = _normalised(optimum, rounds, bands)[0]
     factors = BandedFactors(diagonals)
     return Factorization(workload, "banded", {"bands": bands}, factors)

@@ -147,7 +147,6 @@ def optimize_blt(
     workload: Workload,
     *,
     buffers: int,
-    objective: str = "total",
     separation: int = 1,
     participations: int = 1,
 ) -> Factorization:
@@ -156,9 +155,8 @@ def optimize_blt(
     Args:
       workload: A.
       buffers: d, in [1, 10].
-      objective: See `toeplitz.check_goal`.
-      separation: See `toeplitz.check_goal`.
-      participations: See `toeplitz.check_goal`.
+      separation: b, least separation of one client's rounds.
+      participations: k, the most rounds of one client.
 
     Raises:
       ValueError: If an argument is out of range, or the buffers are too many to be
@@ -166,8 +164,8 @@ def optimize_blt(
     """
     rounds = workload.rounds
     buffers = checks.integer("buffers", buffers, at_most=_LARGEST_BUFFERS)
-    goal = toeplitz.check_goal(objective, separation, participations)
-    form = toeplitz.error_form(workload, objective)
+    goal = {"separation": separation, "participations": participations}
+    form = toeplitz.error_form(workload)
 
     def value_and_gradient(params: np.ndarray) -> tuple[float, np.ndarray]:
         decay, zeros = _ordered(params)
@@ -190,6 +188,6 @@ def optimize_blt(
 
     start = _params(*rational_start(buffers, rounds))
     limits = [(_LEAST_LOG_STEP, _LARGEST_LOG_STEP)] * (2 * buffers)
-    optimum = toeplitz.minimized(value_and_gradient, start, limits, kept=30)
+    optimum = toeplitz.minimized(value_and_gradient, start, limits, maxcor=30)
     factors = factors_from_pair(*_ordered(optimum), rounds)
     return Factorization(workload, "blt", {"buffers": buffers, **goal}, factors)

@@ -197,10 +197,6 @@ def _sensitivity(
     return factorization.factors.sensitivity(factorization.workload, plan, rounds)
 
 
-# Most diagonals of a recurrence, and rounds per diagonal: with more than both allow it
-# costs more than blocks of a dense matrix. A row of those draws some rounds / 60 rows
-# of normals, and to draw a row costs as much as to add 30.
-_MOST_BANDS, _ROUNDS_PER_BAND = 128, 8
 # Most numbers in a block of rows of a dense stream, 128 MB, and rows in the chunks of Z
 # that it is made from, which are the least rows of a block: fewer would hardly save
 # memory, and each pass over Z would serve fewer rounds.
@@ -210,32 +206,15 @@ CHUNK_ROWS = 16
 _SECONDS_A_NORMAL = 1.6e-8
 
 
-def bands(factorization: Factorization) -> int:
-    """h, the number of C's diagonals as far as its factors show; T for others."""
-    factors = factorization.factors
-    if isinstance(factors, factors_lib.ToeplitzFactors):
-        return factors.bands
-    if isinstance(factors, factors_lib.BandedFactors):
-        return factors.diagonals.shape[1]
-    return factorization.rounds
-
-
 def kept_rows(factorization: Factorization) -> int | None:
-    """The number of rows of d floats that a stream over diagonals stores: h - 1.
+    """The number of rows of d floats that a recurrence stores between rounds.
 
-    The diagonals of C are in a recurrence, those of C^-1 in a sum. None for other
-    streams, and where there are so many diagonals that blocks of a dense matrix are
-    cheaper.
+    None where there is no recurrence, or one of so many rows that blocks of a dense
+    matrix are cheaper.
     """
-    factors = factorization.factors
-    if isinstance(factors, factors_lib.InverseBandedFactors):
-        h = factors.bands
-    elif isinstance(factors, (factors_lib.ToeplitzFactors, factors_lib.BandedFactors)):
-        h = bands(factorization)
-    else:
-        return None
-    most = max(_MOST_BANDS, factorization.rounds // _ROUNDS_PER_BAND)
-    return h - 1 if h <= most else None
+    if factorization.method == "honaker-online":
+        return factorization.rounds.bit_length()
+    return factorization.factors.kept_rows(factorization.workload)
 
 
 def block_rounds(rounds: int, dimension: int) -> int:
@@ -245,28 +224,13 @@ def block_rounds(rounds: int, dimension: int) -> int:
 
 def is_dense(factorization: Factorization) -> bool:
     """Whether a stream computes its rows in blocks of a dense matrix."""
-    others = (factors_lib.BandLowRankFactors, factors_lib.BufferedFactors)
-    if (
-        isinstance(factorization.factors, others)
-        or factorization.method == "honaker-online"
-    ):
-        return False
     return kept_rows(factorization) is None
 
 
 def stream_rows(factorization: Factorization, dimension: int) -> int:
     """The number of rows of d floats that a stream stores between rounds."""
-    factors = factorization.factors
-    if isinstance(factors, factors_lib.BandLowRankFactors):
-        width = factors.band.shape[1] + (2 if factorization.workload.momentum else 1)
-        return factors.left.shape[1] + width
-    if isinstance(factors, factors_lib.BufferedFactors):
-        return len(factors.inverse_decay)
-    if is_dense(factorization):
-        return block_rounds(factorization.rounds, dimension)
-    if isinstance(factors, factors_lib.TreeFactors):
-        return factorization.rounds.bit_length()
-    return kept_rows(factorization) or 0
+    rows = kept_rows(factorization)
+    return block_rounds(factorization.rounds, dimension) if rows is None else rows
 
 
 def drawing_seconds(factorization: Factorization, dimension: int) -> float:
@@ -316,7 +280,7 @@ def columns(factorization: Factorization, rounds: int) -> np.ndarray:
     Shape [rounds, h], with C's h diagonals; 0 below the last row.
     """
     part = _released(factorization)[:rounds, :rounds]
-    kept = min(bands(factorization), rounds)
+    kept = min(factorization.factors.bands, rounds)
     padded = np.zeros([rounds, kept])
     for below in range(kept):
         padded[: rounds - below, below] = np.diagonal(part, -below)

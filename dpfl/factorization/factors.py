@@ -39,6 +39,10 @@ from dpfl.factorization.workloads import Workload, check_dense, check_products
 # Classes by the kind that a file of a factorization names.
 KINDS: dict[str, type[Factors]] = {}
 
+# Most diagonals of a recurrence, and rounds per diagonal: with more than both allow it
+# costs more than blocks of a dense matrix. A row of those draws some rounds / 60 rows
+# of normals, and to draw a row costs as much as to add 30.
+_MOST_BANDS, _ROUNDS_PER_BAND = 128, 8
 # Columns of random signs that the product of two factors is compared with.
 _PROBES = 64
 
@@ -56,6 +60,8 @@ class Factors(abc.ABC):
         self._check()
         for name, array in self.arrays().items():
             array = np.array(array, order="C")
+            if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+                raise ValueError(f"{name} must be an array of finite numbers")
             array.setflags(write=False)
             object.__setattr__(self, name, array)
 
@@ -75,6 +81,15 @@ class Factors(abc.ABC):
         it would be another amount.
         """
         return 0.0
+
+    @property
+    def bands(self) -> int:
+        """h, the number of C's diagonals as far as the class shows; T for others."""
+        return self.rounds
+
+    def kept_rows(self, workload: Workload) -> int | None:
+        """See `factorization.kept_rows`; None by default."""
+        return None
 
     @abc.abstractmethod
     def encoder(self, workload: Workload) -> np.ndarray:
@@ -134,6 +149,12 @@ class Factors(abc.ABC):
         }
 
 
+def _few_rows(diagonals: int, rounds: int) -> int | None:
+    """The rows that a recurrence over diagonals stores; None with too many of them."""
+    most = max(_MOST_BANDS, rounds // _ROUNDS_PER_BAND)
+    return diagonals - 1 if diagonals <= most else None
+
+
 class _FullDecoder(Factors):
     """Factors with B in full as `b`, float64 of shape (T, m)."""
 
@@ -147,11 +168,9 @@ class _FullDecoder(Factors):
         # Each column misses an error with a probability of at most one half.
         signs = np.random.default_rng().choice([-1.0, 1.0], (self.rounds, _PROBES))
         expected = workload.apply(signs)
-        error = np.max(np.abs(self.b @ self._encoded(workload, signs) - expected))
+        product = self.b @ (self.encoder(workload) @ signs)
+        error = np.max(np.abs(product - expected))
         return float(error / np.max(np.abs(expected)))
-
-    def _encoded(self, workload: Workload, columns: np.ndarray) -> np.ndarray:
-        return self.encoder(workload) @ columns
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -199,13 +218,6 @@ class TreeFactors(_FullDecoder):
         """See base class."""
         return tree_encoder(self.nodes, workload.rounds)
 
-    def _encoded(self, workload: Workload, columns: np.ndarray) -> np.ndarray:
-        # Sums of rounds, without a matrix.
-        sums = np.pad(np.cumsum(columns, axis=0), ((1, 0), (0, 0)))
-        first, height = self.nodes.T
-        ends = np.minimum(first + (1 << height), workload.rounds)
-        return sums[ends] - sums[first]
-
 
 def tree_encoder(nodes: np.ndarray, rounds: int) -> np.ndarray:
     """The matrix of a tree's nodes, float64 of shape (m, T) with entries 0 and 1."""
@@ -238,6 +250,14 @@ class BandLowRankFactors(Factors):
                 f"left and right must both have shape ({len(band)}, r), found "
                 f"{np.shape(self.left)} and {np.shape(self.right)}"
             )
+
+    def noise_bands(self, workload: Workload) -> int:
+        """w, the number of diagonals of A^-1 B above its low-rank part."""
+        return self.band.shape[1] + (2 if workload.momentum else 1)
+
+    def kept_rows(self, workload: Workload) -> int:
+        """See base class; the running sums, and the rows of Z of the diagonals."""
+        return self.left.shape[1] + self.noise_bands(workload)
 
     def decoder(self, workload: Workload) -> np.ndarray:
         """See base class."""
@@ -278,6 +298,15 @@ class BandedFactors(Factors):
                 "diagonals must have a positive main diagonal, found "
                 f"{np.min(diagonals[:, 0]):g} in it"
             )
+
+    @property
+    def bands(self) -> int:
+        """See base class."""
+        return self.diagonals.shape[1]
+
+    def kept_rows(self, workload: Workload) -> int | None:
+        """See base class."""
+        return _few_rows(self.bands, self.rounds)
 
     def encoder(self, workload: Workload) -> np.ndarray:
         """See base class."""
@@ -364,10 +393,14 @@ class _OneColumn(_ToeplitzEncoder):
             )
 
     @property
-    def bands(self) -> int:
-        """Number of diagonals up to the last nonzero one."""
+    def entries(self) -> int:
+        """Number of the column's entries up to the last nonzero one."""
         (column,) = self.arrays().values()
         return int(np.flatnonzero(column)[-1]) + 1
+
+    def kept_rows(self, workload: Workload) -> int | None:
+        """See base class."""
+        return _few_rows(self.entries, self.rounds)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -376,6 +409,11 @@ class ToeplitzFactors(_OneColumn):
 
     c: np.ndarray
     kind = "toeplitz"
+
+    @property
+    def bands(self) -> int:
+        """See base class."""
+        return self.entries
 
     def coefficients(self) -> np.ndarray:
         """See base class."""
@@ -439,6 +477,10 @@ class BufferedFactors(_ToeplitzEncoder):
     def rounds(self) -> int:
         """See base class."""
         return int(self.length)
+
+    def kept_rows(self, workload: Workload) -> int:
+        """See base class."""
+        return len(self.inverse_decay)
 
     def coefficients(self) -> np.ndarray:
         """See base class."""

@@ -74,7 +74,6 @@ def optimize_inverse(
     workload: Workload,
     *,
     bands: int,
-    objective: str = "total",
     separation: int = 1,
     participations: int = 1,
 ) -> Factorization:
@@ -83,17 +82,16 @@ def optimize_inverse(
     Args:
       workload: A.
       bands: p, diagonals of C^-1, in [1, T].
-      objective: See `toeplitz.check_goal`.
-      separation: See `toeplitz.check_goal`.
-      participations: See `toeplitz.check_goal`.
+      separation: b, least separation of one client's rounds.
+      participations: k, the most rounds of one client.
 
     Raises:
       ValueError: If an argument is out of range.
     """
     rounds = workload.rounds
     bands = toeplitz.check_bands(bands, rounds)
-    goal = toeplitz.check_goal(objective, separation, participations)
-    form = toeplitz.error_form(workload, objective)
+    goal = {"separation": separation, "participations": participations}
+    form = toeplitz.error_form(workload)
 
     def value_and_gradient(params: np.ndarray) -> tuple[float, np.ndarray]:
         inverse = toeplitz.padded(from_hazards(hazards(params)), rounds)

@@ -42,8 +42,6 @@ import time
 import numpy as np
 from scipy import linalg
 
-from dpfl import checks
-
 _HISTORY = 6  # Pairs kept by Anderson mixing.
 _STEP = 2.0
 
@@ -227,19 +225,9 @@ def solve(
 
     Raises:
       ConvergenceError: If the gap is not reached.
-      ValueError: If an argument is out of range.
     """
-    gram = checks.matrix("gram", gram)
-    rtol = checks.real("rtol", rtol, above=0)
-    max_iterations = checks.integer("max_iterations", max_iterations)
     begin = time.perf_counter()
     v = Root.of(gram, np.ones(len(gram))).phi if start is None else start
-    v = checks.vector("start", v)
-    if len(v) != len(gram) or np.min(v) <= 0:
-        raise ValueError(
-            f"start must hold {len(gram)} positive values, found {len(v)} with minimum "
-            f"{np.min(v):g}"
-        )
     update = AndersonUpdate()
     history: list[IterationProgress] = []
     loss, bound = math.inf, 0.0

@@ -70,14 +70,12 @@ METHODS: Mapping[str, Callable[..., Factorization]] = {
 }
 
 
-_COUNTS = (
-    *("band", "bands", "buffers", "max_iterations", "participations", "rank"),
-    "separation",
-)
+_COUNTS = ("band", "bands", "buffers", "participations", "separation")
+# The methods check that a count is not too large for a workload.
 _CHECKS: Mapping[str, checks.Check] = {
-    # The methods check the ranges.
-    **dict.fromkeys(_COUNTS, functools.partial(checks.integer, at_least=None)),
-    **{"rtol": checks.positive, "objective": checks.text},
+    **dict.fromkeys(_COUNTS, checks.integer),
+    "rank": functools.partial(checks.integer, at_least=0),
+    "rtol": checks.positive,
 }
 
 

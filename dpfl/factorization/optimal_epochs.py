@@ -27,12 +27,12 @@ import contextlib
 import dataclasses
 
 import numpy as np
-from scipy import optimize
 
 from dpfl import checks
 from dpfl.factorization.factorization import Factorization
 from dpfl.factorization.iteration import ConvergenceError
 from dpfl.factorization.optimal import dense_factors, lower_encoder
+from dpfl.factorization.toeplitz import minimized
 from dpfl.factorization.workloads import Workload, check_dense
 
 # Parts of the start's least eigenvalue of M, below which the root continues as its
@@ -174,7 +174,6 @@ def solve_epochs(
     """
     separation = checks.integer("separation", separation, at_most=workload.rounds)
     check_dense(workload.rounds)
-    rtol = checks.real("rtol", rtol, above=0)
     matrix = workload.matrix()
     dual = Dual(matrix.T @ matrix, separation)
     best = dual.solution(dual.start)
@@ -188,18 +187,10 @@ def solve_epochs(
             if best.gap <= rtol:
                 raise _ReachedError
 
-    options = {"maxiter": max_iterations, "maxcor": 20, "ftol": 0.0, "gtol": 0.0}
+    options = {"maxiter": max_iterations, "ftol": 0.0, "gtol": 0.0}
     with contextlib.suppress(_ReachedError):
-        optimum = optimize.minimize(
-            dual,
-            dual.start,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=dual.bounds,
-            callback=stop,
-            options=options,
-        )
-        best = min(best, dual.solution(optimum.x), key=lambda solution: solution.gap)
+        optimum = minimized(dual, dual.start, dual.bounds, stop, **options)
+        best = min(best, dual.solution(optimum), key=lambda solution: solution.gap)
     if not best.gap <= rtol:
         raise ConvergenceError(
             f"rtol {rtol:g} was not reached in {max_iterations} iterations: the "

@@ -1,6 +1,6 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Factorizations on disk: one self-describing file each, and a cache of them.
+"""Factorizations on disk, one self-describing file each.
 
     save(factorization, "matrix.npz")
     load("matrix.npz", workload=factorization.workload)
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Union
+from typing import Union
 
 import numpy as np
 import scipy
@@ -52,20 +52,6 @@ def save(factorization: Factorization, path: PathLike) -> None:
     files.write_arrays(path, header, arrays)
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    try:
-        header, arrays = files.read_arrays(path)
-    except ValueError as error:
-        raise StorageError(
-            f"{path} cannot be read as a factorization: {error}"
-        ) from error
-    if header.get("format") != FORMAT:
-        raise StorageError(
-            f"{path} has format {header.get('format')!r} instead of {FORMAT}"
-        )
-    return header, arrays
-
-
 def load(path: PathLike, *, workload: Workload | None = None) -> Factorization:
     """Reads a factorization.
 
@@ -78,29 +64,30 @@ def load(path: PathLike, *, workload: Workload | None = None) -> Factorization:
       StorageError: If it is damaged or is for another workload.
     """
     path = Path(path)
-    header, arrays = _read(path)
+    try:
+        header, arrays = files.read_arrays(path)
+    except ValueError as error:
+        raise StorageError(
+            f"{path} cannot be read as a factorization: {error}"
+        ) from error
+    if header.get("format") != FORMAT:
+        raise StorageError(
+            f"{path} has format {header.get('format')!r} instead of {FORMAT}"
+        )
     checksum = header.pop("checksum", None)
     if checksum != files.arrays_checksum(header, arrays):
         raise StorageError(
             f"{path} is damaged: its contents do not match its checksum {checksum}"
         )
     try:
-        _check_numbers(header, arrays)
+        if header["lower_bound"] is not None:
+            checks.real("lower_bound", header["lower_bound"])
         factorization = from_parts(header, arrays)
     except (KeyError, TypeError, ValueError) as error:
         raise StorageError(f"{path} does not hold a factorization: {error}") from error
     if workload is not None:
         check_fits(factorization, workload, name=str(path))
     return factorization
-
-
-def _check_numbers(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-    """Raises TypeError or ValueError for a value that is not a finite number."""
-    if header["lower_bound"] is not None:
-        checks.real("lower_bound", header["lower_bound"])
-    for name, array in arrays.items():
-        if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
-            raise ValueError(f"{name} must be an array of finite numbers")
 
 
 def check_fits(

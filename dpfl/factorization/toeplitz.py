@@ -24,7 +24,6 @@ do not rise. L-BFGS minimises log error + log sensitivity^2, which no scaling ch
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from scipy import optimize, signal
@@ -35,7 +34,6 @@ from dpfl.factorization.factorization import Factorization
 from dpfl.factorization.factors import ToeplitzFactors, series_inverse
 from dpfl.factorization.workloads import Workload, check_products
 
-_OBJECTIVES = ("last", "total")
 # Maps a vector to a value and its gradient, such as e to the error e^T H e.
 Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
@@ -47,8 +45,7 @@ def inverse_root(rho: float, rounds: int) -> np.ndarray:
       rho: In [-1, 1].
       rounds: T.
     """
-    rho = checks.real("rho", rho, at_least=-1, at_most=1)
-    k = np.arange(1, checks.integer("rounds", rounds))
+    k = np.arange(1, rounds)
     return np.concatenate([[1.0], np.cumprod(rho * (2 * k - 1) / (2 * k))])
 
 
@@ -58,8 +55,7 @@ def root_coefficients(rounds: int, *roots: float) -> np.ndarray:
     The roots (1,) are for the prefix sum, (1, beta) for momentum, (alpha, beta) for
     momentum with weight decay, x_t = alpha x_{t-1} - m_t.
     """
-    result = np.zeros(checks.integer("rounds", rounds))
-    result[0] = 1.0
+    result = padded(np.ones(1), rounds)
     for rho in roots:
         if rho:
             result = signal.fftconvolve(result, inverse_root(rho, rounds))[:rounds]
@@ -80,40 +76,18 @@ def check_bands(bands: int, rounds: int) -> int:
     return bands
 
 
-def check_goal(objective: str, separation: int, participations: int) -> dict[str, Any]:
-    """The parameters of the goal that an encoder is optimised for, checked.
+def error_form(workload: Workload) -> Objective:
+    """The total error, which is minimised.
 
-    Args:
-      objective: 'total' or 'last': see `error_form`.
-      separation: b, least separation of one client's rounds.
-      participations: k, the most rounds of one client.
-
-    Raises:
-      ValueError: If one is out of range.
+    For a constant rate the form is computed in O(T), as sum_k w_k b_k^2 with b = a e,
+    and else with H in full, in O(T^2).
     """
-    return {
-        "objective": checks.choice("objective", objective, _OBJECTIVES),
-        "separation": checks.integer("separation", separation),
-        "participations": checks.integer("participations", participations),
-    }
-
-
-def error_form(workload: Workload, objective: str) -> Objective:
-    """The error to minimise: 'total', or 'last' (the last iterate's).
-
-    For a constant rate the last iterate's error is the largest. Then the form is
-    computed in O(T), as sum_k w_k b_k^2 with b = a e, and else with H in full, in
-    O(T^2).
-    """
-    is_total = objective == "total"
     rounds = workload.rounds
     if workload.is_toeplitz:
-        weights = np.arange(rounds, 0.0, -1.0) if is_total else np.ones(rounds)
-        return _series_form(weights, workload.momentum)
+        return _series_form(np.arange(rounds, 0.0, -1.0), workload.momentum)
     matrix = workload.matrix()
-    last = matrix[-1]
     # H[k, l] = sum_{j >= 0} G[j + k, j + l]: sums along the diagonals.
-    form = matrix.T @ matrix if is_total else np.outer(last, last)
+    form = matrix.T @ matrix
     for row in range(rounds - 2, -1, -1):
         form[row, :-1] += form[row + 1, 1:]
 
@@ -165,7 +139,8 @@ def minimized(
     value_and_gradient: Objective,
     start: np.ndarray,
     bounds: Sequence[tuple[float | None, float | None]] | None = None,
-    kept: int = 20,
+    callback: Callable[[np.ndarray], None] | None = None,
+    **options: float,
 ) -> np.ndarray:
     """Minimises an objective by L-BFGS, and returns the minimiser.
 
@@ -173,9 +148,10 @@ def minimized(
       value_and_gradient: The objective.
       start: The first point.
       bounds: Lower and upper bound of each coordinate; None for none.
-      kept: The number of corrections that L-BFGS stores.
+      callback: Function that is called with the point after each iteration.
+      **options: Options of scipy's method "L-BFGS-B".
     """
-    options = {"maxiter": 500, "maxcor": kept, "ftol": 1e-14, "gtol": 1e-10}
+    usual = {"maxiter": 500, "maxcor": 20, "ftol": 1e-14, "gtol": 1e-10}
     # A step that is much too long overflows, and the search backtracks.
     with np.errstate(over="ignore", invalid="ignore"):
         return optimize.minimize(
@@ -184,7 +160,8 @@ def minimized(
             jac=True,
             method="L-BFGS-B",
             bounds=bounds,
-            options=options,
+            callback=callback,
+            options={**usual, **options},
         ).x
 
 
@@ -198,7 +175,6 @@ def optimize_toeplitz(
     workload: Workload,
     *,
     bands: int | None = None,
-    objective: str = "total",
     separation: int = 1,
     participations: int = 1,
 ) -> Factorization:
@@ -207,17 +183,16 @@ def optimize_toeplitz(
     Args:
       workload: A.
       bands: Diagonals of C, in [1, T]; None is all T.
-      objective: See `check_goal`.
-      separation: See `check_goal`.
-      participations: See `check_goal`.
+      separation: b, least separation of one client's rounds.
+      participations: k, the most rounds of one client.
 
     Raises:
       ValueError: If an argument is out of range.
     """
     rounds = workload.rounds
     bands = check_bands(rounds if bands is None else bands, rounds)
-    goal = check_goal(objective, separation, participations)
-    form = error_form(workload, objective)
+    goal = {"separation": separation, "participations": participations}
+    form = error_form(workload)
 
     def objective_of(c: np.ndarray) -> tuple[float, np.ndarray]:
         inverse = series_inverse(c, rounds)

@@ -28,7 +28,6 @@ from collections.abc import Callable
 import numpy as np
 from scipy import linalg
 
-from dpfl import checks
 from dpfl.factorization.factorization import Factorization
 from dpfl.factorization.factors import TreeFactors, tree_encoder
 from dpfl.factorization.workloads import Workload, check_dense
@@ -40,7 +39,6 @@ def intervals(rounds: int) -> np.ndarray:
     Node (a, h) sums the rounds a, ..., a + 2^h - 1 and is complete at the last of
     them; nodes are ordered by that, then by height.
     """
-    rounds = checks.integer("rounds", rounds)
     nodes = []
     for end in range(1, rounds + 1):
         height = 0
@@ -50,14 +48,9 @@ def intervals(rounds: int) -> np.ndarray:
     return np.array(nodes, dtype=np.int64)
 
 
-def encoder(rounds: int) -> np.ndarray:
-    """T, float64 of shape (m, n) with entries 0 and 1."""
-    return tree_encoder(intervals(rounds), rounds)
-
-
 def full_decoder(rounds: int) -> np.ndarray:
     """S T^+ = S (T^T T)^-1 T^T, float64 of shape (n, m)."""
-    tree = encoder(rounds)
+    tree = tree_encoder(intervals(rounds), rounds)
     solved = linalg.cho_solve(linalg.cho_factor(tree.T @ tree), tree.T)
     return np.cumsum(solved, axis=0)
 

@@ -74,7 +74,7 @@ class Schedule(Checked, abc.ABC):
         return self
 
     def as_dict(self) -> dict[str, Any]:
-        """A JSON value from which `schedule_from_dict` restores this schedule."""
+        """A JSON value from which `Workload.from_dict` restores this schedule."""
         return {"name": self.name, **dataclasses.asdict(self)}  # type: ignore[call-overload]
 
 
@@ -179,25 +179,6 @@ _KINDS: list[type[Schedule]] = [ConstantRate, DropRate, LinearCooldown, Explicit
 _SCHEDULES = {kind.name: kind for kind in _KINDS}
 
 
-def schedule_from_dict(value: Mapping[str, Any]) -> Schedule:
-    """The schedule that `Schedule.as_dict` described.
-
-    Raises:
-      ValueError: If the name is unknown or the fields do not fit.
-    """
-    fields = dict(value)
-    name = checks.choice("schedule", fields.pop("name", None), _SCHEDULES)
-    if "values" in fields:
-        fields["values"] = tuple(fields["values"])
-    try:
-        return _SCHEDULES[name](**fields)
-    except TypeError as error:
-        raise ValueError(
-            f"schedule must have the fields of {name!r}, found {sorted(fields)}: "
-            f"{error}"
-        ) from error
-
-
 @dataclasses.dataclass(frozen=True)
 class Workload(Checked):
     """M = S diag(eta) M_beta over T rounds.
@@ -278,16 +259,11 @@ class Workload(Checked):
         """The workload that `as_dict` described.
 
         Raises:
-          ValueError: If a field is missing or does not fit.
+          KeyError, TypeError, ValueError: If a field is missing or does not fit.
         """
-        try:
-            rounds, momentum = value["rounds"], value["momentum"]
-            schedule = schedule_from_dict(value["schedule"])
-        except (KeyError, AttributeError, TypeError) as error:
-            raise ValueError(
-                f"workload must be a result of Workload.as_dict, found {value!r}"
-            ) from error
-        return cls(rounds, momentum, schedule)
+        fields = dict(value["schedule"])
+        schedule = _SCHEDULES[fields.pop("name")](**fields)
+        return cls(value["rounds"], value["momentum"], schedule)
 
     def __str__(self) -> str:
         kind = "prefix sum" if self.momentum == 0 else f"momentum {self.momentum:g}"

@@ -399,7 +399,7 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
 
 def bands(config: StreamedMatrix) -> int:
     """h, the number of diagonals of a mechanism's C, as far as its factors show."""
-    return factorization.bands(config.factorization)
+    return config.factorization.factors.bands
 
 
 def numbers(config: StreamedMatrix, dimension: int) -> dict[str, Any]:

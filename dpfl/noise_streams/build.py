@@ -41,10 +41,8 @@ def build_stream(
       nx: The module of the array library, of `dpfl.arrays`.
 
     Raises:
-      ValueError: If `dimension` or `block_rounds` is below 1.
+      ValueError: If `block_rounds` is below 1.
     """
-    if dimension < 1:
-        raise ValueError(f"dimension must be at least 1, found {dimension}")
     # The arguments of a stream depend on the kind of factors.
     factors: Any = factorization.factors
     rounds = factorization.rounds
@@ -53,16 +51,14 @@ def build_stream(
             factors, factorization.workload, dimension, redraw=redraw, nx=nx
         )
     if isinstance(factors, fact.BufferedFactors):
-        decay, scale = factors.inverse_decay, factors.inverse_scale
-        return encoders.BufferedStream(decay, scale, rounds, dimension, nx=nx)
-    is_tree = isinstance(factors, fact.TreeFactors)
-    if is_tree and factorization.method == "honaker-online":
+        return encoders.BufferedStream(factors, dimension, nx=nx)
+    if factorization.method == "honaker-online":
         return tree.TreeStream(rounds, dimension, nx=nx)
     if factorization_lib.is_dense(factorization):
         matrix = lower_triangular(factorization.noising_rows())
         return dense.DenseStream(matrix, dimension, block_rounds=block_rounds, nx=nx)
     if isinstance(factors, fact.InverseBandedFactors):
-        weights = factors.e[: factors.bands]
+        weights = factors.e[: factors.entries]
         return encoders.MovingStream(weights, rounds, dimension, redraw=redraw, nx=nx)
     if isinstance(factors, fact.ToeplitzFactors):
         columns = np.tile(factors.c[: factors.bands], (rounds, 1))

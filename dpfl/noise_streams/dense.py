@@ -51,21 +51,16 @@ class DenseStream(stream_lib.NoiseStream):
         """Initializes the stream.
 
         Args:
-          matrix: K = A^-1 B, of shape (T, T).
+          matrix: K = A^-1 B, lower triangular of shape (T, T).
           dimension: d, the length of a row.
           block_rounds: R; None for `factorization.block_rounds`.
           nx: The array library.
 
         Raises:
-          ValueError: If `block_rounds` is below 1, or K is not lower triangular.
+          ValueError: If `block_rounds` is below 1.
         """
         super().__init__(np.diagonal(matrix), dimension, nx)
         rounds = self.rounds
-        if matrix.shape != (rounds, rounds) or np.triu(matrix, 1).any():
-            raise ValueError(
-                f"matrix must be lower triangular of shape {(rounds, rounds)}, found "
-                f"shape {matrix.shape} or entries above the diagonal"
-            )
         if block_rounds is None:
             block_rounds = factorization.block_rounds(rounds, dimension)
         if block_rounds < 1:
@@ -78,7 +73,6 @@ class DenseStream(stream_lib.NoiseStream):
         padding = [(0, -rounds % self.block_rounds), (0, -rounds % self._chunk)]
         before = np.where(is_own, 0, matrix)
         self._before = np.pad(before, padding).astype(np.float32)
-        self._chunks = _chunks_used(self._before, self.block_rounds, self._chunk)
         self._within = _within(matrix, self.block_rounds)
 
     def initial_memory(self) -> Memory:
@@ -116,8 +110,7 @@ class DenseStream(stream_lib.NoiseStream):
 
     def _block(self, draw: Draw, row: Index, matrix: Any) -> Any:
         """The rows of P of the block that holds `row`, float32[R, d]."""
-        number = row // self.block_rounds
-        first = number * self.block_rounds
+        first = row - row % self.block_rounds
         shape = [self.block_rounds, self._chunk]
 
         def body(chunk: Index, total: Any) -> tuple[Any]:
@@ -126,7 +119,8 @@ class DenseStream(stream_lib.NoiseStream):
             part = self.nx.slice_at(matrix, [first, begin], shape)
             return (total + self.nx.matmul(part, z),)
 
-        chunks = self._at(self._chunks, number)
+        # The block's own columns are zero in the matrix.
+        chunks = (first + self._chunk - 1) // self._chunk
         [block] = self.nx.fori_loop(0, chunks, body, self.initial_memory())
         return block
 
@@ -144,10 +138,3 @@ def _within(matrix: np.ndarray, block: int) -> np.ndarray:
         weights[row, :place] = matrix[row, row - place : row]
         weights[row, place] = 1
     return weights
-
-
-def _chunks_used(matrix: np.ndarray, block: int, chunk: int) -> np.ndarray:
-    """The chunks up to the last nonzero column of each block, int32[blocks]."""
-    used = np.abs(matrix).reshape(-1, block, matrix.shape[1]).max(axis=1) > 0
-    last = matrix.shape[1] - np.argmax(used[:, ::-1], axis=1)
-    return np.where(used.any(axis=1), -(-last // chunk), 0).astype(np.int32)

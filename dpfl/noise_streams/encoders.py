@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from dpfl import factorization as fact
 from dpfl.arrays import in_numpy
 from dpfl.noise_streams import stream as stream_lib
 from dpfl.noise_streams.stream import Draw, Index, Memory, Vector
@@ -92,9 +93,7 @@ class BufferedStream(stream_lib.NoiseStream):
 
     def __init__(
         self,
-        decay: np.ndarray,
-        scale: np.ndarray,
-        rounds: int,
+        factors: fact.BufferedFactors,
         dimension: int,
         *,
         nx: Any = in_numpy,
@@ -102,15 +101,13 @@ class BufferedStream(stream_lib.NoiseStream):
         """Initializes the stream.
 
         Args:
-          decay: theta of C^-1, shape (buffers,).
-          scale: omega of C^-1, shape (buffers,).
-          rounds: T, the number of rows.
+          factors: theta and omega of C^-1.
           dimension: d, the length of a row.
           nx: The array library.
         """
-        super().__init__(np.ones(rounds), dimension, nx)
-        self._decay = np.asarray(decay, np.float32)[:, np.newaxis]
-        self._scale = np.asarray(scale, np.float32)[np.newaxis]
+        super().__init__(np.ones(factors.rounds), dimension, nx)
+        self._decay = np.asarray(factors.inverse_decay, np.float32)[:, np.newaxis]
+        self._scale = np.asarray(factors.inverse_scale, np.float32)[np.newaxis]
 
     def initial_memory(self) -> Memory:
         """Zero buffers."""

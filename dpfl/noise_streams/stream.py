@@ -3,13 +3,12 @@
 
 """Streams of correlated noise, and operations on any stream.
 
-    stream = Accumulated(build_stream(factorization, dimension), factorization.workload)
-    noise, state = stream.next(stream.init(seed))   # row 0 of B Z
+    stream = build_stream(factorization, dimension)
+    noise, state = stream.next(stream.init(seed))   # row 0 of A^-1 B Z
 
 For a factorization A = B C and Z with rows of independent N(0, 1), row t of a stream is
 row t of N = A^-1 B Z: the noise to add to the sum of round t, so that a server which
-applies A to the noised sums releases A (G + N) = A G + B Z. `Accumulated` applies A,
-and yields the rows of B Z.
+applies A to the noised sums releases A (G + N) = A G + B Z.
 
 A stream is a few pure functions of arrays on a memory, which is a structure of arrays
 only, so that it runs eagerly, in a `tf.function`, inside of a TFF computation and under
@@ -30,7 +29,6 @@ from typing import Any
 
 import numpy as np
 
-from dpfl import factorization as fact
 from dpfl import seed_domains
 from dpfl.arrays import in_numpy
 from dpfl.vectors import integer_noise, randomness
@@ -173,10 +171,6 @@ class NoiseStream(abc.ABC):
         noise = past + self.nx.product(self._at(self.own_weights, row), z)
         return noise, self.remember(row, memory, z, noise)
 
-    def row(self, seed: Any, row: Index) -> Vector:
-        """Computes row `row` alone, float32[dimension], from the seed."""
-        return self.next(self.seek(seed, row))[0]
-
     @abc.abstractmethod
     def initial_memory(self) -> Memory:
         """The memory before row 0."""
@@ -215,54 +209,6 @@ class NoiseStream(abc.ABC):
     def _earlier(self, draw: Draw, row: Index, steps: int) -> Vector:
         """Row `row - steps` of Z; before the first, an arbitrary row of weight zero."""
         return draw((row - steps) % self.rounds)
-
-
-class Accumulated(NoiseStream):
-    """Rows of B Z: the workload applied to the rows of another stream.
-
-    m_t = beta m_{t-1} + N_t, (B Z)_t = (B Z)_{t-1} + eta_t m_t.
-    """
-
-    def __init__(self, stream: NoiseStream, workload: fact.Workload):
-        own_weights = np.multiply(workload.rates, stream.own_weights)
-        super().__init__(own_weights, stream.dimension, stream.nx)
-        self._stream = stream
-        self._momentum = workload.momentum
-        self._rates = np.asarray(workload.rates, np.float32)
-
-    def initial_memory(self) -> Memory:
-        """The memory of the inner stream, the moment and the sum."""
-        return self._stream.initial_memory(), *self._zeros(2)
-
-    def past(self, draw: Draw, row: Index, memory: Memory) -> tuple[Vector, Memory]:
-        """See base class."""
-        inner, moment, total = memory
-        past, inner = self._stream.past(draw, row, inner)
-        moment = self.nx.product(np.float32(self._momentum), moment) + past
-        total = total + self.nx.product(self._at(self._rates, row), moment)
-        return total, (inner, moment, past)
-
-    def remember(self, row: Index, memory: Memory, z: Vector, noise: Vector) -> Memory:
-        """See base class."""
-        inner, moment, past = memory
-        own, inner = self._stream.taken(row, past, z, inner)
-        return inner, moment + (own - past), noise
-
-
-def materialize(stream: NoiseStream) -> np.ndarray:
-    """The matrix of a stream, float32[T, T]: A^-1 B, or B itself from `Accumulated`.
-
-    Z is the identity here, so that the stream must be one of dimension T.
-    """
-    nx, memory = stream.nx, stream.initial_memory()
-    identity = nx.asarray(np.eye(stream.rounds), np.float32)
-    rows = []
-    for row in range(stream.rounds):
-        noise, memory = stream.step(
-            lambda at: nx.take(identity, at, axis=0), nx.asarray(row, np.int32), memory
-        )
-        rows.append(np.asarray(noise))
-    return np.stack(rows)
 
 
 def row_seed(seed: Any, row: Index) -> Any:

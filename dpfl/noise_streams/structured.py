@@ -46,7 +46,7 @@ class StructuredStream(stream_lib.NoiseStream):
             remembered: slower, with w vectors less in the state.
           nx: The array library.
         """
-        width = factors.band.shape[1] + (2 if workload.momentum else 1)
+        width = factors.noise_bands(workload)
         matrix = workload.solve(factors.decoder(workload))
         super().__init__(np.diagonal(matrix), dimension, nx)
         self._band = _band(matrix, width)

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from dpfl import accounting
-from dpfl.factorization import factorization
 from experiments.audits import streams
 from tests.accounting import simulators
 
@@ -42,7 +41,7 @@ def scores(made, runs):
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.setting)
 def test_cases_match_their_participation(case):
-    bands = factorization.bands(case.mechanism.factorization)
+    bands = case.mechanism.factorization.factors.bands
     separation = case.participation.separation
     assert bands <= separation or case.mechanism.matrix_method == "optimal"
     claim = case.claim()

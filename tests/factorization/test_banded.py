@@ -87,7 +87,7 @@ def test_inverse_root_is_truncated():
     """(1 - x)^(1/2) = 1 - x/2 - x^2/8 - x^3/16 - ..."""
     factors = inverse_banded.root(Workload(6), bands=4).factors
     np.testing.assert_allclose(factors.e, [1, -1 / 2, -1 / 8, -1 / 16, 0, 0])
-    assert factors.bands == 4
+    assert factors.entries == 4
 
 
 def test_all_diagonals_of_the_root_are_the_root():
@@ -156,7 +156,7 @@ def test_optimised_by_a_search_without_gradients(bands, limit, separation):
     plan = mf.MinSeparation(separation, limit)
     several = {"participations": limit, "separation": separation}
     found = mf.compute(workload, "banded-inverse", bands=bands, **several)
-    form = toeplitz.error_form(workload, "total")
+    form = toeplitz.error_form(workload)
 
     def total(hazards):
         hazards = np.minimum.accumulate(np.clip(hazards, 0, 1))

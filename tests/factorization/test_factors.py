@@ -155,7 +155,8 @@ BANDED = ("toeplitz", "banded", "banded-inverse", "banded-inverse-root")
 @pytest.mark.parametrize(
     ("method", "name", "value"),
     [
-        ("toeplitz", "objective", "max"),
+        ("toeplitz", "separation", 0),
+        ("toeplitz", "participations", 0),
         *((name, "bands", 9) for name in BANDED),
         *[
             ("blt", "buffers", 0),

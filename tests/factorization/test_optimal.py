@@ -179,19 +179,11 @@ def test_iteration_limit_is_an_error_with_the_gap():
         optimal.solve_workload(Workload(8), rtol=1e-12, max_iterations=2)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "shown"),
-    [
-        ("rtol", 0.0, 0.0),
-        ("rtol", float("nan"), "nan"),
-        ("max_iterations", 0, 0),
-        ("start", np.ones(2), 2),
-        ("start", np.zeros(3), 0),
-    ],
-)
-def test_bad_arguments_are_refused(name, value, shown):
-    with refuses(ValueError, name, shown):
-        iteration.solve(np.eye(3), **{name: value})
+@pytest.mark.parametrize(("value", "shown"), [(0.0, 0.0), (float("nan"), "nan")])
+@pytest.mark.parametrize("method", ["optimal", "optimal-epochs"])
+def test_bad_gaps_are_refused(method, value, shown):
+    with refuses(ValueError, "rtol", shown):
+        mf.compute(Workload(3), method, rtol=value)
 
 
 def test_prefix_sum_for_momentum_is_post_processing():

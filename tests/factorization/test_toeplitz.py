@@ -32,15 +32,12 @@ def test_weight_decay_root():
     np.testing.assert_allclose(square, expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize("objective", ["total", "last"])
 @pytest.mark.parametrize("workload", [Workload(20), Workload(20, 0.9), COOLDOWN])
-def test_error_form_is_the_dense_error(workload, objective):
+def test_error_form_is_the_dense_error(workload):
     inverse = np.random.default_rng(0).normal(size=20)
     decoder = workload.matrix() @ factors.toeplitz_matrix(inverse, 20)
-    rows = np.sum(decoder**2, axis=1)
-    expected = {"total": np.sum(rows), "last": rows[-1]}[objective]
-    form = toeplitz.error_form(workload, objective)
-    assert form(inverse)[0] == pytest.approx(expected)
+    form = toeplitz.error_form(workload)
+    assert form(inverse)[0] == pytest.approx(np.sum(decoder**2))
     error = optimize.check_grad(lambda e: form(e)[0], lambda e: form(e)[1], inverse)
     assert error < 1e-5 * np.linalg.norm(form(inverse)[1])
 
@@ -84,14 +81,6 @@ def test_more_bands_are_no_worse():
     assert all(b <= a * (1 + 1e-9) for a, b in zip(losses, losses[1:]))
     # One band is independent noise: n (n + 1) / 2.
     assert losses[0] == pytest.approx(48 * 49 / 2)
-
-
-def test_last_iterate_objective_keeps_the_root():
-    # For a constant rate the square root has the least largest error of all Toeplitz
-    # factorizations (Dvijotham et al. 2024).
-    found = toeplitz.optimize_toeplitz(Workload(64), objective="last")
-    root = toeplitz.root(Workload(64)).errors().last
-    assert found.errors().last == pytest.approx(root, rel=1e-6)
 
 
 def test_several_participations_are_optimised_for():

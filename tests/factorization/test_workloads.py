@@ -86,8 +86,6 @@ def test_toeplitz_only_at_a_constant_rate():
         (workloads.ExplicitRates, ((1.0, 0.0),), "values", 0.0),
         (workloads.ExplicitRates, ((),), "values", (0,)),
         (Workload, (3, 0.0, workloads.ExplicitRates((1.0,))), "rounds", 3),
-        (Workload.from_dict, ({"rounds": 3},), "workload", {"rounds": 3}),
-        (workloads.schedule_from_dict, ({"name": "cosine"},), "schedule", "cosine"),
     ],
 )
 def test_bad_arguments_are_refused_in_one_line(make, arguments, name, value):
