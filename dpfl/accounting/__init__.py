@@ -8,7 +8,7 @@
 Imports no TensorFlow.
 """
 
-from dpfl.accounting.accountant import DpflAccountant, register
+from dpfl.accounting.accountant import DpflAccountant
 from dpfl.accounting.calibration import (
     LARGE_EPSILON,
     BudgetNotBindingError,
@@ -17,6 +17,7 @@ from dpfl.accounting.calibration import (
     UnreachableBudgetError,
     calibrate_noise_multiplier,
     epsilon,
+    loss_distribution,
 )
 from dpfl.accounting.csgm import (
     LinfSparsifiedGaussianDpEvent,
@@ -24,7 +25,6 @@ from dpfl.accounting.csgm import (
     SparsifiedMatrixFactorizationDpEvent,
     sparsified_rdp,
 )
-from dpfl.accounting.dominating import loss_distribution
 from dpfl.accounting.events import (
     DEFAULT_ORDERS,
     NoiseTooLargeError,
@@ -65,7 +65,6 @@ __all__ = [
     "gaussian_delta",
     "gaussian_epsilon",
     "loss_distribution",
-    "register",
     "relations_of",
     "sparsified_rdp",
 ]

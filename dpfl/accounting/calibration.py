@@ -5,6 +5,7 @@
     report = epsilon(dp_accounting.GaussianDpEvent(1.0), 1e-6, accounting_method="rdp")
     report.epsilon, report.order  # 5.22, and the Renyi order that gives it
     z = calibrate_noise_multiplier(dp_accounting.GaussianDpEvent, 4, 1e-6)
+    losses = loss_distribution(dp_accounting.GaussianDpEvent(z), 1e-6)
 
 `make_event` is any function from a noise multiplier to an event.
 """
@@ -18,11 +19,14 @@ from typing import Optional
 
 import attr
 import dp_accounting
+from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
 from dpfl import checks
 from dpfl.accounting import (
+    accountant,
     events,
     gaussian_domination,
+    privacy_loss,
     routes,
     secret_participation,
     trees,
@@ -49,14 +53,14 @@ before.
 SMALLEST_NOISE_MULTIPLIER = 1e-6
 LARGEST_NOISE_MULTIPLIER = events.LARGEST_NOISE_MULTIPLIER
 
-# Spacing of a calibration's first search: of its orders, their usual maximum, which is
-# raised if the best is the last, and of its noise multipliers.
+# Spacing of the orders of a calibration's first search, and their usual maximum.
 _ORDER_RATIO = 1.4
 _USUAL_ORDER = 128.0
-_COARSE_STEP = 0.006
 _LAST_DIGITS = 1e-9
 # Least step of the grid of noise multipliers, whose points must be different floats.
 _LEAST_STEP = 1e-12
+# A longer step of a loss distribution has no power of e in the floats.
+_LONGEST_INTERVAL = 100.0
 
 MakeEvent = Callable[[float], dp_accounting.DpEvent]
 
@@ -190,6 +194,64 @@ def first_relation(event: dp_accounting.DpEvent) -> events.Relation:
     return neighboring_relations[0]
 
 
+def loss_distribution(
+    event: dp_accounting.DpEvent, delta: float, interval: float = 1e-4
+) -> privacy_loss_distribution.PrivacyLossDistribution:
+    """The privacy loss distribution of an event, rounded up, for others to compose.
+
+    It dominates the event in both directions, at any delta. Its epsilon is nearly that
+    by the accounting method 'tight'. Repetitions within the event are composed
+    already. The event of a mechanism's run is `mechanism.dp_event(plan, dimension)`.
+    docs/privacy/README.md states the guarantee and its proof.
+
+        loss_distribution(event, delta).compose(others).get_epsilon_for_delta(delta)
+
+    Args:
+      event: A tree of plain, masked and Poisson-sampled Gaussians, integer noise, and
+        random allocation and cohorts of a fixed size of these. The distribution is for
+        any relation for which the event holds; see `relations_of`.
+      delta: The delta of the whole composition, in (0, 1). Epsilon is most accurate
+        there, and may be infinite at a smaller one: masked coordinates and integer
+        noise put a hundredth of delta at infinity.
+      interval: The grid's step, up to 100; `PLDAccountant`'s by default. Only
+        distributions of the same interval compose.
+
+    Raises:
+      dp_accounting.UnsupportedEventError: the event has no known loss distribution, or
+        its parts have no relation in common.
+      ValueError: an argument is out of range.
+    """
+    delta = checks.delta("delta", delta)
+    interval = checks.real("interval", interval, above=0, at_most=_LONGEST_INTERVAL)
+    event = trees.normalised(event)
+    relation = first_relation(event)
+    book = accountant.DpflAccountant(neighboring_relation=relation)
+    if not book.supports(event):
+        # Raises the error of an event that is not supported.
+        book.compose(event)
+    pair = None
+    if relation in events.TRUSTED_RELATIONS:
+        try:
+            pair = gaussian_domination.losses(event, delta, interval)
+        except privacy_loss.TooManyLossesError as error:
+            raise ValueError(
+                "interval must be long enough for at most "
+                f"{privacy_loss.MOST} losses, found {interval!r}"
+            ) from error
+    if pair is None:
+        raise dp_accounting.UnsupportedEventError(
+            f"no privacy loss distribution is known for {type(event).__name__}; it is "
+            "for plain, masked and Poisson-sampled Gaussians, integer noise and random "
+            "allocation of these, where no client is replaced by another, and "
+            "DpflAccountant composes all others by Renyi divergence"
+        )
+    remove, add = (
+        pld_pmf.DensePLDPmf(interval, side.low, side.masses, side.infinite, True)
+        for side in map(privacy_loss.LossDistribution.of_one, pair)
+    )
+    return privacy_loss_distribution.PrivacyLossDistribution(remove, add)
+
+
 def calibrate_noise_multiplier(
     make_event: MakeEvent,
     target_epsilon: float,
@@ -280,8 +342,6 @@ def calibrate_noise_multiplier(
 def has_tight_epsilon(event: dp_accounting.DpEvent) -> bool:
     """Whether an exact, PLD or Monte Carlo epsilon is available."""
     event = trees.normalised(event)
-    if trees.has_registered(event):
-        return False
     if secret_participation.alone(event) is not None:
         return True
     return gaussian_domination.is_of_gaussians(event)
@@ -314,8 +374,8 @@ def _least_index_by_rdp(
     """The least integer k with gap(k, orders) <= 0, found with few orders first.
 
     Epsilon is the minimum over the orders, so that a subset never needs less noise than
-    all of them. A few sparse orders locate the result roughly, those around the best of
-    them nearly exactly, and all of them decide.
+    all of them. A few sparse orders locate the result roughly, and all of them decide,
+    of which those around the best of the few are mostly enough.
 
     Args:
       gap_and_order: Maps an index and orders to log(epsilon / target), not rising in
@@ -328,35 +388,24 @@ def _least_index_by_rdp(
         return gap_and_order(k, some)[0]
 
     half = math.ceil(0.5 / step)
-    coarse = max(1, math.floor(_COARSE_STEP / step))
-    start = 0
+    start, window = 0, list(orders)
     # Large orders are expensive, and seldom the best.
     for most in (_USUAL_ORDER, math.inf):
-        few = _spread_orders([order for order in orders if order <= most])
-        if not few or 2 * len(few) > len(orders):
-            continue
+        few = _spread_orders([order for order in orders if order <= most] or orders)
         try:
-            start = coarse * _least_index(
-                lambda k: gap(coarse * k, few),  # noqa: B023
-                start // coarse,
-                math.ceil(half / coarse),
-                coarse * step,
-            )
+            start = _least_index(lambda k: gap(k, few), start, half, step)  # noqa: B023
         except UnreachableBudgetError:
             continue
         best = gap_and_order(start, few)[1]
-        # An epsilon of 0 comes from the first order, and says nothing about larger
-        # ones.
-        if best is None or few[0] < best < few[-1] or few[-1] == orders[-1]:
+        if best is None:
             break
-    else:
-        return _least_index(lambda k: gap(k, orders), start, half, step)
-    window = list(orders)
-    if best is not None:
         place = few.index(best)
         low, high = few[max(place - 1, 0)], few[min(place + 1, len(few) - 1)]
         window = [order for order in orders if low <= order <= high]
-        start = _least_index(lambda k: gap(k, window), start, 2 * coarse, step)
+        # An epsilon of 0 comes from the first order, and says nothing about larger
+        # ones.
+        if few[0] < best < few[-1]:
+            break
 
     def gap_by_all(k: int) -> float:
         # A budget met with some of the orders is met with all of them.
@@ -366,6 +415,8 @@ def _least_index_by_rdp(
             return excess
         return gap(k, orders)
 
+    if len(window) < len(orders):
+        start = _least_index(lambda k: gap(k, window), start, 2, step)
     return _least_index(gap_by_all, start, 1, step)
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any, ClassVar, NamedTuple, Optional, Union
 
 import attr
@@ -205,56 +206,51 @@ class Part(NamedTuple):
 
 
 def gaussian_parts(
-    event: dp_accounting.DpEvent, count: int = 1
+    releases: Iterable[tuple[dp_accounting.DpEvent, int]],
 ) -> Optional[Counter[Part]]:
-    """The number of times that each Gaussian release occurs in a tree of Gaussians.
+    """The number of times that each Gaussian release occurs in `trees.releases`.
 
     The probability is 1 for a plain Gaussian and the noise 0 for a non-private event.
+
+    Returns:
+      The counts; None if there is any other release.
+    """
+    total: Counter[Part] = Counter()
+    for release, count in releases:
+        part = _part_of(release)
+        if part is None:
+            return None
+        if part.q:
+            total[part] += count
+    return total
+
+
+def _part_of(release: dp_accounting.DpEvent) -> Optional[Part]:
+    """A release as a part, or None if it is no Gaussian.
+
     An event with a method `as_gaussian`, such as `MatrixFactorizationDpEvent`, counts
     as the (sampled) Gaussian which that returns, and one with a method `as_part` as its
     part.
-
-    Returns:
-      The counts, times `count`; None if the tree holds any other event.
     """
-    event = trees.resolve_sampling(event)
-    event = getattr(event, "as_gaussian", lambda: event)()
-    if isinstance(event, events.RunDpEvent):
-        return gaussian_parts(event.event, count)
-    if isinstance(event, dp_accounting.SelfComposedDpEvent):
-        return gaussian_parts(event.event, event.count * count)
-    if isinstance(event, (dp_accounting.ComposedDpEvent, dp_accounting.NoOpDpEvent)):
-        total: Counter[Part] = Counter()
-        for part in getattr(event, "events", ()):
-            parts = gaussian_parts(part, count)
-            if parts is None:
-                return None
-            total.update(parts)
-        return total
+    event = trees.resolve_sampling(release)
+    if hasattr(event, "as_gaussian"):
+        event = event.as_gaussian()
     if hasattr(event, "as_part"):
-        part = event.as_part()
-        return None if part is None else Counter({part: count})
+        return event.as_part()
     q = 1.0
     if isinstance(event, dp_accounting.PoissonSampledDpEvent):
         q, event = float(event.sampling_probability), event.event
-        if not isinstance(event, dp_accounting.GaussianDpEvent):
-            return None
-        if q == 0:
-            return Counter()
     if isinstance(event, dp_accounting.GaussianDpEvent):
-        return Counter({Part(q, float(event.noise_multiplier)): count})
-    if isinstance(event, dp_accounting.NonPrivateDpEvent):
-        return Counter({Part(1.0, 0.0): count})
+        return Part(q, float(event.noise_multiplier))
+    if isinstance(event, dp_accounting.NonPrivateDpEvent) and q == 1:
+        return Part(1.0, 0.0)
     return None
 
 
 def plain_noise_multiplier(event: dp_accounting.DpEvent) -> Optional[float]:
-    """Noise multiplier of a single unsampled Gaussian event, else None."""
-    parts = gaussian_parts(event)
-    if parts is None or [*parts.values()] != [1]:
-        return None
-    [part] = parts
-    return part.z if part.q == 1 else None
+    """Noise multiplier of an unsampled Gaussian release, else None."""
+    part = _part_of(event)
+    return part.z if part is not None and part.q == 1 else None
 
 
 class EpsilonCurves:
@@ -398,7 +394,7 @@ def _losses_on_grid(
 
 
 def tight_losses(
-    event: dp_accounting.DpEvent, delta: float, step: float
+    parts: Counter[Part], delta: float, step: float
 ) -> Optional[tuple[privacy_loss.LossDistribution, privacy_loss.LossDistribution]]:
     """The loss distributions of removing and of adding a client, for Gaussians alone.
 
@@ -406,19 +402,17 @@ def tight_losses(
     one.
 
     Args:
-      event: The tree of events.
+      parts: The `gaussian_parts` of a tree.
       delta: The delta at which they are the most accurate, in (0, 1).
       step: The step of the losses' grid, above 0.
 
     Returns:
-      The two distributions; None if the tree holds any other event, or one without
-      noise.
+      The two distributions; None if there is a part without noise.
 
     Raises:
       TooManyLossesError: there would be too many steps.
     """
-    parts = gaussian_parts(event)
-    if parts is None or any(part.z == 0 for part in parts):
+    if any(part.z == 0 for part in parts):
         return None
     sampled, plain = Counter[Part](), Counter[Part]()
     for part, n in parts.items():

@@ -30,7 +30,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Optional
 
 import attr
@@ -68,6 +69,8 @@ _ROUNDING = 1e-10
 _SHARE = 0.01
 # The share for the tails of integer noise, which are far below it.
 _TAIL_SHARE = 1e-6
+# Events of a cohort's release that one Gaussian release can take the place of.
+_OF_COHORTS = gaussian.FixedSizeDpEvent, random_allocation.RandomAllocationDpEvent
 
 
 def _logits(keep: float, time: float) -> np.ndarray:
@@ -191,63 +194,41 @@ def _is_replaced(event: dp_accounting.DpEvent) -> bool:
 
 def _replaced_releases(event: dp_accounting.DpEvent) -> int:
     """The number of releases of a tree to be replaced by Gaussians."""
-    event = trees.resolve_sampling(event)
-    if isinstance(event, events.RunDpEvent):
-        return _replaced_releases(event.event)
-    if isinstance(event, gaussian.FixedSizeDpEvent):
-        return _replaced_releases(event.round_event)
-    if isinstance(event, dp_accounting.SelfComposedDpEvent):
-        return event.count * _replaced_releases(event.event)
-    if isinstance(event, dp_accounting.ComposedDpEvent):
-        return sum(_replaced_releases(part) for part in event.events)
-    if isinstance(event, random_allocation.RandomAllocationDpEvent):
-        return event.rounds * _replaced_releases(event.round_event)
-    return int(_is_replaced(event))
+    total = 0
+    for release, count in trees.releases(event):
+        one = trees.resolve_sampling(release)
+        if isinstance(one, _OF_COHORTS):
+            count, one = count * getattr(one, "rounds", 1), one.round_event
+        total += count * _is_replaced(one)
+    return total
 
 
-def _dominating_gaussian(
+def _with_gaussians(
     event: dp_accounting.DpEvent,
     gaussian_of: Callable[[events.RdpDpEvent, int, int], dp_accounting.GaussianDpEvent],
-    times: int = 1,
-) -> dp_accounting.DpEvent:
-    """The tree with a (sampled) Gaussian for each release that is replaced.
+) -> Iterator[tuple[dp_accounting.DpEvent, int]]:
+    """`trees.releases` with a (sampled) Gaussian for each that is replaced.
 
     `gaussian_of` maps such a release, without its sampling, the number of times that it
     is composed, and the number of consecutive ones that share a clock, or 0 in a cohort
     of a fixed size, to the Gaussian.
     """
-    if isinstance(event, events.RunDpEvent):
-        return attr.evolve(
-            event, event=_dominating_gaussian(event.event, gaussian_of, times)
-        )
-    if isinstance(event, dp_accounting.SelfComposedDpEvent):
-        inner = _dominating_gaussian(event.event, gaussian_of, times * event.count)
-        return attr.evolve(event, event=inner)
-    if isinstance(event, dp_accounting.ComposedDpEvent):
-        parts = [
-            _dominating_gaussian(part, gaussian_of, times) for part in event.events
-        ]
-        return attr.evolve(event, events=parts)
-    if isinstance(
-        event, (gaussian.FixedSizeDpEvent, random_allocation.RandomAllocationDpEvent)
-    ):
-        is_slot = isinstance(event, random_allocation.RandomAllocationDpEvent)
-        rounds, whole = (event.rounds, 1) if is_slot else (1, 0)
-        inner = _dominating_gaussian(
-            event.round_event,
-            lambda release, count, _: gaussian_of(release, count, whole),
-            times * rounds,
-        )
-        if isinstance(inner, dp_accounting.PoissonSampledDpEvent):
-            return event
-        return attr.evolve(event, round_event=inner)
-    event = trees.resolve_sampling(event)
-    if not _is_replaced(event):
-        return event
-    q = getattr(event, "sampling_probability", 1.0)
-    # Unsampled releases share one clock.
-    plain = gaussian_of(event, times, times if q == 1 else 1)
-    return plain if q == 1 else dp_accounting.PoissonSampledDpEvent(q, plain)
+    for release, count in trees.releases(event):
+        release = trees.resolve_sampling(release)
+        if isinstance(release, _OF_COHORTS):
+            one = release.round_event
+            if _is_replaced(one) and getattr(one, "sampling_probability", 1.0) == 1:
+                is_fixed = isinstance(release, gaussian.FixedSizeDpEvent)
+                times = count * getattr(release, "rounds", 1)
+                plain = gaussian_of(one, times, 0 if is_fixed else 1)
+                release = attr.evolve(release, round_event=plain)
+        elif _is_replaced(release):
+            q = getattr(release, "sampling_probability", 1.0)
+            # Unsampled releases share one clock.
+            release = gaussian_of(release, count, count if q == 1 else 1)
+            if q < 1:
+                release = dp_accounting.PoissonSampledDpEvent(q, release)
+        yield release, count
 
 
 def _stopped(event: csgm.SparsifiedDpEvent, count: int, delta: float) -> float:
@@ -289,18 +270,18 @@ def _between_clients(
 
 def is_of_gaussians(event: dp_accounting.DpEvent) -> bool:
     """Whether a tree holds only Gaussians and releases that one can dominate."""
-    alike = _dominating_gaussian(event, lambda *_: dp_accounting.GaussianDpEvent(1.0))
+    alike = _with_gaussians(event, lambda *_: dp_accounting.GaussianDpEvent(1.0))
     return gaussian.gaussian_parts(alike) is not None
 
 
-def _dominating_gaussians(
+def _dominating_parts(
     event: dp_accounting.DpEvent, delta: float
-) -> Optional[tuple[dp_accounting.DpEvent, float]]:
-    """The tree of Gaussians that dominates a tree, and its distance.
+) -> Optional[tuple[Counter[gaussian.Part], float]]:
+    """The Gaussians that dominate a tree, and their distance.
 
     Clocks take the part `_SHARE` of delta, and the distance is that of
     `DominatingGaussian`, of all releases together. None if no release of the tree is
-    replaced.
+    replaced, or it holds any other event.
     """
     count = _replaced_releases(event)
     if not count:
@@ -333,8 +314,8 @@ def _dominating_gaussians(
             dominating = _between_clients(stand, share)
         return dp_accounting.GaussianDpEvent(max(dominating.clock, 1e-300) ** -0.5)
 
-    alike = _dominating_gaussian(event, gaussian_of)
-    return alike, distance
+    parts = gaussian.gaussian_parts(_with_gaussians(event, gaussian_of))
+    return None if parts is None else (parts, distance)
 
 
 def _largest_epsilon(distance: float, delta: float) -> float:
@@ -356,32 +337,34 @@ def dominating_curves(
     them above the reach is none. None if nothing that drops coordinates or adds
     integers is in the tree, or it holds any other event.
     """
-    if (stands := _dominating_gaussians(event, delta)) is None:
+    if (stands := _dominating_parts(event, delta)) is None:
         return None
-    parts = gaussian.gaussian_parts(stands[0])
-    if parts is None:
-        return None
+    parts, distance = stands
     rest = (1 - _SHARE - _TAIL_SHARE) * delta
-    return gaussian.EpsilonCurves(parts, rest), _largest_epsilon(stands[1], delta)
+    return gaussian.EpsilonCurves(parts, rest), _largest_epsilon(distance, delta)
 
 
-def stopped_losses(
+def losses(
     event: dp_accounting.DpEvent, delta: float, step: float
 ) -> Optional[tuple[privacy_loss.LossDistribution, privacy_loss.LossDistribution]]:
-    """`gaussian.tight_losses` of the Gaussians that dominate the releases of a tree.
+    """`gaussian.tight_losses` of a tree, or of Gaussians that dominate its releases.
 
-    The shares of delta for clocks and tails are at infinity, and so are losses that are
-    so large that tails would take more.
+    In the latter case the shares of delta for clocks and tails are at infinity, and so
+    are losses that are so large that tails would take more.
 
     Args:
-      event: The tree of events.
+      event: The tree of events, normalised.
       delta: The delta at which the losses are the most accurate, in (0, 1).
       step: The step of the losses' grid, above 0.
 
     Returns:
-      The losses of removing and of adding a client; None as for `dominating_curves`.
+      The losses of removing and of adding a client; None if the tree holds any other
+      event, or one without noise.
     """
-    if (stands := _dominating_gaussians(event, delta)) is None:
+    parts = gaussian.gaussian_parts(trees.releases(event))
+    if parts is not None:
+        return gaussian.tight_losses(parts, delta, step)
+    if (stands := _dominating_parts(event, delta)) is None:
         return None
     directions = gaussian.tight_losses(stands[0], delta, step)
     top = _largest_epsilon(stands[1], delta)

@@ -63,8 +63,6 @@ class Question:
         if self.relation not in events.TRUSTED_RELATIONS:
             name = events.NAMES[self.relation]
             return f"only Renyi divergence is known for {name}"
-        if trees.has_registered(self.event):
-            return "a registered event class has Renyi divergences only"
         return ""
 
     @functools.cached_property
@@ -76,7 +74,7 @@ class Question:
     @functools.cached_property
     def curves(self) -> Optional[gaussian.EpsilonCurves]:
         """Curves of a tree of Gaussians; None for other trees."""
-        parts = gaussian.gaussian_parts(self.event)
+        parts = gaussian.gaussian_parts(trees.releases(self.event))
         return None if parts is None else gaussian.EpsilonCurves(parts, self.delta)
 
     @functools.cached_property

@@ -29,7 +29,7 @@ import dp_accounting
 import numpy as np
 
 from dpfl import disk_cache
-from dpfl.accounting import events, gaussian
+from dpfl.accounting import events, gaussian, trees
 
 FAILURE = 1e-15
 """An epsilon is below the true one with at most this probability, times delta."""
@@ -169,19 +169,12 @@ def _sampled(
 
 def alone(event: dp_accounting.DpEvent) -> Optional[SecretParticipationDpEvent]:
     """The run with secret rounds that makes up a whole tree, or None."""
-    while True:
-        if isinstance(event, SecretParticipationDpEvent):
-            return event
-        if isinstance(event, events.RunDpEvent) or (
-            isinstance(event, dp_accounting.SelfComposedDpEvent) and event.count == 1
-        ):
-            event = event.event
-        elif (
-            isinstance(event, dp_accounting.ComposedDpEvent) and len(event.events) == 1
-        ):
-            event = event.events[0]
-        else:
-            return None
+    found = list(trees.releases(event))
+    if len(found) != 1:
+        return None
+    [(run, count)] = found
+    is_secret = isinstance(run, SecretParticipationDpEvent) and count == 1
+    return run if is_secret else None
 
 
 def tight_epsilon(

@@ -45,10 +45,6 @@ MOST_RELEASES = 10**15
 # Cap of products of such numbers.
 _MOST_PRODUCTS = 10**300
 
-# Classes of other packages, by `accountant.register`. Their events cost what was
-# registered, also where a base class has a smaller cost.
-REGISTERED: set[type] = set()
-
 
 def _count(name: str, value: Any) -> int:
     return checks.integer(name, value, 0, MOST_RELEASES)
@@ -132,8 +128,6 @@ def normalised(event: DpEvent) -> DpEvent:
     if not _is_theirs(event):
         return event
     event = _with_python_numbers(event)
-    if _is_registered(event):
-        return event
     if isinstance(event, dp_accounting.ComposedDpEvent):
         return _composed(event)
     if isinstance(getattr(event, "event", None), DpEvent):
@@ -157,19 +151,6 @@ def _is_theirs(event: DpEvent) -> bool:
     return any(kind.__module__.startswith("dp_accounting.") for kind in kinds[:-1])
 
 
-def _is_registered(event: DpEvent) -> bool:
-    return not REGISTERED.isdisjoint(type(event).__mro__)
-
-
-def has_registered(event: DpEvent) -> bool:
-    """Whether a tree has an event of a class of `REGISTERED`."""
-    inner = (getattr(event, name, None) for name in ("event", "round_event"))
-    parts = (*inner, *getattr(event, "events", ()))
-    return _is_registered(event) or any(
-        has_registered(part) for part in parts if isinstance(part, DpEvent)
-    )
-
-
 def _with_event(event: Any, inner: DpEvent) -> DpEvent:
     return event if inner is event.event else attr.evolve(event, event=inner)
 
@@ -191,9 +172,7 @@ def releases(event: DpEvent, count: int = 1) -> Iterator[tuple[DpEvent, int]]:
 
     A sampled release is one release.
     """
-    if _is_registered(event):
-        yield event, count
-    elif isinstance(event, (events.RunDpEvent, dp_accounting.SelfComposedDpEvent)):
+    if isinstance(event, (events.RunDpEvent, dp_accounting.SelfComposedDpEvent)):
         times = min(count * getattr(event, "count", 1), _MOST_PRODUCTS)
         yield from releases(event.event, times)
     elif isinstance(event, dp_accounting.ComposedDpEvent):

@@ -14,7 +14,7 @@ from dp_accounting import dp_event
 from dp_accounting.rdp import rdp_privacy_accountant, rdp_privacy_accountant_test
 
 from dpfl import accounting
-from dpfl.accounting import accountant, events, random_allocation
+from dpfl.accounting import events
 from tests.refusals import refuses
 
 GAUSSIAN = dp_accounting.GaussianDpEvent
@@ -127,20 +127,12 @@ def test_infinite_rdp_at_order_infinity_leaves_the_other_orders():
     assert alone.get_delta(5.0) == 1
 
 
-def test_order_infinity_is_pure_privacy(monkeypatch):
-    # No release of dp_accounting knows an event's largest loss under one name: by hand.
-    ledger = accounting.DpflAccountant([1.5, INF])
-    monkeypatch.setattr(ledger, "_rdp", np.array([1.2, 1.5]))
-    assert ledger.get_epsilon_and_optimal_order(1e-9) == (1.5, INF)
-    assert ledger.get_epsilon(0.0) == 1.5
-    assert ledger.get_delta_and_optimal_order(1.5) == (0.0, INF)
-    assert 0 < ledger.get_delta(1.0) <= math.sqrt(-math.expm1(-1.5))
-
-
 def test_nan_divergences_count_as_infinite():
-    found = accountant.rdp_at(
-        np.array([2.0, 3.0, INF]), lambda orders: [math.nan, 1.0, 1.0]
-    )
+    class Unknown(accounting.RdpDpEvent):
+        def rdp(self, orders):
+            return np.where(np.equal(orders, 2), math.nan, 1.0)
+
+    found = accounting.DpflAccountant([2.0, 3.0, INF]).compose(Unknown()).rdp
     np.testing.assert_array_equal(found, [INF, 1.0, INF])
 
 
@@ -231,55 +223,6 @@ def test_no_noise_is_infinite_and_composes(make_event):
     assert report.epsilon == math.inf
 
 
-@attr.s(frozen=True, auto_attribs=True)
-class _ForeignDpEvent(dp_accounting.DpEvent):
-    rho: float
-
-
-def test_register_teaches_an_event_and_its_subclasses(monkeypatch):
-    monkeypatch.setattr(accountant, "_TABLE", dict(accountant._TABLE))
-    assert not accounting.DpflAccountant().supports(_ForeignDpEvent(0.5))
-    accounting.register(_ForeignDpEvent, lambda event, orders: event.rho * orders)
-
-    class Sub(_ForeignDpEvent):
-        pass
-
-    got = accounting.DpflAccountant([2, 4]).compose(SELF(Sub(0.5), 3)).rdp
-    np.testing.assert_allclose(got, [3, 6])
-
-
-@attr.s(frozen=True, auto_attribs=True)
-class _HeavyDpEvent(GAUSSIAN):
-    """A Gaussian, but for what somebody else has found that it costs."""
-
-
-class _HeavyRun(SELF):
-    """Another kind of repetition."""
-
-
-def test_registered_event_costs_its_registered_divergences(monkeypatch):
-    monkeypatch.setattr(accountant, "_TABLE", dict(accountant._TABLE))
-    heavy, alike = _HeavyDpEvent(1.0), accounting.epsilon(GAUSSIAN(1.0), 1e-5)
-    assert accounting.epsilon(heavy, 1e-5) == alike
-    accounting.register(_HeavyDpEvent, lambda event, orders: 2 * orders)
-    accounting.register(_HeavyRun, lambda event, orders: 2 * orders)
-    truth = accounting.DpflAccountant().compose(GAUSSIAN(0.5)).get_epsilon(1e-5)
-    for event in (heavy, SELF(heavy, 1), _HeavyRun(GAUSSIAN(1.0), 1)):
-        assert accounting.epsilon(event, 1e-5).epsilon == pytest.approx(truth)
-        with pytest.raises(dp_accounting.UnsupportedEventError):
-            accounting.epsilon(event, 1e-5, accounting_method="tight")
-        with pytest.raises(dp_accounting.UnsupportedEventError):
-            accounting.loss_distribution(event, 1e-5)
-        for sampled in (
-            dp_accounting.PoissonSampledDpEvent(0.1, COMPOSED([event])),
-            dp_accounting.SampledWithoutReplacementDpEvent(9, 3, event),
-        ):
-            for relation in events.NAMES:
-                assert not accounting.DpflAccountant(None, relation).supports(sampled)
-    with refuses(TypeError, "round_event", "_HeavyDpEvent"):
-        random_allocation.RandomAllocationDpEvent(heavy, 3, 10.0)
-
-
 @pytest.mark.parametrize("noise", [1e6, 1e7, 1e8, 1e12])
 @pytest.mark.parametrize("epsilon", [0, 0.1, 50, 1e308, INF])
 def test_delta_under_much_noise(noise, epsilon):
@@ -309,12 +252,6 @@ def test_targets_must_be_numbers(bad):
 def test_neighboring_relation_must_be_one(relation):
     with refuses(TypeError, "neighboring_relation", relation):
         accounting.DpflAccountant(None, relation)
-
-
-@pytest.mark.parametrize("bad", [int, 3, "GaussianDpEvent"])
-def test_register_refuses_other_types_than_events(bad):
-    with refuses(TypeError, "event_type", bad):
-        accounting.register(bad, lambda event, orders: orders)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpfl import accounting
-from dpfl.accounting import gaussian, sampled_rdp
+from dpfl.accounting import gaussian, gaussian_domination, sampled_rdp, trees
 from tests.refusals import refuses
 
 GAUSSIAN = dp_accounting.GaussianDpEvent
@@ -148,9 +148,9 @@ INTEGERS = accounting.DistributedDiscreteGaussianDpEvent(9, 2.0, 1.0, 4.0, 15)
     ],
 )
 def test_other_events_are_not_gaussian(event):
-    assert gaussian.gaussian_parts(event) is None
+    assert gaussian.gaussian_parts(trees.releases(event)) is None
     tree = COMPOSED([GAUSSIAN(1.0), event])
-    assert gaussian.gaussian_parts(tree) is None
+    assert gaussian.gaussian_parts(trees.releases(tree)) is None
     neighboring_relations = accounting.relations_of(tree)
     # What is correlated, or of clients who bring their noise, has no sampled bound.
     is_refused = event in (POISSON(0.5, STREAM), POISSON(0.5, INTEGERS))
@@ -237,7 +237,7 @@ def test_grid_resolves_small_sampling_probabilities(q, rounds):
     once = dp_accounting.PoissonSampledDpEvent(q, dp_accounting.GaussianDpEvent(1.0))
     run = dp_accounting.SelfComposedDpEvent(once, rounds)
     report = accounting.epsilon(run, 1e-6, accounting_method="tight")
-    finer = max(s.epsilon(1e-6) for s in gaussian.tight_losses(run, 1e-6, 5e-6))
+    finer = max(s.epsilon(1e-6) for s in gaussian_domination.losses(run, 1e-6, 5e-6))
     assert report.accounting_method == "pld" and finer <= report.epsilon < 1.015 * finer
 
 

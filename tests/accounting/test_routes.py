@@ -7,9 +7,7 @@ import math
 import re
 from pathlib import Path
 
-import attr
 import dp_accounting
-import numpy as np
 import pytest
 
 from dpfl import accounting, mechanisms
@@ -85,18 +83,6 @@ def test_relations_known_by_rdp_alone_have_one_route():
     report, found = explained(GAUSSIAN(5.0), relation=replaced)
     assert report.accounting_method == "rdp" and report.relation == "replace_one"
     assert "replace_one" in found["exact-gaussian"].reason
-
-
-def test_registered_events_are_known_by_rdp_alone():
-    @attr.s(frozen=True)
-    class OwnGaussian(dp_accounting.GaussianDpEvent):
-        pass
-
-    accounting.register(OwnGaussian, lambda event, orders: 2 * np.asarray(orders))
-    report, found = explained(SELF(OwnGaussian(1.0), 2))
-    assert report.accounting_method == "rdp" and found["rdp"].is_taken
-    assert [name for name in found if found[name].epsilon is not None] == ["rdp"]
-    assert "registered" in found["exact-gaussian"].reason
 
 
 def test_unneeded_routes_are_not_computed(monkeypatch):
