@@ -106,7 +106,8 @@ def _within(vector: Array, max_norm: float, max_coordinate: float) -> Array:
 def _float32_below(value: float) -> float:
     """The largest float32 that is not above a number."""
     rounded = np.float32(value)
-    if rounded > value:
+    # numpy 2 would compare as float32, in which the two are equal.
+    if float(rounded) > value:
         rounded = np.nextafter(rounded, np.float32(-np.inf))
     return float(rounded)
 
