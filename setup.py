@@ -55,7 +55,7 @@ setup(
     packages=mapped_packages(),
     package_dir={"dpfl.experiments": "experiments", "dpfl.configs": "configs"},
     package_data={
-        "dpfl": ["py.typed", "requirements-tff.txt"],
+        "dpfl": ["py.typed", "privacy_coverage.csv", "requirements-tff.txt"],
         "dpfl.tasks": ["mnist_writers.npz", "mnist_writers.LICENSE"],
         "dpfl.configs": ["*.flags", "**/*.flags"],
     },

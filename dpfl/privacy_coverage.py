@@ -17,9 +17,11 @@ private mechanism there is no event, and nothing is covered.
 from __future__ import annotations
 
 import fnmatch
-import math
+import pathlib
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple, Optional
+
+from dpfl import reading
 
 # Prefix of the names of exact values.
 MARK = "exact_"
@@ -27,8 +29,6 @@ MARK = "exact_"
 # clients, which secure aggregation would hide and only a simulation can see.
 RELEASED, EXACT_FOR_SIMULATION = "released", "exact_for_simulation"
 MEASURES = (RELEASED, EXACT_FOR_SIMULATION)
-# Most names in a cell of the documentation's table.
-_NAMES_IN_A_CELL = 8
 # The key of summary.json below which exact values are.
 KEY = "exact"
 COVERED, EXACT, SECRET = "covered", "exact", "secret"
@@ -54,54 +54,14 @@ class Output(NamedTuple):
     why: str
 
 
-# Places, names, kind and reason; the first line that matches a name counts.
-_TEXT = """
-metrics.csv, tensorboard/* | exact_* | exact | of the cohort, and clients'
-    test examples
-metrics.csv, tensorboard/* | eval_* | covered | the model, on test examples of
-    no client
-metrics.csv, tensorboard/* | round, epsilon, noise_multiplier | covered | settings and
-    their cost
-metrics.csv, tensorboard/* | uplink_bits, downlink_bits | covered | settings, and what
-    the server sends
-metrics.csv, tensorboard/* | aggregator_* | covered | made from what the mechanism
-    releases, as its `released_measurements` declare
-tensorboard/* | wall time | exact | how long a client's examples take
-times.csv | exact_* | exact | how long a client's examples take
-times.csv | round | covered | a number
-summary.json | exact, exact.* | exact | of cohorts, data, time and clients' test
-    examples
-summary.json | settings.seed, flags.seed | secret | there only if it was given
-summary.json | final_* | covered | the model, on test examples of no client
-summary.json | task, task_options, mechanism, mechanism_options, measure, settings,
-    settings.*, flags, flags.*, rounds, stopped_early, epsilon, delta,
-    accounting_method, relation, trust, remarks, lower_is_better, noise_multiplier,
-    noise_stream, groups, min_separation, planned_participations, dimension, population,
-    versions, git, *link_bits_per_*, compression_rate | covered | settings, what follows
-    from them, and their cost
-model.keras | * | covered | what the mechanism releases
-report.html | Exact values | exact | what is exact in the files above
-report.html | * | covered | the rest, without a seed
-checkpoints/* | * | secret | the seed, and exact rows, times and participations
-manifest.json | * | secret | the seed, and the digest of the data
-worker.log | * | exact | what TFF's worker says of its computations
-.lock | * | covered | the number of a process
-stdout | exact: * | exact | the lines that begin so
-stdout | * | covered | settings, their cost, and final metrics
-stderr | exact *, exact: *, error: TFF's worker *, error: The data file * | exact | of
-    the progress bar and of unusable data
-stderr | * | covered | the rest, such as why a run ends
-"""
+def _entries() -> Iterator[Output]:
+    """The lines of the list's file, of which the first that matches a name counts."""
+    for row in reading.read_csv(pathlib.Path(__file__).with_suffix(".csv")):
+        places, names = row["places"].split(", "), row["names"].split(", ")
+        yield Output(tuple(places), tuple(names), row["kind"], row["why"])
 
 
-def _entries(text: str) -> Iterator[Output]:
-    """The lines of the list; an indented line continues the one before."""
-    for line in text.strip().replace("\n    ", " ").splitlines():
-        places, names, kind_of, why = line.split(" | ")
-        yield Output(tuple(places.split(", ")), tuple(names.split(", ")), kind_of, why)
-
-
-LIST = tuple(_entries(_TEXT))
+LIST = tuple(_entries())
 _STREAMS = ("stdout", "stderr")
 # Patterns of all that a run writes into its output folder.
 FILES = tuple(
@@ -155,12 +115,6 @@ def column(row: Mapping[str, Any], name: str) -> Optional[str]:
     return next((each for each in (name, MARK + name) if each in row), None)
 
 
-def value(row: Mapping[str, Any], name: str) -> Any:
-    """Value of a column, named with or without `exact_`; None if it is missing."""
-    key = column(row, name)
-    return None if key is None else row[key]
-
-
 def plain_names(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row of metrics.csv or times.csv with the marks of exact columns removed."""
     return {plain(name): cell for name, cell in row.items()}
@@ -175,20 +129,3 @@ def plain_keys(summary: Mapping[str, Any]) -> dict[str, Any]:
 def without_exact(row: Mapping[str, Any]) -> dict[str, Any]:
     """The columns of a row that are not marked."""
     return {name: cell for name, cell in row.items() if not name.startswith(MARK)}
-
-
-def table(kinds: Collection[str] = (COVERED, EXACT, SECRET)) -> str:
-    """The list as a table for the documentation; many names are several lines."""
-    lines = ["| where | what | is | since it is |", "| --- | --- | --- | --- |"]
-    for places, names, kind_of, why in LIST:
-        if kind_of in kinds:
-            size = math.ceil(len(names) / math.ceil(len(names) / _NAMES_IN_A_CELL))
-            for first in range(0, len(names), size):
-                part = names[first : first + size]
-                what = "all" if part == ("*",) else _quoted(part)
-                lines.append(f"| {_quoted(places)} | {what} | {kind_of} | {why} |")
-    return "\n".join(lines) + "\n"
-
-
-def _quoted(names: Collection[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)

@@ -84,6 +84,7 @@ def test_wheel_holds_one_complete_package(wheel):
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"dpfl"}
     expected = {"dpfl/py.typed", "dpfl/requirements-tff.txt"}
+    expected.add("dpfl/privacy_coverage.csv")
     expected |= {f"dpfl/tasks/mnist_writers.{end}" for end in ("npz", "LICENSE")}
     for folder in IN_THE_WHEEL:
         inside = "" if folder == "dpfl" else "dpfl/"
