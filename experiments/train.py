@@ -27,7 +27,7 @@ from typing import Any
 
 from absl import flags
 
-from dpfl import files, mechanisms
+from dpfl import fields, files, mechanisms
 from dpfl.mechanisms.build import accepted_fields
 from dpfl.tasks import registry
 from dpfl.training import config as config_lib
@@ -67,24 +67,25 @@ with cli.headed(_MECHANISMS):
 
 def _define_task_flags() -> None:
     """Defines a flag for each option of any task; tasks share flags of one name."""
-    options: dict[str, registry.TaskOption] = {}
+    hints: dict[str, Any] = {}
     users: dict[str, list[tuple[str, str, Any]]] = {}
     for task in registry.task_names():
+        hints.update(typing.get_type_hints(registry.task_entry(task).config_class))
         for option in registry.task_options(task):
-            options.setdefault(option.name, option)
-            use = (task, option.help, option.default)
+            use = (task, fields.help_text(option), option.default)
             users.setdefault(option.name, []).append(use)
-    for name, option in options.items():
-        text = mechanism_flags.flag_help(users[name], registry.task_names())
-        if option.optional:
-            kind = option.value_type
+    for name, uses in users.items():
+        text = mechanism_flags.flag_help(uses, registry.task_names())
+        # Optional[int] has the arguments int and NoneType, and int has none.
+        kind, *none = typing.get_args(hints[name]) or [hints[name]]
+        if none:
             wanted = {int: "an integer", float: "a number"}.get(kind, "a text")
             parser = mechanism_flags.ValueOrWord(
                 *(kind, NONE, kind.__name__, f"{wanted}, or '{NONE}'")
             )
             flags.DEFINE(parser, name, None, text, module_name=_MODULE)
         else:
-            mechanism_flags.DEFINE[option.value_type](name, None, text)
+            mechanism_flags.DEFINE[kind](name, None, text)
 
 
 def _define_run_flags() -> list[str]:

@@ -57,22 +57,6 @@ class TaskEntry(Checked):
         return name == metrics.LOSS.name
 
 
-@dataclasses.dataclass(frozen=True)
-class TaskOption:
-    """An option of a task, with the facts that a binary needs to define a flag.
-
-    Attributes:
-      value_type: int, float, str or bool.
-      optional: Whether None is allowed.
-    """
-
-    name: str
-    value_type: type
-    default: Any
-    optional: bool
-    help: str
-
-
 TASKS: dict[str, TaskEntry] = {}
 
 
@@ -135,22 +119,13 @@ def task_entry(name: str) -> TaskEntry:
     return TASKS[checks.choice("task", name, TASKS)]
 
 
-def task_options(name: str) -> tuple[TaskOption, ...]:
-    """The options of a task in the order of the dataclass's fields.
+def task_options(name: str) -> tuple[dataclasses.Field, ...]:
+    """The options of a task, which are the fields of its dataclass.
 
     Raises:
       ValueError: If there is no such task.
     """
-    config_class = task_entry(name).config_class
-    hints = typing.get_type_hints(config_class)
-    options = []
-    for field in dataclasses.fields(config_class):
-        # Optional[int] has the arguments int and NoneType, and int has none.
-        value_type, *none = typing.get_args(hints[field.name]) or [hints[field.name]]
-        text = field.metadata["help"]
-        option = TaskOption(field.name, value_type, field.default, bool(none), text)
-        options.append(option)
-    return tuple(options)
+    return dataclasses.fields(task_entry(name).config_class)
 
 
 def make_config(name: str, **options: Any) -> configs.TaskConfig:

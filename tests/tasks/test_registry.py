@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from dpfl import fields, plugins
 from dpfl.tasks import configs, metrics, models, registry
 from dpfl.tasks.registry import load_task
 from tests import test_numbers
@@ -139,19 +140,20 @@ def test_unknown_task_or_option_lists_the_choices():
 
 def test_options_carry_type_default_and_help():
     options = {o.name: o for o in registry.task_options("digits")}
-    types = {"num_clients": int, "max_examples_per_client": int, "model": str}
-    for name, value_type in {**types, "dirichlet_alpha": float}.items():
-        assert options[name].value_type is value_type
+    types = {"num_clients": "int", "max_examples_per_client": "Optional[int]"}
+    for name, kind in {**types, "model": "str", "dirichlet_alpha": "float"}.items():
+        assert options[name].type == kind
     assert options["num_clients"].default == 100
-    assert not options["num_clients"].optional
-    assert options["max_examples_per_client"].optional
 
 
 @pytest.mark.parametrize("task", registry.task_names())
 def test_every_option_has_type_help_and_valid_default(task):
-    for option in registry.task_options(task):
-        assert option.value_type in (int, float, str, bool)
-        assert option.help.endswith(".") and "\n" not in option.help
+    options = registry.task_options(task)
+    types = plugins.field_types(registry.task_entry(task).config_class)
+    assert list(types) == [option.name for option in options]
+    for option in options:
+        text = fields.help_text(option)
+        assert text.endswith(".") and "\n" not in text
     assert registry.make_config(task) == registry.TASKS[task].config_class()
 
 
