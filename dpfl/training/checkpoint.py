@@ -7,32 +7,24 @@
     store.save(progress.to_checkpoint(marks))
     progress = from_checkpoint(store.load_newest())
 
-A checkpoint is one file: a magic line, the SHA-256 of the rest in hex, and an
-uncompressed npz of arrays and of a JSON text. Nothing is pickled.
+A checkpoint is one archive of `files.write_arrays`, whose header has the progress as a
+JSON text. Nothing is pickled.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import io
 import json
-import os
 import pathlib
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
-from dpfl import files, privacy_coverage, reading
-from dpfl.training.record import EVAL, NEEDED, Marks, Row, RunTotals, is_mark, is_row
+from dpfl import files, privacy_coverage
+from dpfl.training.record import Marks, Row, RunTotals
 
-MAGIC = b"dpfl checkpoint 1\n"
-_HEADER_BYTES = len(MAGIC) + 65
-# The name under which a checkpoint holds the digest of its run's manifest.
-_MANIFEST = "manifest"
 # The names under which a manifest holds its own digest, and the seed.
 _CHECKSUM, _SEED = "checksum", "seed"
 # The facts of which no error shows a value: with the seed the noise can be removed, and
@@ -42,8 +34,7 @@ _UNSAID = (_SEED, "task fingerprint")
 # seed's digits.
 _MOST_MANIFEST = 1 << 24
 _SEED_TEXT = re.compile(r"[0-9]{1,78}", re.ASCII)
-# The second number is appended if a folder has the name without it.
-_NAME = re.compile(r"^checkpoint-\d{8}(-\d+)?$")
+_PATTERN = "checkpoint-" + 8 * "[0-9]"
 
 
 class ChangedFlagsError(ValueError):
@@ -55,7 +46,7 @@ class DamagedManifestError(ValueError):
 
 
 class DamagedCheckpointError(ValueError):
-    """A checkpoint has a valid checksum, but holds no state of the run."""
+    """A whole checkpoint that the run cannot resume from."""
 
 
 class Checkpoint(NamedTuple):
@@ -81,8 +72,6 @@ class CheckpointStore:
         directory: pathlib.Path,
         keep: int = 3,
         say: Callable[[str], None] = print,
-        *,
-        at_most: int = reading.MOST_ARRAYS,
     ):
         """Makes the folder.
 
@@ -90,94 +79,67 @@ class CheckpointStore:
           directory: Folder of the checkpoints.
           keep: Number of checkpoints that are kept.
           say: Called with a sentence about a file that is skipped.
-          at_most: Largest size of a checkpoint of the run, in bytes.
         """
         self._directory = directory
         self._keep = keep
         self._say = say
-        self._at_most = at_most
         self._manifest: Optional[str] = None
-        self._check: Callable[[Checkpoint], Any] = lambda checkpoint: None
-        # Rounds done in the newest whole checkpoint when the store was bound.
-        self.whole_round = 0
         files.private_folder(directory)
         files.remove_partials(directory)
-        for path in sorted(directory.iterdir()):
-            if _NAME.match(path.name) and not _is_file(path):
-                say(f"{path} is not a regular file and is ignored")
 
-    def bind(
-        self,
-        manifest: Manifest,
-        check: Callable[[Checkpoint], Any] = lambda checkpoint: None,
-    ) -> None:
-        """Binds the store to a run; every checkpoint must match it and pass `check`.
-
-        Args:
-          manifest: The manifest of the run.
-          check: Called with each checkpoint; raises ValueError for an invalid one.
-
-        Raises:
-          DamagedManifestError: If a checkpoint is of another manifest.
-          DamagedCheckpointError: If `check` raises ValueError for a checkpoint.
-        """
-        self._manifest, self._check = manifest.digest, check
-        self.whole_round = 0
-        for path in self._paths():
-            checkpoint, _ = self._read(path)
-            if checkpoint is not None:
-                self._own(path, checkpoint)
-                self.whole_round = max(self.whole_round, checkpoint.round_index)
+    def bind(self, manifest: Manifest) -> None:
+        """Binds the store to a run; checkpoints of another manifest are refused."""
+        self._manifest = manifest.digest
 
     def save(self, checkpoint: Checkpoint) -> pathlib.Path:
         """Writes a checkpoint, and then removes the oldest ones."""
-        path = self._free_path(f"checkpoint-{checkpoint.round_index:08d}")
-        info = {**checkpoint.info, _MANIFEST: self._manifest}
-        parts = encode(checkpoint._replace(info=info))
-        with files.atomically(path, private=True) as file:
-            for part in parts:
-                file.write(part)
+        path = self._directory / f"checkpoint-{checkpoint.round_index:08d}"
+        header = {
+            "round_index": checkpoint.round_index,
+            "manifest": self._manifest,
+            # A text, since rows may have NaN and infinity.
+            "info": json.dumps(checkpoint.info),
+        }
+        arrays = {f"array_{i:04d}": array for i, array in enumerate(checkpoint.arrays)}
+        files.write_arrays(path, header, arrays, private=True)
         # Checkpoints of later rounds are kept: they are damaged ones.
-        older = [
-            candidate for candidate in self._paths() if candidate.name <= path.name
-        ]
-        for old in list(filter(_is_own, older))[self._keep :]:
+        older = [candidate for candidate in self._paths() if candidate <= path]
+        for old in older[self._keep :]:
             old.unlink()
         return path
 
-    def load_newest(self) -> Optional[Checkpoint]:
-        """Loads the newest checkpoint that is whole; None if there is none."""
+    def load_newest(
+        self, say: Optional[Callable[[str], None]] = None
+    ) -> Optional[Checkpoint]:
+        """Loads the newest checkpoint that is whole; None if there is none.
+
+        Args:
+          say: Called in place of the store's own `say`.
+
+        Raises:
+          DamagedManifestError: If the checkpoint is of another manifest.
+        """
         paths = self._paths()
         for path, older in zip(paths, [*paths[1:], None]):
-            checkpoint, why = self._read(path)
-            if checkpoint is not None:
-                return self._own(path, checkpoint)
-            then = "starting again" if older is None else "trying the previous one"
-            self._say(f"checkpoint {path} is damaged ({why}) and is ignored; {then}")
+            try:
+                header, arrays = files.read_arrays(path)
+                checksum = header.pop("checksum", None)
+                if checksum != files.arrays_checksum(header, arrays):
+                    raise ValueError("its checksum does not match")
+            except (OSError, ValueError, MemoryError) as error:
+                then = "starting again" if older is None else "trying the previous one"
+                (say or self._say)(
+                    f"checkpoint {path} is damaged ({error}) and is ignored; {then}"
+                )
+                continue
+            if self._manifest not in (None, header["manifest"]):
+                raise DamagedManifestError(
+                    f"{path} belongs to another run than manifest.json, which was "
+                    "changed; choose another output_dir"
+                )
+            info = json.loads(header["info"])
+            return Checkpoint(header["round_index"], list(arrays.values()), info)
         return None
-
-    def _read(self, path: pathlib.Path) -> tuple[Optional[Checkpoint], str]:
-        """Reads a checkpoint; returns None and the reason if it is damaged."""
-        try:
-            return decode(files.read_bytes(path, self._at_most)), ""
-        except DamagedCheckpointError as error:
-            raise DamagedCheckpointError(_refused(path, error)) from None
-        except (OSError, ValueError, MemoryError) as error:
-            return None, str(error)
-
-    def _own(self, path: pathlib.Path, checkpoint: Checkpoint) -> Checkpoint:
-        """A checkpoint of the run without the digest of its manifest."""
-        digest = checkpoint.info.pop(_MANIFEST, None)
-        if self._manifest is not None and digest != self._manifest:
-            raise DamagedManifestError(
-                f"{path} belongs to another run than manifest.json, which was changed; "
-                "choose another output_dir"
-            )
-        try:
-            self._check(checkpoint)
-        except ValueError as error:
-            raise DamagedCheckpointError(_refused(path, error)) from None
-        return checkpoint
 
     @property
     def newest_round(self) -> int:
@@ -189,79 +151,9 @@ class CheckpointStore:
         """Whether there is no checkpoint, whole or damaged."""
         return not self._paths()
 
-    def _free_path(self, name: str) -> pathlib.Path:
-        """The path of a name, with a number appended if another kind of file has it."""
-        path = self._directory / name
-        number = 0
-        while os.path.lexists(path) and not _is_own(path):
-            number += 1
-            path = self._directory / f"{name}-{number}"
-        return path
-
     def _paths(self) -> list[pathlib.Path]:
         """The paths of all checkpoints, newest first."""
-        listed = (p for p in self._directory.iterdir() if _NAME.match(p.name))
-        return sorted(filter(_is_file, listed), key=lambda p: p.name, reverse=True)
-
-
-def _is_file(path: pathlib.Path) -> bool:
-    """Whether a path is a regular file, and no link to someone else's."""
-    return path.is_file() and not path.is_symlink()
-
-
-def _is_own(path: pathlib.Path) -> bool:
-    """Whether a file begins as a checkpoint; no other file is replaced or removed."""
-    with contextlib.suppress(OSError, ValueError):
-        if _is_file(path):
-            with reading.opened(path) as file:
-                return file.read(len(MAGIC)) == MAGIC
-    return False
-
-
-def _refused(path: pathlib.Path, error: Exception) -> str:
-    return (
-        f"{path} is not a checkpoint of this run ({error}); remove it to resume from "
-        "the previous one, or choose another output_dir"
-    )
-
-
-def encode(checkpoint: Checkpoint) -> tuple[bytes, memoryview]:
-    """Serializes a checkpoint, in two parts, since it may be large."""
-    info = json.dumps({"round_index": checkpoint.round_index, **checkpoint.info})
-    arrays = {f"array_{i:04d}": array for i, array in enumerate(checkpoint.arrays)}
-    buffer = io.BytesIO()
-    np.savez(buffer, info=np.frombuffer(info.encode(), np.uint8), **arrays)
-    body = buffer.getbuffer()
-    digest = hashlib.sha256(body).hexdigest().encode()
-    return b"".join([MAGIC, digest, b"\n"]), body
-
-
-def decode(content: bytes) -> Checkpoint:
-    """Parses a checkpoint's file; the inverse of `encode`.
-
-    Raises:
-      DamagedCheckpointError: If the checksum is right, but the content is no
-        checkpoint.
-      ValueError: If a bit of the content was changed.
-    """
-    header, body = content[:_HEADER_BYTES], content[_HEADER_BYTES:]
-    digest = hashlib.sha256(body).hexdigest().encode()
-    if header != b"".join([MAGIC, digest, b"\n"]):
-        raise ValueError("its checksum does not match")
-    try:
-        arrays = reading.arrays_in(io.BytesIO(body))
-        text = arrays.pop("info", np.zeros(0, np.uint8)).tobytes()
-        info = reading.parsed("its info", text.decode("utf-8", "replace"))
-        if list(arrays) != [f"array_{i:04d}" for i in range(len(arrays))]:
-            raise ValueError("its arrays are not numbered")
-        if not isinstance(info, dict):
-            raise ValueError("its info is not a mapping")
-        number = info.pop("round_index", None)
-        if type(number) is not int:
-            raise ValueError("its round_index is not an integer")
-    except ValueError as error:
-        raise DamagedCheckpointError(str(error)) from None
-    return Checkpoint(number, list(arrays.values()), info)
+        return sorted(self._directory.glob(_PATTERN), reverse=True)
 
 
 def open_manifest(
@@ -433,63 +325,3 @@ def from_checkpoint(checkpoint: Checkpoint) -> Progress:
         participations,
         checkpoint.info["seconds"],
     )
-
-
-def check_progress(checkpoint: Checkpoint, population: int, last_round: int) -> None:
-    """Raises ValueError for a checkpoint that no run of N clients could have written.
-
-    Args:
-      checkpoint: The checkpoint.
-      population: N.
-      last_round: Number of rounds of the run.
-    """
-    flaw = next(_flaws(checkpoint, population, last_round), None)
-    if flaw is not None:
-        raise ValueError(f"it has no valid {flaw}")
-
-
-def _flaws(checkpoint: Checkpoint, population: int, last_round: int) -> Iterator[str]:
-    """Yields the names of invalid parts; each check relies on the ones before."""
-    done = checkpoint.round_index
-    # Values of any type, each checked in its turn.
-    info: Any = checkpoint.info
-    if not 1 <= done <= last_round:
-        yield "round_index"
-    counts = checkpoint.arrays[0] if checkpoint.arrays else np.zeros(0)
-    if counts.dtype != np.int64 or counts.shape != (population,):
-        yield "participations"
-    elif population and not 0 <= counts.min() <= counts.max() <= done:
-        yield "participations"
-    totals = info.get("totals")
-    if not isinstance(totals, dict) or set(totals) != set(RunTotals._fields):
-        yield "totals"
-    last, evaluated = totals["last"], totals["evaluated"]
-    if not is_row(last, NEEDED):
-        yield "last row"
-    metrics = [name for name in last if privacy_coverage.plain(name).startswith(EVAL)]
-    if evaluated is not None and not is_row(evaluated, metrics):
-        yield "last evaluated row"
-    if [totals["rounds"], last["round"], totals["clients"]] != [
-        done,
-        done,
-        counts.sum(),
-    ]:
-        yield "totals"
-    for name in ("rows", "times"):
-        rows = info.get(name)
-        is_full = name == "times"
-        if not isinstance(rows, list) or not all(
-            is_row(row, row if is_full else ()) for row in rows
-        ):
-            yield name
-        first = done - len(rows) + 1
-        if [row["round"] for row in rows] != list(range(first, done + 1)):
-            yield name
-    if not all(set(row) <= set(last) for row in info["rows"]):
-        yield "rows"
-    seconds = info.get("seconds")
-    if not is_row({"round": done, "seconds": seconds}, ["seconds"]) or seconds < 0:
-        yield "seconds"
-    marks = info.get("marks")
-    if not isinstance(marks, dict) or not all(map(is_mark, marks.values())):
-        yield "marks"

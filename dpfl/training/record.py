@@ -128,27 +128,6 @@ _TOTAL_UP, _TOTAL_DOWN = (
 )
 
 
-# The columns of its last row, besides the round, that a run needs to resume.
-NEEDED = ("epsilon", "noise_multiplier", _TOTAL_UP, _TOTAL_DOWN)
-# Largest bit length of integers that become floats.
-_MOST_BITS = 1000
-
-
-def is_row(value: Any, columns: Iterable[str] = ()) -> bool:
-    """Whether a JSON value is a row of numbers by name, with given columns."""
-    if not isinstance(value, dict) or type(value.get("round")) is not int:
-        return False
-    is_number = all(map(_is_number, (v for v in value.values() if v is not None)))
-    return is_number and all(value.get(name) is not None for name in columns)
-
-
-def _is_number(value: Any) -> bool:
-    # A bool would be a word in the file, and no number when it is read.
-    if type(value) is int:
-        return value.bit_length() <= _MOST_BITS
-    return isinstance(value, float)
-
-
 def evaluation(row: Row) -> dict[str, Any]:
     """The metrics on the evaluation set by name, exact or not; None if not due."""
     plain = privacy_coverage.plain_names(row)
@@ -309,13 +288,6 @@ class Mark(NamedTuple):
 
     length: int
     digest: str
-
-
-def is_mark(value: Any) -> bool:
-    """Whether a JSON value is a mark."""
-    if not isinstance(value, list) or list(map(type, value)) != [int, str]:
-        return False
-    return value[0] >= 0
 
 
 BEGINNING = Mark(0, hashlib.sha256().hexdigest())

@@ -37,9 +37,6 @@ from dpfl.training import provenance, report, selection
 from dpfl.training.checkpoint import Progress
 from dpfl.training.record import METRICS, OWN_EVENTS
 
-# Upper bound on a row's bytes in a checkpoint, with its times.
-_ROW_BYTES = 1 << 14
-
 
 class Run:
     """A run in its output folder, which it locks while it is open as a context."""
@@ -77,7 +74,8 @@ class Run:
           files.InUseError: If another process has locked it.
           ChangedFlagsError: If another run was started in it, or this run with other
             noise or versions.
-          DamagedCheckpointError: If a checkpoint holds no state of this run.
+          DamagedCheckpointError: If a round that was seen would be repeated with other
+            updates.
           ValueError: If the folder cannot be written, something else is in the place of
             a file, or the manifest is lost or damaged.
         """
@@ -109,7 +107,6 @@ class Run:
             self._directory / "checkpoints",
             self.plan.config.keep_checkpoints,
             self._say,
-            at_most=_checkpoint_bytes(self.plan),
         )
         path = self._directory / "manifest.json"
         if not path.exists() and not self._store.is_empty:
@@ -126,14 +123,7 @@ class Run:
             provenance.manifest(self.plan),
             lambda: secrets.randbits(selection.SEED_BITS) if seed is None else seed,
         )
-        self._store.bind(
-            manifest,
-            functools.partial(
-                checkpoint_lib.check_progress,
-                population=self.plan.participation.population,
-                last_round=self.plan.last_round,
-            ),
-        )
+        self._store.bind(manifest)
         self._check_not_seen()
         self._seed = manifest.seed
         self._key = selection.run_key(manifest.seed, provenance.digest(self.plan))
@@ -147,7 +137,9 @@ class Run:
         rows, path = 0, self._directory / METRICS
         with contextlib.suppress(FileNotFoundError), reading.opened(path) as file:
             rows = sum(1 for _ in file) - 1
-        seen, whole = max(rows, self._store.newest_round), self._store.whole_round
+        seen = max(rows, self._store.newest_round)
+        newest = self._store.load_newest(say=lambda sentence: None)
+        whole = 0 if newest is None else newest.round_index
         if seen > whole and self.plan.task.draws_in_training:
             raise checkpoint_lib.DamagedCheckpointError(
                 f"{self._directory} has no intact checkpoint of round {seen}, only of "
@@ -333,12 +325,6 @@ def _check_fresh(directory: pathlib.Path) -> None:
                     f"output_dir has {path}, which this run would replace, and no "
                     "manifest.json; choose another output_dir"
                 )
-
-
-def _checkpoint_bytes(plan: plan_lib.Plan) -> int:
-    """An upper bound on a checkpoint's bytes: state, participations and rows."""
-    rows = min(plan.config.checkpoint_every, plan.last_round)
-    return 2 * plan.memory + 16 * plan.task.population + _ROW_BYTES * rows
 
 
 class LastProcess:

@@ -15,7 +15,6 @@ from absl.testing import flagsaver
 from dpfl import files, machine
 from dpfl.aggregators.factory import CodecFactory
 from dpfl.tasks import shared_array
-from dpfl.training import checkpoint
 from experiments import benchmark
 from experiments.benchmarks import harness, programs, rounds, vectors
 from tests import forks
@@ -348,4 +347,4 @@ def after_three_rounds(plan, folder):
     """The weights of the newest checkpoint; participations are before them in it."""
     assert programs.run_stub(plan, folder).round_index == 3
     newest = max((folder / "checkpoints").glob("checkpoint-*"))
-    return checkpoint.decode(newest.read_bytes()).arrays[1]
+    return files.read_arrays(newest)[1]["array_0001"]
