@@ -4,7 +4,7 @@
 """Rounds in which each of TFF's clients is a group of simulated ones.
 
     rounds = grouped.GroupedRounds(
-        task, model, aggregator, client_lr, server_optimizer, "client_key", groups
+        task, model, aggregator, client_lr, server_optimizer, groups
     )
 
 A group's clients train, are encoded and are added up one after the other, in one loop
@@ -23,8 +23,9 @@ bits.
 from __future__ import annotations
 
 import collections
+import copy
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -37,14 +38,15 @@ from dpfl.aggregators.round_functions import RoundFunctions
 from dpfl.tasks.task import Task
 from dpfl.training import local_training, shared_leaf
 from dpfl.training.process_state import (
+    ProcessState,
     RoundOutput,
     StateValues,
     build_finalizer,
-    files_take,
     finalize_computation,
     initialize_computation,
     next_state,
     type_of_weights,
+    with_weights,
 )
 
 # Function from weights, round and client to the result of the client's training.
@@ -53,7 +55,7 @@ Train = Callable[[Any, Any, Any], local_training.Trained]
 # TFF serializes them, with copies whose number does not grow with the groups.
 OWN_SHARED = 2
 # Length of a client's row in its group: place in the cohort, index, and its key.
-WIDTHS: dict[Optional[str], int] = {None: 2, "client_id": 2, "client_key": 4}
+_WIDTH = 4
 
 
 class Cohort:
@@ -87,8 +89,7 @@ class Cohort:
         self._rows = ScalarRows()
         self._is_sealed = steps.codec.sums_securely and not steps.measures_exactly
         self._state_type = state_type
-        self._width = WIDTHS[steps.layout.identity]
-        self.group_type = tff.TensorType(np.int64, [None, self._width])
+        self.group_type = tff.TensorType(np.int64, [None, _WIDTH])
 
         self._loose_state_type = shared_leaf.of_any_length(state_type)
 
@@ -135,7 +136,7 @@ class Cohort:
 
         Args:
           given: Weights, round and shared values, at the clients.
-          groups: The groups, int64[None, width] each, at the clients.
+          groups: The groups, int64[None, 4] each, at the clients.
         """
         work = tff.federated_map(self._work, (*given, groups))
         if self._is_sealed:
@@ -176,34 +177,31 @@ class Cohort:
     def split(
         self,
         clients: Sequence[int],
-        keys: Optional[Sequence[Sequence[int]]],
+        keys: Sequence[Sequence[int]],
         groups: int,
     ) -> list[np.ndarray]:
         """Splits a cohort into groups of nearly equal size; surplus groups are empty.
 
         Args:
           clients: Indices of the clients.
-          keys: The two words of each client's key; None without keys.
+          keys: The two words of each client's key.
           groups: Number of groups.
 
         Returns:
-          An int64[clients, width] array for each group.
+          An int64[clients, 4] array for each group.
         """
-        rows = np.zeros([len(clients), self._width], np.int64)
+        rows = np.zeros([len(clients), _WIDTH], np.int64)
         rows[:, 0] = np.arange(len(clients))
         rows[:, 1] = clients
-        if keys is not None:
-            rows[:, 2:] = np.reshape(keys, [-1, 2])
+        rows[:, 2:] = np.reshape(keys, [-1, 2])
         return np.array_split(rows, groups)
 
     def _group(self, weights: Any, round_index: Any, shared: Any, clients: Any) -> Any:
         steps, codec = self._steps, self._steps.codec
-        identity = steps.layout.identity
 
         def client(row: tf.Tensor) -> tuple[Any, tf.Tensor]:
-            own = row[2:] if identity == "client_key" else row[1]
             trained = self._train(weights, round_index, row[1])
-            value = local_training.value(trained.update, identity, own)
+            value = _value(trained.update, row[2:])
             message, sums = steps.encode(value, shared)
             metrics = trained.metrics if steps.measures_exactly else {}
             return message, self._rows.row(row[0], (sums, metrics))
@@ -234,8 +232,9 @@ class GroupedRounds:
     """The computations of a process whose clients are groups.
 
     Attributes:
+      groups: Number of groups in every round.
+      state_type: TFF type of the state.
       cohort: The clients' computations.
-      initialize: As `FedAvgProcess.initialize`, with zeros for weights in files.
       values: The transfer of a state to `next` and back.
       next: Computation from the transferred state and groups to a `RoundOutput`.
     """
@@ -247,10 +246,9 @@ class GroupedRounds:
         factory: CodecFactory,
         client_lr: float,
         server_optimizer: tff.learning.optimizers.Optimizer,
-        identity: Optional[str],
         groups: int,
     ):
-        """Initializes the computations, which do not depend on the number of `groups`.
+        """Initializes the computations.
 
         Args:
           task: The task, loaded.
@@ -258,7 +256,6 @@ class GroupedRounds:
           factory: The aggregation factory, built with a seed.
           client_lr: Learning rate of the clients' SGD.
           server_optimizer: Optimizer of the server.
-          identity: The client's identity beside the update; see `build_process`.
           groups: Number of groups.
 
         Raises:
@@ -266,7 +263,7 @@ class GroupedRounds:
             round separately.
         """
         weights_type = type_of_weights(model)
-        steps = round_functions(model, factory, identity)
+        steps = _round_functions(weights_type, factory)
         if steps.seed is None:
             raise ValueError(
                 "aggregator must be built with a seed for groups of clients, found one "
@@ -279,47 +276,38 @@ class GroupedRounds:
                 task, model, initial, client, round_index, client_lr
             )
 
-        self._model = model
-        self._identity = identity
+        self.groups = groups
+        self._model, self._weights_type = model, weights_type
         self._finalizer = build_finalizer(server_optimizer, weights_type)
-        self.initialize = self._initialize(model, steps)
-        state_type = self.initialize.type_signature.result.member["aggregator"]
-        self.cohort = Cohort(steps, train, weights_type, state_type)
-        self.values = StateValues(self.initialize.type_signature.result.member)
+        self._initialize = self._initialize_computation(steps)
+        self.state_type = self._initialize.type_signature.result.member
+        self.cohort = Cohort(steps, train, weights_type, self.state_type["aggregator"])
+        self.values = StateValues(self.state_type)
         self._reads_own = groups <= OWN_SHARED and self.values.has_files
         self.next = self._next_computation()
 
-    def initialize_with(
+    def with_other_seeds(
         self, model: tff.learning.models.FunctionalModel, factory: CodecFactory
-    ) -> tff.Computation:
-        """`initialize` for a model and a factory that differ in their seeds only."""
-        initialize = self._initialize(
-            model, round_functions(model, factory, self._identity)
-        )
-        if initialize.type_signature != self.initialize.type_signature:
-            raise ValueError(
-                "model and factory must have the state of the process, found a state "
-                f"of another type, {initialize.type_signature.result}"
-            )
-        return initialize
+    ) -> GroupedRounds:
+        """The same graphs for a model and a factory that differ in their seeds only."""
+        steps = _round_functions(self._weights_type, factory)
+        other = copy.copy(self)
+        other._model = model
+        other._initialize = self._initialize_computation(steps)
+        return other
 
-    def first_state(self, initialize: tff.Computation, initial_weights: Any) -> Any:
-        """The first state, with its large leaves as `shared_leaf.SharedLeaf`s.
-
-        The initial weights must be those of the model of `initialize`.
-        """
-        if not self.values.has_files:
-            return initialize()
+    def first_state(self) -> ProcessState:
+        """The first state, with the aggregator's large leaves as `SharedLeaf`s."""
 
         @tff.federated_computation(
             tff.FederatedType(self.values.paths_type, tff.SERVER)
         )
         def begin(paths: Any) -> Any:
-            return self.values.write_at_server(initialize(), paths)
+            return self.values.write_at_server(self._initialize(), paths)
 
         paths, large = self.values.files()
         state = self.values.together(begin(paths), large)
-        return self.values.with_weights(state, initial_weights)
+        return with_weights(state, self._model.initial_weights)
 
     def parts(self, number: int) -> tuple[tff.Computation, tff.Computation]:
         """Splits `next` into two computations, the first of which may run anywhere.
@@ -329,7 +317,7 @@ class GroupedRounds:
           partial total of the groups; and one from (the transferred state, partial
           totals of all parts) to the result of `next`.
         """
-        types = self.initialize.type_signature.result.member
+        types = self.state_type
 
         @tff.federated_computation(
             tff.FederatedType(types["weights"], tff.SERVER),
@@ -356,20 +344,15 @@ class GroupedRounds:
 
         return part, finish
 
-    def _initialize(self, model: Any, steps: RoundFunctions) -> tff.Computation:
-        @tff.tensorflow.computation
-        def first() -> Any:
-            return steps.initial_state()
+    def _initialize_computation(self, steps: RoundFunctions) -> tff.Computation:
+        first = tff.tensorflow.computation(steps.initial_state)
 
         @tff.federated_computation
         def first_at_server() -> tff.Value:
             return tff.federated_eval(first, tff.SERVER)
 
         return initialize_computation(
-            model,
-            first_at_server,
-            self._finalizer.initialize,
-            is_large=files_take,
+            self._weights_type, first_at_server, self._finalizer.initialize
         )
 
     def _next_computation(self) -> tff.Computation:
@@ -416,21 +399,14 @@ class GroupedRounds:
         )
 
 
-def round_functions(
-    model: Any, factory: CodecFactory, identity: Optional[str]
-) -> RoundFunctions:
-    """The mechanism's functions of a round for updates of a model.
+def _value(update: Any, client_key: Any) -> Any:
+    """A client's value for an aggregator."""
+    return collections.OrderedDict(update=update, client_key=client_key)
 
-    Args:
-      model: The model.
-      factory: The aggregation factory.
-      identity: The client's identity beside the update; None without.
-    """
-    trainable = type_of_weights(model)["trainable"]
-    key_type = IDENTITIES.get(identity or "")
-    return factory.round_functions(
-        tff.to_type(local_training.value(trainable, identity, key_type))
-    )
+
+def _round_functions(weights_type: tff.Type, factory: CodecFactory) -> RoundFunctions:
+    value = _value(weights_type["trainable"], IDENTITIES["client_key"])
+    return factory.round_functions(tff.to_type(value))
 
 
 class ScalarRows:

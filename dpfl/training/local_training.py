@@ -4,14 +4,14 @@
 """A client's training on its examples, in plain TensorFlow functions.
 
 trained = local_training.train(task, model, initial, client, round_index, 0.1)
-value = local_training.value(trained.update, "client_key", key)
+update, metrics = trained.update, trained.metrics
 """
 
 from __future__ import annotations
 
 import collections
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -69,19 +69,6 @@ def train(
         collections.OrderedDict(_bounded(metrics, model.initialize_metrics_state())),
         examples,
     )
-
-
-def value(update: Any, identity: Optional[str], own: Any) -> Any:
-    """A client's value for an aggregator: its update, with its identity if any.
-
-    Args:
-      update: The update.
-      identity: Name of the identity, one of `layout.IDENTITIES`; None for none.
-      own: The client's index or key.
-    """
-    if identity is None:
-        return update
-    return collections.OrderedDict([("update", update), (identity, own)])
 
 
 def lean_dataset(dataset: tf.data.Dataset) -> tf.data.Dataset:

@@ -11,7 +11,7 @@ state = values.together(output.state, after)
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
 
 import attrs
@@ -83,6 +83,7 @@ class StateValues:
       type: TFF type of the message: the small leaves, and the paths of the large leaves
         of the old state and of the new.
       paths_type: The type of the paths of the large leaves of one state.
+      has_files: Whether some leaves are passed through files.
     """
 
     def __init__(self, state_type: tff.Type):
@@ -93,6 +94,7 @@ class StateValues:
         small = tuple(spec for spec, large in zip(leaves, self._is_large) if not large)
         parts = [shared_leaf.rows_of_parts(s.shape, s.dtype) for s in self._large]
         self._files = [len(rows) for rows in parts]
+        self.has_files = bool(self._large)
         self.paths_type = tff.TensorType(np.str_, [sum(self._files)])
         self.type = tff.to_type((small, self.paths_type, self.paths_type))
 
@@ -113,11 +115,6 @@ class StateValues:
                 return tf.nest.map_structure(tf.identity, small)
 
         self._read, self._write = read, write
-
-    @property
-    def has_files(self) -> bool:
-        """Whether some leaves are passed through files."""
-        return bool(self._large)
 
     def given(self, state: Any) -> tuple[Any, list[Any], list[Any]]:
         """The message of a state, and its large leaves and those of the next state.
@@ -142,20 +139,6 @@ class StateValues:
         others, files = iter(small), iter(large)
         leaves = [next(files if is_large else others) for is_large in self._is_large]
         return tf.nest.pack_sequence_as(self._specs, leaves)
-
-    def with_weights(self, state: Any, initial_weights: Any) -> Any:
-        """A first state with a model's weights in place of those that are in files."""
-        places = state.weights.trainable, state.weights.non_trainable
-        weights = tf.nest.map_structure(
-            lambda place, weight: (
-                shared_leaf.SharedLeaf.of(weight)
-                if isinstance(place, shared_leaf.SharedLeaf)
-                else place
-            ),
-            tuple(map(tuple, places)),
-            tuple(map(tuple, initial_weights)),
-        )
-        return attrs.evolve(state, weights=tff.learning.models.ModelWeights(*weights))
 
     def in_graph(self, values: Any) -> Any:
         """Rebuilds a state from its message in a graph, which reads what it uses."""
@@ -252,42 +235,40 @@ def finalize_computation(model: Any, metrics_type: tff.Type) -> tff.Computation:
 
 
 def initialize_computation(
-    model: Any,
+    weights_type: tff.Type,
     first_aggregator: tff.Computation,
     first_optimizer: tff.Computation,
-    *,
-    is_large: Callable[[tff.TensorType], bool] = lambda spec: False,
 ) -> tff.Computation:
-    """The computation of the first `ProcessState`.
+    """The computation of a `ProcessState` with weights of zero; see `with_weights`.
+
+    TFF keeps several copies of a graph, and of its constants.
 
     Args:
-      model: The model.
+      weights_type: TFF type of the model's weights.
       first_aggregator: Computation of the aggregator's first state.
       first_optimizer: Computation of the optimizer's first state.
-      is_large: Function that tells which weights are zeros, for `with_weights` to
-        replace. TFF keeps several copies of a graph, and of its constants.
     """
 
-    def first(weight: np.ndarray) -> tf.Tensor:
-        if is_large(tff.TensorType(weight.dtype.type, weight.shape)):
-            return tf.zeros(weight.shape, weight.dtype)
-        return tf.constant(weight)
-
     @tff.tensorflow.computation
-    def first_weights() -> Any:
-        trainable, other = model.initial_weights
-        return tff.learning.models.ModelWeights(
-            tuple(first(w) for w in trainable), tuple(first(w) for w in other)
+    def zeros() -> Any:
+        return tff.types.structure_from_tensor_type_tree(
+            lambda spec: tf.zeros(spec.shape, spec.dtype), weights_type
         )
 
     @tff.federated_computation
     def initialize() -> Any:
         state = ProcessState(
             tff.federated_value(np.int64(0), tff.SERVER),
-            tff.federated_eval(first_weights, tff.SERVER),
+            tff.federated_eval(zeros, tff.SERVER),
             first_aggregator(),
             first_optimizer(),
         )
         return tff.federated_zip(state)
 
     return initialize
+
+
+def with_weights(state: ProcessState, initial_weights: Sequence[Any]) -> ProcessState:
+    """A first state with a model's weights, trainable and other."""
+    weights = tff.learning.models.ModelWeights(*map(tuple, initial_weights))
+    return attrs.evolve(state, weights=weights)

@@ -33,7 +33,8 @@ from dpfl.tasks.task import IndexedClients, Task
 from dpfl.training import connection, deadlines
 from dpfl.training.config import Address
 from dpfl.training.connection import Connection, WorkerDiedError
-from dpfl.training.federated_averaging import FedAvgProcess, TrainingProcess
+from dpfl.training.federated_averaging import GroupedProcess
+from dpfl.training.grouped import GroupedRounds
 from dpfl.training.local_worker import Worker
 from dpfl.training.process_state import ProcessState, RoundOutput
 
@@ -375,41 +376,34 @@ def _places(workers: Sequence[RemoteWorker]) -> str:
 _PROBED = 16
 
 
-class RemoteProcess(TrainingProcess):
+class RemoteProcess(GroupedProcess):
     """A process whose clients are computed by workers on other machines."""
 
     def __init__(
         self,
-        process: FedAvgProcess,
+        rounds: GroupedRounds,
         put_noise: Callable[[Any], Any],
-        client_key: Optional[Callable[[int], Sequence[int]]],
+        client_key: Callable[[int], Sequence[int]],
         workers: Workers,
         local: Worker,
     ):
         """Initializes the process.
 
         Args:
-          process: The process of federated averaging, with groups.
-          put_noise: As for `TrainingProcess`.
-          client_key: As for `TrainingProcess`.
+          rounds: As for `GroupedProcess`.
+          put_noise: As for `GroupedProcess`.
+          client_key: As for `GroupedProcess`.
           workers: The workers of the clients' part.
           local: This machine's worker, for the server's part.
         """
-        super().__init__(process, put_noise, client_key)
-        if process.rounds is None or process.groups is None:
-            raise ValueError(
-                "workers must be left out for an aggregator without groups, found "
-                f"{len(workers)} of them"
-            )
-        self._rounds, self._groups = process.rounds, process.groups
+        super().__init__(rounds, put_noise, client_key)
         self._workers, self._local = workers, local
-        self._part, self._finish = process.rounds.parts(len(workers))
+        self._part, self._finish = rounds.parts(len(workers))
 
     def next(self, state: ProcessState, clients: list[int]) -> RoundOutput:
         """Runs a round; raises WorkerDiedError if no worker is left."""
-        ready = self._with_noise(state)
-        size, count = self._groups, self._groups * len(self._workers)
-        groups = self._rounds.cohort.split(clients, self._keys(clients), count)
+        ready, size = self._with_noise(state), self._rounds.groups
+        groups = self._split(clients, size * len(self._workers))
         parts = [groups[i : i + size] for i in range(0, len(groups), size)]
         arguments = tf.nest.map_structure(
             np.asarray, (ready.weights, ready.round_index, ready.aggregator)

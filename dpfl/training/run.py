@@ -211,7 +211,12 @@ class Run:
     def _process(self, groups: int, worker: Any, remote: Any) -> Any:
         from dpfl import aggregators
         from dpfl.tasks import shared_array
-        from dpfl.training import federated_averaging, remote_workers, server_optimizers
+        from dpfl.training import (
+            federated_averaging,
+            grouped,
+            remote_workers,
+            server_optimizers,
+        )
 
         plan, config = self.plan, self.plan.config
         aggregator, put_noise = aggregators.build_with_host_noise(
@@ -221,41 +226,34 @@ class Run:
             **({"weighted": True} if config.weighted else {}),
             measure=config.measure,
         )
-        is_elsewhere = remote is not None or worker.isolation == "namespace"
-
-        def build() -> federated_averaging.FedAvgProcess:
-            return federated_averaging.build_process(
-                plan.task,
-                aggregator,
-                client_lr=plan.client_lr,
-                server_optimizer=server_optimizers.build_server_optimizer(
-                    config.server_optimizer,
-                    plan.server_lr,
-                    config.server_momentum,
-                    plan_lib.noise_variance(config, plan.mechanism, plan.dimension),
-                ),
-                model_seed=self._model_seed,
-                identity="client_key",
-                groups=groups,
+        optimizer = server_optimizers.build_server_optimizer(
+            config.server_optimizer,
+            plan.server_lr,
+            config.server_momentum,
+            plan_lib.noise_variance(config, plan.mechanism, plan.dimension),
+        )
+        if config.weighted:
+            return federated_averaging.PlainProcess(
+                plan.task, aggregator, plan.client_lr, optimizer, self._model_seed
             )
-
+        is_elsewhere = remote is not None or worker.isolation == "namespace"
+        model = plan.task.functional_model(self._model_seed)
         # The digest covers all but the seed, the data's place, the harmless settings
         # and the measurements.
         digest = provenance.digest(plan)
-        key = (digest, config.measure, config.task_config, groups, is_elsewhere)
         with shared_array.in_graphs(is_elsewhere):
-            process = self._last.get(
-                key,
-                build,
-                lambda last: federated_averaging.with_other_seeds(
-                    last, plan.task, aggregator, self._model_seed
+            rounds = self._last.get(
+                (digest, config.measure, config.task_config, groups, is_elsewhere),
+                lambda: grouped.GroupedRounds(
+                    plan.task, model, aggregator, plan.client_lr, optimizer, groups
                 ),
+                lambda last: last.with_other_seeds(model, aggregator),
             )
         client_key = functools.partial(selection.client_key, self._key)
         if remote is None:
-            return federated_averaging.TrainingProcess(process, put_noise, client_key)
+            return federated_averaging.GroupedProcess(rounds, put_noise, client_key)
         return remote_workers.RemoteProcess(
-            process, put_noise, client_key, remote, worker
+            rounds, put_noise, client_key, remote, worker
         )
 
     def _finish(self, state: Any, progress: Progress) -> dict[str, Any]:
@@ -338,19 +336,16 @@ class LastProcess:
         self,
         key: Hashable,
         build: Callable[[], Any],
-        with_other_seeds: Callable[[Any], Optional[Any]],
+        with_other_seeds: Callable[[Any], Any],
     ) -> Any:
         """The process for a key: built now, or the last one if its key is the same.
 
         Args:
           key: Everything that the process depends on, except seeds.
           build: Builds a process.
-          with_other_seeds: Derives one with other seeds from an old process, or returns
-            None.
+          with_other_seeds: Derives one with other seeds from an old process.
         """
-        process = with_other_seeds(self._process) if key == self._key else None
-        if process is None:
-            process = build()
+        process = with_other_seeds(self._process) if key == self._key else build()
         self._key, self._process = key, process
         return process
 

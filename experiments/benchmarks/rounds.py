@@ -25,7 +25,13 @@ import tensorflow_federated as tff
 
 from dpfl import aggregators, machine, mechanisms
 from dpfl.tasks import load_task, shared_array
-from dpfl.training import config, federated_averaging, remote_workers, server_optimizers
+from dpfl.training import (
+    config,
+    federated_averaging,
+    grouped,
+    remote_workers,
+    server_optimizers,
+)
 from dpfl.training import local_worker as worker_lib
 
 from .harness import MEMORY_ROWS, Call, Row, Settings, compare, row
@@ -126,31 +132,36 @@ def tff_process(task: Any, *, iterator: bool) -> Any:
     )
 
 
-def fed_averaging(task: Any, aggregator: Any, groups: int, **options: Any) -> Any:
-    """TFF's computations of dpfl's process, for some number of groups.
-
-    Args:
-      task: The task.
-      aggregator: The aggregation factory.
-      groups: Number of groups.
-      **options: Other options of `build_process`.
-    """
-    return federated_averaging.build_process(
+def grouped_rounds(task: Any, mechanism: Any, groups: int) -> grouped.GroupedRounds:
+    """TFF's computations of dpfl's process, for some number of groups."""
+    return grouped.GroupedRounds(
         task,
-        aggregator,
-        client_lr=0.1,
-        server_optimizer=server_optimizers.build_server_optimizer("sgd", 1.0),
-        groups=groups,
-        **options,
+        task.functional_model(0),
+        aggregators.build(mechanism, seed=1),
+        *(0.1, server_optimizers.build_server_optimizer("sgd", 1.0), groups),
     )
 
 
-def training_process(task: Any, made: Any, **options: Any) -> Any:
-    """dpfl's process, as `dpfl-train` runs it, of a mechanism or a factory of TFF."""
-    is_ours = isinstance(made, mechanisms.Mechanism)
-    aggregator = aggregators.build(made, seed=1) if is_ours else made
-    fedavg = fed_averaging(task, aggregator, machine.processors(), **options)
-    return federated_averaging.TrainingProcess(fedavg, lambda state: state)
+def no_noise(state: Any) -> Any:
+    """The state of a mechanism whose noise is all drawn in TFF's worker."""
+    return state
+
+
+def own_key(client: int) -> tuple[int, int]:
+    """A client's key in a benchmark."""
+    return 0, client
+
+
+def training_process(task: Any, mechanism: Any) -> Any:
+    """dpfl's process, as `dpfl-train` runs it."""
+    rounds = grouped_rounds(task, mechanism, machine.processors())
+    return federated_averaging.GroupedProcess(rounds, no_noise, own_key)
+
+
+def plain_process(task: Any, aggregator: Any) -> Any:
+    """dpfl's process of a factory of TFF."""
+    optimizer = server_optimizers.build_server_optimizer("sgd", 1.0)
+    return federated_averaging.PlainProcess(task, aggregator, 0.1, optimizer)
 
 
 def _round(process: Any, cohort: int) -> Call:
@@ -159,13 +170,13 @@ def _round(process: Any, cohort: int) -> Call:
     return lambda: process.next(state, clients)
 
 
-def _ours(make: Callable[[int], Any], **options: Any) -> Callable[[Any, int], Call]:
-    return lambda task, n: _round(training_process(task, make(n), **options), n)
+def _ours(make: Callable[[int], Any]) -> Callable[[Any, int], Call]:
+    return lambda task, n: _round(training_process(task, make(n)), n)
 
 
-def _mean(cohort: int) -> Any:
-    del cohort
-    return tff.aggregators.UnweightedMeanFactory()
+def _mean(task: Any, cohort: int) -> Call:
+    mean = tff.aggregators.UnweightedMeanFactory()
+    return _round(plain_process(task, mean), cohort)
 
 
 def _gaussian(cohort: int) -> Any:
@@ -186,9 +197,7 @@ TIMED = {
         lambda task, n: _round(tff_process(task, iterator=True), n),
         *("plain", "TFF, functional, iterator loop"),
     ),
-    "mean": TimedRound(
-        _ours(_mean, identity=None), "plain", "dpfl's process, UnweightedMeanFactory"
-    ),
+    "mean": TimedRound(_mean, "plain", "dpfl's process, UnweightedMeanFactory"),
     "none": TimedRound(
         _ours(mechanisms.NoMechanism), "plain", "dpfl's process, none", True
     ),
@@ -314,13 +323,13 @@ def workers(settings: Settings) -> list[Row]:
             places.append(config.Address("127.0.0.1", started.port or 0))
         tff.framework.set_default_context(settings.worker.context(secure_sums=True))
         with shared_array.in_graphs():
-            process = fed_averaging(task, aggregators.build(_csgm(n), seed=1), 1)
+            made = grouped_rounds(task, _csgm(n), 1)
         calls = {}
         for some in (places[:1], places):
             pool = remote_workers.workers_at(some, task, print)
             stack.callback(pool.close)
             remote = remote_workers.RemoteProcess(
-                process, lambda state: state, None, pool, settings.worker
+                made, no_noise, own_key, pool, settings.worker
             )
             calls[f"workers: {len(some)}"] = _round(remote, n)
         results = compare(calls, settings.repeats, warm_ups=settings.most_warm_ups)

@@ -11,7 +11,7 @@ import tensorflow_federated as tff
 
 from dpfl import aggregators, mechanisms
 from dpfl.tasks import task as task_lib
-from dpfl.training import federated_averaging, server_optimizers
+from dpfl.training import federated_averaging, grouped, server_optimizers
 from dpfl.training import local_training as local
 from dpfl.training import local_worker as worker_lib
 from tests.refusals import refuses
@@ -23,9 +23,17 @@ def build(task, aggregator, **kwargs):
     optimizer = kwargs.pop(
         "optimizer", server_optimizers.build_server_optimizer("sgd", 1.0)
     )
-    return federated_averaging.build_process(
-        task, aggregator, client_lr=LR, server_optimizer=optimizer, **kwargs
-    )
+    return federated_averaging.PlainProcess(task, aggregator, LR, optimizer, **kwargs)
+
+
+def rounds_of(task, aggregator, groups=2):
+    optimizer = server_optimizers.build_server_optimizer("sgd", 1.0)
+    model = task.functional_model(0)
+    return grouped.GroupedRounds(task, model, aggregator, LR, optimizer, groups)
+
+
+def process_of(rounds, put_noise=lambda state: state, key=lambda client: (0, client)):
+    return federated_averaging.GroupedProcess(rounds, put_noise, key)
 
 
 def csgm(seed=5):
@@ -36,7 +44,7 @@ def csgm(seed=5):
 @pytest.fixture(scope="module")
 def sparse(task):
     """A process that any test may begin afresh: what it knows is all in its state."""
-    return build(task, csgm())
+    return process_of(rounds_of(task, csgm()))
 
 
 def local_training(task, weights, index, round_index):
@@ -65,33 +73,27 @@ def same_bits(a, b):
 
 
 @pytest.mark.parametrize(
-    ("name", "groups", "measure"),
-    [
-        ("distributed_discrete_gaussian", None, None),
-        ("distributed_discrete_gaussian", 2, "exact_for_simulation"),
-        ("dome", 2, None),
-    ],
+    ("name", "measure"),
+    [("distributed_discrete_gaussian", "exact_for_simulation"), ("dome", None)],
 )
-def test_secure_sums_have_no_unsecured_aggregation(
-    task, tff_context, name, groups, measure
-):
+def test_secure_sums_have_no_unsecured_aggregation(task, tff_context, name, measure):
     aggregator = aggregators.build(
         mechanisms.TEST_CONFIGS[name], seed=5, measure=measure, checks_context=False
     )
-    process = build(task, aggregator, groups=groups)
-    metrics = process.next.type_signature.result[1].member
+    rounds = rounds_of(task, aggregator)
+    metrics = rounds.next.type_signature.result[1].member
     if measure == "exact_for_simulation":
         with pytest.raises(AssertionError):
-            tff.test.assert_not_contains_unsecure_aggregation(process.next)
+            tff.test.assert_not_contains_unsecure_aggregation(rounds.next)
         assert metrics
     else:
-        tff.test.assert_not_contains_unsecure_aggregation(process.next)
+        tff.test.assert_not_contains_unsecure_aggregation(rounds.next)
         assert not metrics
 
 
 def test_two_rounds_are_federated_averaging(task, tff_context):
     mean = tff.aggregators.UnweightedMeanFactory()
-    fedavg = build(task, mean, identity=None, model_seed=3)
+    fedavg = build(task, mean, model_seed=3)
     state = fedavg.initialize()
     model = task.build_keras_model(3)
     weights = [v.numpy() for v in model.trainable_variables]
@@ -141,7 +143,7 @@ def test_runs_are_bit_reproducible(task, sparse, tff_context):
         return state
 
     first = run(sparse)
-    assert same_bits(first, run(build(task, csgm())))
+    assert same_bits(first, run(process_of(rounds_of(task, csgm()))))
     with worker_lib.start(concurrency=1):
         assert same_bits(first, run(sparse))
     tff.framework.set_default_context(tff_context)
@@ -149,12 +151,10 @@ def test_runs_are_bit_reproducible(task, sparse, tff_context):
 
 def test_client_key_determines_the_mask(task, tff_context):
     """Equal keys repeat a round; another key is another mask, with equal noise."""
-    fedavg = build(task, csgm(), identity="client_key")
+    rounds = rounds_of(task, csgm())
 
     def released(keys):
-        training = federated_averaging.TrainingProcess(
-            fedavg, lambda state: state, lambda client: keys[client]
-        )
+        training = process_of(rounds, key=keys.__getitem__)
         return training.next(training.initialize(), [0, 1]).state.weights.trainable
 
     keys = [(1, 2), (3, 4)]
@@ -162,12 +162,10 @@ def test_client_key_determines_the_mask(task, tff_context):
     assert same_bits(once, released(list(keys)))
     assert not same_bits(once, released([(1, 2), (3, 5)]))
     assert not same_bits(once, released([(0, 2), (3, 4)]))
-    with refuses(ValueError, "identity", "name", "client_id", "client_key"):
-        build(task, csgm(), identity="name")
 
 
 def test_a_round_can_be_replayed_from_its_state(sparse, tff_context):
-    fedavg = federated_averaging.TrainingProcess(sparse, lambda state: state)
+    fedavg = sparse
     state = fedavg.next(fedavg.initialize(), [0, 1]).state
     leaves = fedavg.leaves(state)
     once = fedavg.next(state, [2, 3]).state
@@ -181,9 +179,7 @@ def test_a_round_can_be_replayed_from_its_state(sparse, tff_context):
 def test_noise_is_put_into_the_state_before_each_round(sparse, tff_context):
     """A function that winds the mechanism's round back repeats its noise."""
     first = sparse.initialize()
-    training = federated_averaging.TrainingProcess(
-        sparse, lambda state: first.aggregator
-    )
+    training = process_of(sparse._rounds, lambda state: first.aggregator)
     once = training.next(training.initialize(), [1])
     again = training.next(once.state, [1])
     assert same_bits(once.state.aggregator, again.state.aggregator)
@@ -208,8 +204,8 @@ def test_a_client_that_diverges_does_not_spoil_the_metrics(task, tff_context):
         return data.map(lambda x, y: (x * scale, y))
 
     bad = dataclasses.replace(task, dataset_from_index=dataset_from_index)
-    factory = aggregators.build(mechanisms.NoMechanism(2))
-    fedavg = build(bad, factory)
+    factory = aggregators.build(mechanisms.NoMechanism(2), seed=5)
+    fedavg = process_of(rounds_of(bad, factory))
     good = fedavg.next(fedavg.initialize(), [0])
     mixed = fedavg.next(fedavg.initialize(), [0, 1])
     assert mixed.aggregator["exact_nonfinite_clients"] == 1
@@ -222,7 +218,7 @@ def test_server_optimizers(task, tff_context):
     steps = collections.OrderedDict()
     for name, momentum in (("sgd", 0.9), ("adam", None)):
         optimizer = server_optimizers.build_server_optimizer(name, 0.5, momentum)
-        fedavg = build(task, mean, optimizer=optimizer, identity=None)
+        fedavg = build(task, mean, optimizer=optimizer)
         first = fedavg.initialize()
         second = fedavg.next(first, [0]).state
         steps[name] = second.weights.trainable[0] - first.weights.trainable[0]
@@ -266,13 +262,12 @@ def hostile_task(task):
     )
 
 
-@pytest.mark.parametrize("groups", [None, 2])
-def test_hostile_clients_leave_finite_sums(task, tff_context, groups):
+@pytest.mark.parametrize("is_plain", [True, False])
+def test_hostile_clients_leave_finite_sums(task, tff_context, is_plain):
     """Two losses of 2e38 are finite, and their sum as float32 is not."""
     mechanism = mechanisms.Gaussian(4, 1.0, 0.0)
-    factory = aggregators.build(mechanism, seed=5)
-    process = build(hostile_task(task), factory, identity=None, groups=groups)
-    training = federated_averaging.TrainingProcess(process, lambda state: state)
+    factory, own = aggregators.build(mechanism, seed=5), hostile_task(task)
+    training = build(own, factory) if is_plain else process_of(rounds_of(own, factory))
     for number, value in enumerate(HOSTILE):
         output = training.next(
             training.initialize(), list(range(4 * number, 4 * number + 4))

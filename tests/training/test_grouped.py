@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import collections
-import dataclasses
+import copy
 import functools
 import math
 
@@ -14,9 +14,15 @@ import tensorflow_federated as tff
 
 from dpfl import aggregators, mechanisms
 from dpfl.tasks import shared_array
-from dpfl.training import federated_averaging, grouped, server_optimizers, shared_leaf
+from dpfl.training import (
+    federated_averaging,
+    grouped,
+    local_training,
+    process_state,
+    server_optimizers,
+    shared_leaf,
+)
 from dpfl.training import local_worker as worker_lib
-from tests.refusals import refuses
 
 CLIENTS = [5, 0, 3, 1, 4]
 KEYS = {client: (7 * client + 1, 2**40 + client) for client in range(6)}
@@ -31,15 +37,69 @@ MECHANISMS = {
 }
 
 
-def build(task, name, groups, identity):
-    return federated_averaging.build_process(
+def build(task, name, groups):
+    """The computations, and those of the same factory for a client at a time."""
+    return grouped.GroupedRounds(
         task,
+        task.functional_model(0),
         aggregators.build(MECHANISMS[name], seed=5),
-        client_lr=0.1,
-        server_optimizer=server_optimizers.build_server_optimizer("sgd", 1.0),
-        identity=identity,
-        groups=groups,
+        *(0.1, server_optimizers.build_server_optimizer("sgd", 1.0), groups),
     )
+
+
+class OneAtATime:
+    """Federated averaging with one client each, as other people's TFF code has it."""
+
+    def __init__(self, task, name):
+        factory = aggregators.build(MECHANISMS[name], seed=5)
+        optimizer = server_optimizers.build_server_optimizer("sgd", 1.0)
+        self._model = model = task.functional_model(0)
+        weights_type = process_state.type_of_weights(model)
+
+        @tff.tensorflow.computation(weights_type, np.int64, (np.int64, [3]))
+        def work(weights, round_index, client):
+            initial = (tuple(weights.trainable), tuple(weights.non_trainable))
+            trained = local_training.train(
+                task, model, initial, client[0], round_index, 0.1
+            )
+            value = collections.OrderedDict(
+                update=trained.update, client_key=client[1:]
+            )
+            return value, trained.metrics
+
+        value_type, metrics_type = work.type_signature.result
+        aggregation = factory.create(value_type)
+        finalizer = process_state.build_finalizer(optimizer, weights_type)
+        finalize = process_state.finalize_computation(model, metrics_type)
+        self._first = process_state.initialize_computation(
+            weights_type, aggregation.initialize, finalizer.initialize
+        )
+        has_metrics = not MECHANISMS[name].sums_securely
+
+        @tff.federated_computation(
+            self._first.type_signature.result,
+            tff.FederatedType((np.int64, [3]), tff.CLIENTS),
+        )
+        def next_fn(state, client):
+            given = map(tff.federated_broadcast, (state.weights, state.round_index))
+            value, metrics = tff.federated_map(work, (*given, client))
+            made = aggregation.next(state.aggregator, value)
+            none = tff.federated_value(collections.OrderedDict(), tff.SERVER)
+            summed = tff.federated_map(finalize, tff.federated_sum(metrics))
+            return process_state.RoundOutput(
+                process_state.next_state(state, finalizer, made.state, made.result),
+                summed if has_metrics else none,
+                made.measurements,
+            )
+
+        self._next = next_fn
+
+    def initialize(self):
+        weights = self._model.initial_weights
+        return process_state.with_weights(self._first(), weights)
+
+    def next(self, state, clients):
+        return self._next(state, [np.array([c, *KEYS[c]]) for c in clients])
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -48,26 +108,31 @@ def forgotten():
     yield
     built_for.cache_clear()
     of_small_leaves.cache_clear()
+    alone.cache_clear()
 
 
 @functools.cache
-def built_for(task, name, is_grouped, identity):
-    """A process whose computations are those of any number of groups."""
-    return build(task, name, 2 if is_grouped else None, identity)
+def built_for(task, name):
+    """Computations, which are those of up to two groups as of any number."""
+    return build(task, name, 2)
 
 
-def process(task, name, groups, identity="client_key", build_for=built_for):
-    built = build_for(task, name, groups is not None, identity)
-    keys = KEYS.__getitem__ if identity == "client_key" else None
-    return federated_averaging.TrainingProcess(
-        dataclasses.replace(built, groups=groups), lambda state: state, keys
+def process(task, name, groups, build_for=built_for):
+    rounds = copy.copy(build_for(task, name))
+    rounds.groups = groups
+    return federated_averaging.GroupedProcess(
+        rounds, lambda state: state, KEYS.__getitem__
     )
 
 
 @functools.cache
+def alone(task, name):
+    return OneAtATime(task, name)
+
+
+@functools.cache
 def one_at_a_time(task, name):
-    """Two rounds with one client each, as other people's TFF code has it."""
-    return two_rounds(process(task, name, None))
+    return two_rounds(alone(task, name))
 
 
 def two_rounds(training):
@@ -88,7 +153,7 @@ def small_leaves(monkeypatch):
 @functools.cache
 def of_small_leaves(task):
     """The process of two groups that several tests look at, with leaves in files."""
-    return build(task, "dome_ddg", 2, "client_key")
+    return build(task, "dome_ddg", 2)
 
 
 @pytest.mark.parametrize(
@@ -132,12 +197,7 @@ def test_large_tensors_are_passed_through_shared_memory(
     first = training.initialize()
     both = {shared_leaf.SharedLeaf, np.ndarray}
     assert both <= set(map(type, tf.nest.flatten(first)))
-    handed = training._process.initialize()
-    weights = tff.learning.models.ModelWeights(*training._process.initial_weights)
-    assert [np.any(w) for w in handed.weights.trainable] != [
-        np.any(w) for w in weights.trainable
-    ]
-    handed = attrs.evolve(handed, weights=weights)
+    handed = alone(task, "dome_ddg").initialize()
     assert shared_leaf.SharedLeaf not in map(type, tf.nest.flatten(handed))
     for leaf, same in zip(training.leaves(first), training.leaves(handed)):
         np.testing.assert_array_equal(leaf, same)
@@ -174,9 +234,9 @@ def test_messages_between_computations_hold_no_large_tensors(
     task, tff_secure_context, small_leaves
 ):
     """TFF would write it down and read it, and its compiler keep an array of it."""
-    process = of_small_leaves(task)
-    found = messages_of(process.rounds)
-    basis = np.asarray(process.initialize().aggregator["basis"])
+    rounds = of_small_leaves(task)
+    found = messages_of(rounds)
+    basis = np.asarray(rounds.first_state().aggregator["basis"])
     placeholders = [
         tf.TensorShape(node.attr["shape"].shape).num_elements()
         for graph in found
@@ -207,10 +267,10 @@ def test_few_groups_read_only_the_state_they_need(
 ):
     """The second moments are the server's alone; many groups are handed one copy."""
     if groups == 2 and not in_graphs:
-        rounds = of_small_leaves(task).rounds
+        rounds = of_small_leaves(task)
     else:
         with shared_array.in_graphs(in_graphs):
-            rounds = build(task, "dome_ddg", groups, "client_key").rounds
+            rounds = build(task, "dome_ddg", groups)
     found = messages_of(rounds)
     reads = {files_read(each) for each in found if each.DESCRIPTOR.name == "TensorFlow"}
     assert reads - {0} == files
@@ -249,19 +309,10 @@ def tensors_in(type_proto):
 
 
 def test_empty_cohort_releases_noise_alone(task, tff_context):
-    trainings = [process(task, "l2_csgm", groups) for groups in (None, 2)]
-    alone, grouped_ones = (
-        training.next(training.initialize(), []) for training in trainings
-    )
-    assert grouped_ones.aggregator["exact_clients"] == 0
-    assert bits(alone) == bits(grouped_ones)
-
-
-def test_without_an_identity_each_client_draws_by_itself(task, tff_context):
-    training = process(task, "l2_csgm", 2, None)
-    state = training.initialize()
-    once, again = (training.next(state, CLIENTS) for _ in range(2))
-    assert once.aggregator["exact_uplink_bits"] != again.aggregator["exact_uplink_bits"]
+    trainings = [process(task, "l2_csgm", 2), alone(task, "l2_csgm")]
+    found = [training.next(training.initialize(), []) for training in trainings]
+    assert found[0].aggregator["exact_clients"] == 0
+    assert bits(found[0]) == bits(found[1])
 
 
 def test_nonfinite_client_is_counted_in_its_group(task, tff_context):
@@ -269,16 +320,10 @@ def test_nonfinite_client_is_counted_in_its_group(task, tff_context):
     huge = tuple(np.full_like(w, 1e30) for w in state.weights.trainable)
     weights = type(state.weights)(huge, state.weights.non_trainable)
     state = attrs.evolve(state, weights=weights)
-    outputs = [
-        process(task, "l2_csgm", groups).next(state, CLIENTS) for groups in (None, 2)
-    ]
+    trainings = [process(task, "l2_csgm", 2), alone(task, "l2_csgm")]
+    outputs = [training.next(state, CLIENTS) for training in trainings]
     assert outputs[0].aggregator["exact_nonfinite_clients"] == 5
     assert bits(outputs[0]) == bits(outputs[1])
-
-
-def test_groups_must_be_positive(task):
-    with refuses(ValueError, "groups", 0):
-        build(task, "l2_csgm", 0, None)
 
 
 def rows_of(values):

@@ -19,6 +19,7 @@ from dpfl.tasks import load_task
 from dpfl.training import config, connection, federated_averaging, remote_workers
 from dpfl.training import local_worker as worker_lib
 from dpfl.training.connection import WorkerDiedError
+from experiments.benchmarks import rounds as benchmarks
 from tests import forks
 from tests.refusals import names, refuses
 from tools.soaks import worker_kills
@@ -73,8 +74,8 @@ def said_later(rounds, expected):
 def test_killed_worker_changes_no_bits_and_may_rejoin(rounds):
     expected = rounds.round()
     # The same cohort in as many groups of one worker.
-    alone = federated_averaging.TrainingProcess(
-        rounds.process._process, lambda state: state
+    alone = federated_averaging.GroupedProcess(
+        rounds.process._rounds, benchmarks.no_noise, benchmarks.own_key
     )
     output = alone.next(rounds.state, list(range(8)))
     assert expected == [np.asarray(x).tobytes() for x in tf.nest.flatten(output)]

@@ -26,7 +26,7 @@ class Rounds:
         """Starts the workers, which the stack ends, and runs one round."""
         import tensorflow_federated as tff
 
-        from dpfl import aggregators, mechanisms
+        from dpfl import mechanisms
         from dpfl.tasks import load_task, shared_array
         from dpfl.training import config, remote_workers
         from dpfl.training import local_worker as worker_lib
@@ -43,15 +43,13 @@ class Rounds:
         )
         mechanism = mechanisms.L2Csgm(len(_COHORT), 1.0, 1.0, 0.1)
         with shared_array.in_graphs():
-            process = rounds.fed_averaging(
-                task, aggregators.build(mechanism, seed=1), 1
-            )
+            made = rounds.grouped_rounds(task, mechanism, 1)
         self.said: list[str] = []
         places = [config.Address("127.0.0.1", w.port or 0) for w in self.workers]
         pool = remote_workers.workers_at(places, task, self.said.append)
         stack.callback(pool.close)
         self.process = remote_workers.RemoteProcess(
-            process, lambda state: state, None, pool, local
+            made, rounds.no_noise, rounds.own_key, pool, local
         )
         self.state = self.process.initialize()
         self.round()
