@@ -192,7 +192,7 @@ def test_rows_of_vectors(tff_secure_context, tff_worker, monkeypatch, name):
 
 @pytest.fixture
 def one_process(tff_secure_context, monkeypatch):
-    trace_once(monkeypatch, rounds, "fed_averaging")
+    trace_once(monkeypatch, rounds, "grouped_rounds")
     with shared_array.in_graphs():
         yield
 
