@@ -133,7 +133,13 @@ def tff_process(task: Any, *, iterator: bool) -> Any:
 
 
 def grouped_rounds(task: Any, mechanism: Any, groups: int) -> grouped.GroupedRounds:
-    """TFF's computations of dpfl's process, for some number of groups."""
+    """TFF's computations of dpfl's process.
+
+    Args:
+      task: The task.
+      mechanism: The mechanism.
+      groups: Number of groups.
+    """
     return grouped.GroupedRounds(
         task,
         task.functional_model(0),
