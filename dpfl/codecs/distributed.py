@@ -60,8 +60,8 @@ class IntegerCodec(Codec):
     Server: the secure sum, the centered integers, times the granularity, over n,
     rotated back.
 
-    A codec around this one that sends vectors of another length, as its configuration
-    says, calls `encode_scaled`; the mean of `decode` then has that length.
+    A codec of vectors of another length, as its configuration says, calls
+    `encode_scaled`; the mean of this `decode` then has that length.
 
     With `noise_source` "clients" the round fails before the sum is opened if too few
     clients report for the promised noise.

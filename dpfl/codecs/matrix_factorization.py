@@ -24,7 +24,7 @@ import numpy as np
 
 from dpfl import noise_streams, seed_domains
 from dpfl.arrays import Array
-from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, OuterCodec, Seed
+from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, Seed
 from dpfl.codecs.integer_sums import IntegerSum
 from dpfl.mechanisms import matrix_factorization, sgmf
 from dpfl.vectors import clipping, randomness
@@ -97,12 +97,12 @@ class Release:
             state.update(_named(self._stream.initial_memory(), self._nx))
         return state
 
-    def __call__(self, state: Fields, mean: Array, noise_seed: Seed) -> Decoded:
-        """The round's result, from the sum of the (decoded) updates over the divisor.
+    def __call__(self, state: Fields, exact: Decoded, noise_seed: Seed) -> Decoded:
+        """The increment of A G + B Z over the divisor, with measurements beside it.
 
         Args:
           state: In the structure of `initial_state`.
-          mean: float32[d].
+          exact: The sum of the updates over the divisor, without noise.
           noise_seed: int64[2], a secret seed of this round.
         """
         nx, row = self._nx, state["row"]
@@ -112,7 +112,7 @@ class Release:
             self._noise_from_host if self._noise_on_host else self._noise_of_stream
         )
         unit_noise, kept = next_noise(state, row, seeds)
-        increment = mean + nx.product(self._scale, unit_noise)
+        increment = exact.mean + nx.product(self._scale, unit_noise)
         if self._momentum:
             momentum = nx.where(nx.equal(row, 0), np.float32(0), self._momentum)
             increment = increment + nx.product(momentum, state["moment"])
@@ -121,6 +121,7 @@ class Release:
         after = nx.asarray((row + 1) % self._rounds, np.int32)
         updated = collections.OrderedDict(row=after, row_seeds=seeds, **kept)
         measured = collections.OrderedDict(
+            **exact.measurements,
             noise_stddev=self._at(self._row_stddev, row),
             iterate_noise_stddev=self._at(self._iterate_stddev, row),
         )
@@ -170,50 +171,13 @@ class Release:
         }
 
 
-class ReleasingCodec(OuterCodec):
-    """An inner codec that adds no noise, followed by a `Release`.
-
-    Measurements: those of both.
-    """
-
-    def __init__(self, inner: Codec, release: Release):
-        super().__init__(inner)
-        self._release = release
-
-    def initial_state(self) -> Fields:
-        """The state of the release."""
-        return self._release.initial_state()
-
-    def release(
-        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
-    ) -> Array:
-        """The result itself, a float: its noise is correlated.
-
-        See base class for the arguments.
-        """
-        return self.decode(state, total, sums, shared, noise_seed).mean
-
-    def decode(
-        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
-    ) -> Decoded:
-        """The increment of A G + B Z over the divisor.
-
-        See base class for the arguments.
-        """
-        exact = self.inner.decode(state, total, sums, shared, noise_seed)
-        released = self._release(state, exact.mean, noise_seed)
-        measured = collections.OrderedDict(
-            **exact.measurements, **released.measurements
-        )
-        return released._replace(measurements=measured)
-
-
-class ClippedSumCodec(Codec):
-    """The mean of clipped updates without noise, for codecs that add their own.
+class MatrixFactorizationCodec(Codec):
+    """Clipped updates; `Release` adds the noise and applies the workload.
 
     Clients send integers whose norm is exactly within the clip; see `IntegerSum`.
 
-    Measurements: `clip_norm`. Exact: `l2_clipped_fraction` (of the clients).
+    Measurements: `clip_norm`, and those of `Release`. Exact: `l2_clipped_fraction` (of
+    the clients).
     """
 
     def __init__(
@@ -221,12 +185,19 @@ class ClippedSumCodec(Codec):
         config: matrix_factorization.MatrixFactorization,
         dimension: int,
         nx: Any,
+        **options: Any,
     ):
+        """Initializes the codec; the options are those of `Release`."""
         super().__init__(dimension, config.cohort_size, nx)
         self._clip_norm = config.clip_norm
         # The grid is as fine as the noise to be added asks for.
         multiplier = config.stddev / config.clip_norm
         self._sum = IntegerSum(dimension, multiplier, config.cohort_size)
+        self._release = Release(config, dimension, nx, **options)
+
+    def initial_state(self) -> Fields:
+        """The state of the release."""
+        return self._release.initial_state()
 
     def encode(self, update: Array, shared: Fields, client_seed: Seed) -> Encoded:
         """The clipped update, int32[d].
@@ -241,35 +212,26 @@ class ClippedSumCodec(Codec):
         """Zeros of the sum's integer dtype."""
         return self._sum.zero(self.nx)
 
+    def release(
+        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
+    ) -> Array:
+        """The result itself, a float: its noise is correlated.
+
+        See base class for the arguments.
+        """
+        return self.decode(state, total, sums, shared, noise_seed).mean
+
     def decode(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Decoded:
-        """The mean: the sum over n.
+        """The result of the release of the sum over n.
 
         See base class for the arguments.
         """
         mean = self._sum.to_float(total, self._clip_norm) / self.cohort_size
         clip_norm = self.nx.asarray(self._clip_norm, np.float32)
-        return Decoded(mean, state, collections.OrderedDict(clip_norm=clip_norm))
-
-
-class MatrixFactorizationCodec(ReleasingCodec):
-    """Clipped updates; `Release` adds the noise and applies the workload.
-
-    Measurements: `clip_norm`, and those of `Release`. Exact: `l2_clipped_fraction` (of
-    the clients).
-    """
-
-    def __init__(
-        self,
-        config: matrix_factorization.MatrixFactorization,
-        dimension: int,
-        nx: Any,
-        **options: Any,
-    ):
-        """Initializes the codec; the options are those of `Release`."""
-        clipped = ClippedSumCodec(config, dimension, nx)
-        super().__init__(clipped, Release(config, dimension, nx, **options))
+        measured = collections.OrderedDict(clip_norm=clip_norm)
+        return self._release(state, Decoded(mean, state, measured), noise_seed)
 
 
 def draw_from(stream: noise_streams.NoiseStream, seeds: Any) -> Any:

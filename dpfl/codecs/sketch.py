@@ -19,7 +19,7 @@ import numpy as np
 
 from dpfl import arrays, mechanisms, seed_domains
 from dpfl.arrays import Array
-from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, OuterCodec, Seed
+from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, Seed
 from dpfl.codecs.distributed import IntegerCodec, Scaled
 from dpfl.codecs.integer_sums import IntegerSum
 from dpfl.mechanisms import sketch as sketch_configs
@@ -59,20 +59,19 @@ def clip_and_sketch(sketch: Any, update: Array, shared: Fields) -> Scaled:
     return Scaled(vector, norm, factor, normed, is_clipped)
 
 
-class _OfSketchesCodec(OuterCodec):
+class _OfSketchesCodec(IntegerCodec):
     """An `IntegerCodec` for sketches of the updates, which `decode` inverts."""
 
-    inner: IntegerCodec
+    _config: Any
 
     def __init__(self, config: Any, dimension: int, nx: Any, sketch: Any):
-        super().__init__(IntegerCodec(config, dimension, nx))
-        self._config = config
+        super().__init__(config, dimension, nx)
         self._sketch = sketch
         self.input_length = sketch.input_length
 
     def decode_broadcast(self, broadcast: Fields) -> Fields:
         """The sketch's tensors, and the shared values of the integers."""
-        shared = self.inner.decode_broadcast(broadcast)
+        shared = super().decode_broadcast(broadcast)
         # The sketch is beside a rotation.
         seed = randomness.fold_in(
             broadcast["round_seed"],
@@ -88,7 +87,7 @@ class _OfSketchesCodec(OuterCodec):
         See base class for the arguments.
         """
         scaled = clip_and_sketch(self._sketch, update, shared)
-        return self.inner.encode_scaled(scaled, shared, client_seed)
+        return self.encode_scaled(scaled, shared, client_seed)
 
 
 class SketchedCodec(_OfSketchesCodec):
@@ -115,7 +114,7 @@ class SketchedCodec(_OfSketchesCodec):
 
     def initial_state(self) -> Fields:
         """The clip if it adapts, and the error if there is a threshold."""
-        state = self.inner.initial_state()
+        state = super().initial_state()
         if self._config.threshold is not None:
             state["error"] = self.nx.zeros([self.dimension], np.float32)
         return state
@@ -127,7 +126,7 @@ class SketchedCodec(_OfSketchesCodec):
 
         See base class for the arguments.
         """
-        released = self.inner.decode(state, total, sums, shared, noise_seed)
+        released = super().decode(state, total, sums, shared, noise_seed)
         decoded = self._sketch.decode(released.mean, shared["sketch"])
         config, nx = self._config, self.nx
         if config.threshold is None:
@@ -165,7 +164,7 @@ class SparseRecoveryCodec(_OfSketchesCodec):
 
         See base class for the arguments.
         """
-        released = self.inner.decode(state, total, sums, shared, noise_seed)
+        released = super().decode(state, total, sums, shared, noise_seed)
         config, grid = self._config, self._config.grid(self.dimension)
         noise = grid.local_stddev**2 if config.noise_multiplier else 0.0
         stddev = ((noise + grid.granularity**2 / 6) / config.cohort_size) ** 0.5

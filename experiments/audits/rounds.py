@@ -26,7 +26,7 @@ import tensorflow_federated as tff
 from dpfl import codecs, mechanisms, seed_domains
 from dpfl.aggregators import registry
 from dpfl.codecs import measurements
-from dpfl.codecs.base import Decoded, Fields, OuterCodec
+from dpfl.codecs.base import Codec, Decoded, Fields
 from dpfl.mechanisms.integer import CLIP_COUNT_BITS
 from dpfl.vectors import integers, randomness
 
@@ -55,28 +55,19 @@ class AdversaryView(NamedTuple):
         return cls(np.asarray(released["update"]), count)
 
 
-class Witness(OuterCodec):
-    """A codec that adds an inner codec's release to the measurements."""
+def witnessed(codec: Codec) -> Codec:
+    """Adds the release of a codec to its measurements, and returns the codec."""
+    own_decode = codec.decode
 
-    released_measurements = (_RELEASE,)
-
-    def decode(
-        self,
-        state: Fields,
-        total: Any,
-        sums: Fields,
-        shared: Fields,
-        noise_seed: tf.Tensor,
-    ) -> Decoded:
-        """The decoding of the inner codec, and its release beside it.
-
-        See base class for the arguments.
-        """
-        arguments = (state, total, sums, shared, noise_seed)
-        decoded = self.inner.decode(*arguments)
+    def decode(*arguments: Any) -> Decoded:
+        decoded = own_decode(*arguments)
         measured = collections.OrderedDict(decoded.measurements)
-        measured[_RELEASE] = _named(self.inner.release(*arguments))
+        measured[_RELEASE] = _named(codec.release(*arguments))
         return decoded._replace(measurements=measured)
+
+    codec.released_measurements += (_RELEASE,)
+    codec.decode = decode  # type: ignore[assignment, method-assign]
+    return codec
 
 
 class FactoryRounds:
@@ -91,7 +82,7 @@ class FactoryRounds:
     ):
         """Initializes the process; clients without keys draw the system's entropy."""
         self._is_keyed = is_keyed
-        factory = registry.build(mechanism, seed=seed, around=Witness)
+        factory = registry.build(mechanism, seed=seed, around=witnessed)
         value_type = tff.TensorType(np.float32, [dimension])
         if is_keyed:
             key_type = tff.TensorType(np.int64, [2])

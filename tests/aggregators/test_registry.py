@@ -14,7 +14,6 @@ import tensorflow_federated as tff
 
 from dpfl import aggregators, codecs, mechanisms, privacy_coverage
 from dpfl.aggregators import registry
-from dpfl.codecs import base as codec
 from tests.refusals import refuses
 
 VALUE_TYPE = tff.to_type([(np.float32, (2, 3)), np.float32])
@@ -251,15 +250,20 @@ def test_exact_measurements_are_optional_with_trusted_server(weighted):
     assert measured_names(process) == ["downlink_bits"]
 
 
-class Forgetful(codec.OuterCodec):
-    def decode(self, *arguments):
-        decoded = self.inner.decode(*arguments)
+def forgetful(codec):
+    own_decode = codec.decode
+
+    def decode(*arguments):
+        decoded = own_decode(*arguments)
         more = collections.OrderedDict(decoded.measurements, own=tf.constant(0.5))
         return decoded._replace(measurements=more)
 
+    codec.decode = decode
+    return codec
+
 
 def test_undeclared_measurement_is_refused_and_a_declared_one_unmarked():
-    build = functools.partial(aggregators.build, around=Forgetful)
+    build = functools.partial(aggregators.build, around=forgetful)
     with refuses(ValueError, "released_measurements", "own"):
         build(make("gaussian")).create(VALUE_TYPE)
 

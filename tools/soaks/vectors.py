@@ -161,7 +161,7 @@ def shift(codec: Any, message: Any, plain: Any) -> tuple[int, int]:
         sums.append(np.asarray(part, np.int64))
     inner = codec
     while not (hasattr(inner, "_sum") or hasattr(inner, "_grid")):
-        inner = inner.inner if hasattr(inner, "inner") else inner._inner
+        inner = inner._inner
     rounds_once = hasattr(inner, "_grid")
     bits = inner._config.bits if rounds_once else 32
     # The integers are residues, and the shares of noise are equal in both messages.
