@@ -263,7 +263,7 @@ def fold_in(seed: Any, value: Any) -> np.ndarray:
 
 
 def random_words(seed: Any, count: int, dtype: Any = np.uint32) -> np.ndarray:
-    """Fair and independent bits; see `randomness.random_words`.
+    """Integers, [count], whose bits are fair and independent.
 
     Args:
       seed: int64[2].

@@ -64,7 +64,7 @@ def fold_in(seed: Any, *data: int) -> np.ndarray:
 
 
 def random_words(seed: Any, count: int) -> np.ndarray:
-    """Fair and independent bits, uint32[count], equal to `randomness.random_words`."""
+    """Fair and independent bits, uint32[count], those of `in_tensorflow`."""
     seed_key = _halves(np.array([SEED_KEY]))
     own = _encipher(_halves(np.asarray(seed, np.int64))[:, np.newaxis], seed_key)
     key, upper = own[:2, 0], own[2:, 0]

@@ -28,7 +28,14 @@ from dpfl.arrays import Array
 from dpfl.codecs.adaptive_clip import AdaptiveClip
 from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, Seed
 from dpfl.mechanisms import integer
-from dpfl.vectors import clipping, integer_noise, integers, randomness, rounding
+from dpfl.vectors import (
+    clipping,
+    integer_noise,
+    integers,
+    randomness,
+    rotation,
+    rounding,
+)
 
 
 class Scaled(NamedTuple):
@@ -85,7 +92,7 @@ class IntegerCodec(Codec):
         self._grid = config.grid(dimension)
         self._vector_dimension = config.vector_dimension(dimension)
         self._rotated = config.rotated_dimension(dimension)
-        self._rotation = integers.ROTATIONS[config.rotation](self._rotated)
+        self._rotation = rotation.ROTATIONS[config.rotation](self._rotated)
         # The update is rotated directly, so that its padding is free.
         self.input_length = max(dimension, self._rotated)
         self._clip = AdaptiveClip(config, nx)

@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from dpfl import arrays, checks, seed_domains
+from dpfl import arrays, seed_domains
 from dpfl.arrays import Array
 from dpfl.vectors import randomness, rotation
 
@@ -71,15 +71,7 @@ class ShiftSketch:
     """
 
     def __init__(self, dimension: int, rows: int, width: int):
-        """Makes the sketch of length l w.
-
-        Raises:
-          ValueError: If a number is below 1, or `rows` is not a power of two.
-        """
-        for name, value in (("dimension", dimension), ("rows", rows), ("width", width)):
-            checks.integer(name, value)
-        if rows & (rows - 1):
-            raise ValueError(f"rows must be a power of two, found {rows}")
+        """Makes the sketch of length l w; l is a power of two."""
         self.dimension = dimension
         self.rows, self.width, self.length = rows, width, rows * width
         self.blocks = math.ceil(dimension / self.length)
@@ -97,7 +89,7 @@ class ShiftSketch:
         )
         return collections.OrderedDict(
             signs=randomness.rademacher(signs, self.input_length),
-            shifts=randomness.below(shifts, number, self.width),
+            shifts=arrays.of(seed).below(shifts, number, self.width),
             block_signs=randomness.rademacher(block_signs, number),
         )
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dpfl import arrays, checks
+from dpfl import arrays
 from dpfl.arrays import Array
 from dpfl.vectors import integer_noise, randomness
 
@@ -33,13 +33,7 @@ class GaussianSketch:
     """
 
     def __init__(self, dimension: int, length: int):
-        """Makes the sketch of d numbers as m.
-
-        Raises:
-          ValueError: If either is below 1.
-        """
-        for name, value in (("dimension", dimension), ("length", length)):
-            checks.integer(name, value)
+        """Makes the sketch of d numbers as m."""
         self.dimension = self.input_length = dimension
         self.length = length
 

@@ -74,7 +74,7 @@ class BernoulliMask:
 
     A fixed number of distances is drawn. They fall short of the length with a
     probability below 1e-30, and then the last coordinates are not kept: the number
-    that is kept is binomial, and `shortfall` bounds its tail by Chernoff.
+    that is kept is binomial.
     """
 
     def __init__(self, length: int, keep_fraction: float):
@@ -101,7 +101,7 @@ class BernoulliMask:
     def positions(self, seed: Array) -> Array:
         """The kept coordinates, and places beyond the length, int64[block]."""
         nx = arrays.of(seed)
-        draws = randomness.uniform(randomness.fold_in(seed, 0), self.block)
+        draws = nx.uniform(randomness.fold_in(seed, 0), self.block)
         skipped = nx.floor(nx.log(1 - draws) / self._log_skip)
         # Bounded so that the sums cannot overflow; all beyond the length is the same.
         steps = nx.asarray(nx.minimum(skipped, float(self.length)), np.int64) + 1
@@ -128,23 +128,6 @@ class BernoulliMask:
         """
         indices, number = self.indices(seed)
         return arrays.of(total).add_at(total, indices, values, number)
-
-
-def shortfall(length: int, keep_fraction: float, block: int) -> float:
-    """Chernoff bound on the probability that more than `block` coordinates are kept.
-
-    Args:
-      length: Number of coordinates.
-      keep_fraction: Probability that each is kept, in (0, 1).
-      block: Number of drawn distances.
-    """
-    if block > length:
-        return 0.0
-    share = block / length
-    divergence = share * math.log(share / keep_fraction)
-    if share < 1:
-        divergence += (1 - share) * math.log((1 - share) / (1 - keep_fraction))
-    return math.exp(-length * divergence)
 
 
 def build_mask(length: int, keep_fraction: float) -> Any:

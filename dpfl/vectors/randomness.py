@@ -52,35 +52,3 @@ def rademacher(seed: Array, length: int) -> Array:
     """Independent signs, float32[length], +1 or -1 with equal probability."""
     nx, one = arrays.of(seed), np.float32(1)
     return nx.where(nx.random_words(seed, length, np.int32) < 0, -one, one)
-
-
-def uniform(seed: Array, length: int) -> Array:
-    """float64[length], uniform over the multiples of 2**-52 in [0, 1)."""
-    return arrays.of(seed).uniform(seed, length)
-
-
-def float_uniform(seed: Array, length: int) -> Array:
-    """float32[length], uniform over the multiples of 2**-23 in [0, 1)."""
-    return arrays.of(seed).float_uniform(seed, length)
-
-
-def below(seed: Array, length: int, bound: int) -> Array:
-    """Independent integers, int64[length], uniform from 0 to before a bound.
-
-    Args:
-      seed: int64[2].
-      length: Number of integers.
-      bound: The exclusive bound.
-    """
-    return arrays.of(seed).below(seed, length, bound)
-
-
-def random_words(seed: Array, count: Any, dtype: Any) -> Array:
-    """Integers, [count], whose bits are fair and independent.
-
-    Args:
-      seed: int64[2].
-      count: Number of words.
-      dtype: Integer dtype of 32 or 64 bits.
-    """
-    return arrays.of(seed).random_words(seed, count, dtype)

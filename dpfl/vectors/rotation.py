@@ -8,18 +8,19 @@
     rotated = rotation.rotate(vector, expanded)
     vector = rotation.invert(rotated, expanded)
 
-`ROTATIONS` has the classes by the names that configurations use.
+`ROTATIONS` has the classes by the names that configurations use. The draw of
+`expand` serves all vectors of a seed; `invert` is the transpose of `rotate`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from dpfl import arrays, checks
+from dpfl import arrays
 from dpfl.arrays import Array
 from dpfl.vectors import randomness
 
@@ -28,36 +29,9 @@ from dpfl.vectors import randomness
 _FACTOR_BITS = 4
 
 
-class Rotation(Protocol):
-    """A rotation of vectors of one length."""
-
-    length: int
-
-    def expand(self, seed: Array) -> Array:
-        """Draws the rotation's random tensor from a seed.
-
-        It is drawn once, and shared by all rotations with the same seed.
-        """
-
-    def rotate(self, vector: Array, expanded: Array) -> Array:
-        """Rotates a float32[length] vector; orthogonal."""
-
-    def invert(self, vector: Array, expanded: Array) -> Array:
-        """Inverts `rotate` by its transpose."""
-
-
 def hadamard_transform(vector: Array) -> Array:
-    """The orthonormal Walsh-Hadamard transform of a float32[2**k] vector.
-
-    Raises:
-      ValueError: If the length is not known, or not a power of two.
-    """
-    length = vector.shape[0]
-    if length is None or length < 1 or length & (length - 1):
-        raise ValueError(
-            f"vector must have a power of two as its length, found {length}"
-        )
-    return _interleaved_transform(vector, length.bit_length() - 1)
+    """The orthonormal Walsh-Hadamard transform of a float32[2**k] vector."""
+    return _interleaved_transform(vector, vector.shape[0].bit_length() - 1)
 
 
 def _interleaved_transform(vector: Array, bits: int) -> Array:
@@ -106,7 +80,7 @@ class HadamardRotation:
     """
 
     def __init__(self, length: int):
-        self.length = checks.integer("length", length)
+        self.length = length
         self._bits = (length & -length).bit_length() - 1
 
     def expand(self, seed: Array) -> Array:
@@ -137,14 +111,12 @@ class FourierRotation:
     """
 
     def __init__(self, length: int):
-        if length < 2 or length % 2:
-            raise ValueError(f"length must be even, found {length}")
         self.length = length
 
     def expand(self, seed: Array) -> Array:
         """The cosines and sines of the phases, float64[2, length / 2]."""
-        phases = 2 * math.pi * randomness.uniform(seed, self.length // 2)
-        nx = arrays.of(phases)
+        nx = arrays.of(seed)
+        phases = 2 * math.pi * nx.uniform(seed, self.length // 2)
         return nx.stack([nx.cos(phases), nx.sin(phases)])
 
     def rotate(self, vector: Array, expanded: Array) -> Array:
@@ -171,10 +143,52 @@ class FourierRotation:
         return nx.asarray(halves * scale, np.float32)
 
 
-ROTATIONS: dict[str, Callable[[int], Rotation]] = {
+class OverlapRotation:
+    """A random rotation of vectors of any length, without padding.
+
+    It applies random signs and the Hadamard transform to the leading 2**k coordinates,
+    then to the trailing 2**k ones, where 2**k is the largest power of two that fits:
+    over half the length, so that the two overlap or coincide. It is orthogonal, and a
+    coordinate of the result has at most 2**-k of the squared norm on average.
+    """
+
+    def __init__(self, length: int):
+        self.length = length
+        self.flat_length = 1 << (length.bit_length() - 1)
+
+    def expand(self, seed: Array) -> Array:
+        """The random signs, float32[2, 2**k]."""
+        signs = randomness.rademacher(seed, 2 * self.flat_length)
+        return arrays.of(signs).reshape(signs, [2, self.flat_length])
+
+    def rotate(self, vector: Array, expanded: Array) -> Array:
+        """Rotates a float32[length] vector."""
+        nx = arrays.of(vector)
+        flat, rest = self.flat_length, self.length - self.flat_length
+        head = hadamard_transform(vector[:flat] * expanded[0])
+        if not rest:
+            return head
+        tail = nx.concatenate([head[rest:], vector[flat:]], 0)
+        tail = hadamard_transform(tail * expanded[1])
+        return nx.concatenate([head[:rest], tail])
+
+    def invert(self, vector: Array, expanded: Array) -> Array:
+        """Inverts `rotate` by its transpose."""
+        nx = arrays.of(vector)
+        flat, rest = self.flat_length, self.length - self.flat_length
+        if not rest:
+            return hadamard_transform(vector) * expanded[0]
+        tail = hadamard_transform(vector[rest:]) * expanded[1]
+        head = nx.concatenate([vector[:rest], tail[: flat - rest]], 0)
+        head = hadamard_transform(head) * expanded[0]
+        return nx.concatenate([head, tail[flat - rest :]])
+
+
+ROTATIONS: dict[str, Callable[[int], Any]] = {
     "hadamard": HadamardRotation,
     "block_hadamard": HadamardRotation,
     "dft": FourierRotation,
+    "overlap": OverlapRotation,
 }
 
 

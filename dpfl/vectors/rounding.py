@@ -20,7 +20,6 @@ import numpy as np
 
 from dpfl import arrays
 from dpfl.arrays import Array
-from dpfl.vectors import randomness
 
 # Error of a rounding probability: a uniform float32 is a multiple of 2**-23, and 1 + x
 # is right to 2**-25.
@@ -71,7 +70,7 @@ def randomized_round(
         _float32_below(max_coordinate - ROUNDING_ERROR),
     )
     lower = nx.floor(inside)
-    draws = randomness.float_uniform(seed, length)
+    draws = nx.float_uniform(seed, length)
     is_up = draws < inside - lower
     return nx.asarray(lower, np.int32) + nx.asarray(is_up, np.int32)
 

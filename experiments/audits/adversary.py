@@ -28,7 +28,7 @@ from dpfl.codecs import sketch
 from dpfl.codecs.integer_sums import IntegerSum
 from dpfl.mechanisms import integer
 from dpfl.mechanisms.integer import CLIP_COUNT_BITS
-from dpfl.vectors import adaptive_sketch, integers, rotation
+from dpfl.vectors import adaptive_sketch, rotation
 
 # Distance to an integer below which a canary is taken for it.
 WHOLE = 1e-6
@@ -84,7 +84,7 @@ def _unrotated(
 ) -> tf.Tensor:
     """The vectors that are rotated to unit vectors, as rows."""
     length = mechanism.rotated_dimension(dimension)
-    turn = integers.ROTATIONS[mechanism.rotation](length)
+    turn = rotation.ROTATIONS[mechanism.rotation](length)
     return _rows(length, lambda e: turn.invert(e, shared["rotation"]))
 
 

@@ -176,7 +176,7 @@ def rotations(settings: Settings) -> dict[str, Call]:
     calls: dict[str, Call] = {
         "rotate: TFF hadamard": partial(_tff_hadamard, *turned("hadamard")[1:])
     }
-    for name in rotation.ROTATIONS:
+    for name in (*_HADAMARDS, "dft"):
         calls[f"rotate: {name}"] = partial(*turned(name))
     return _in_graphs(calls)
 

@@ -16,6 +16,7 @@ import collections
 
 import tensorflow as tf
 
+from dpfl import arrays
 from dpfl.vectors import randomness
 
 Expanded = collections.OrderedDict
@@ -44,7 +45,7 @@ class HashSketch:
         rows = []
         for row in range(self.rows):
             own = randomness.fold_in(seed, row, _BUCKETS)
-            bucket = randomness.below(own, self.dimension, self.width)
+            bucket = arrays.of(own).below(own, self.dimension, self.width)
             own = randomness.fold_in(seed, row, _SIGNS)
             sign = randomness.rademacher(own, self.dimension)
             bucket = tf.cast(bucket, tf.int32)

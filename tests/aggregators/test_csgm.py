@@ -14,7 +14,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from dpfl import aggregators, mechanisms, seed_domains
 from dpfl.arrays import in_tensorflow as nx
 from dpfl.codecs import csgm
-from dpfl.vectors import rotation
 from tests.aggregators import cohorts
 from tests.aggregators.cohorts import HOSTILE
 from tests.aggregators.rounds import compiled_round, many_means, run_codec
@@ -39,7 +38,7 @@ def hostile_round():
 
 
 class TestCodec:
-    @pytest.mark.parametrize("turn", rotation.ROTATIONS)
+    @pytest.mark.parametrize("turn", mechanisms.csgm.ROTATIONS)
     @pytest.mark.parametrize("norm", [1.0, 50.0])
     def test_uncompressed_and_noiseless_is_the_clipped_mean(self, turn, norm):
         codec = csgm.CsgmCodec(config(keep_fraction=1.0, rotation=turn), D, nx)
@@ -190,7 +189,7 @@ class TestCodec:
         assert np.any(merged["total"] != 0)
 
     @pytest.mark.parametrize("d", [1, 2, 3])
-    @pytest.mark.parametrize("turn", rotation.ROTATIONS)
+    @pytest.mark.parametrize("turn", mechanisms.csgm.ROTATIONS)
     def test_the_smallest_models(self, d, turn):
         codec = csgm.CsgmCodec(config(rotation=turn, keep_fraction=1.0), d, nx)
         decoded, _ = run_codec(codec, tf.fill([N, d], 0.5), 0)

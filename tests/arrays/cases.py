@@ -20,7 +20,7 @@ import numpy as np
 
 import dpfl
 from dpfl import arrays, files
-from dpfl.vectors import integer_noise, integers, masks, randomness, rotation, rounding
+from dpfl.vectors import integer_noise, masks, randomness, rotation, rounding
 from tests.arrays import libraries
 
 FILE = Path(__file__).with_name("digests.csv")
@@ -72,10 +72,10 @@ def _random(nx: Any, seed: Any) -> Iterator[tuple[str, Any]]:
     yield "fold_in", randomness.fold_in(seed, 3, -1)
     for dtype in (np.uint32, np.int64):
         name = np.dtype(dtype).name
-        yield f"words_{name}", randomness.random_words(seed, 1001, dtype)
-    yield "uniform", randomness.uniform(seed, 1001)
-    yield "float_uniform", randomness.float_uniform(seed, 1001)
-    yield "below", randomness.below(seed, 1001, 37)
+        yield f"words_{name}", arrays.of(seed).random_words(seed, 1001, dtype)
+    yield "uniform", arrays.of(seed).uniform(seed, 1001)
+    yield "float_uniform", arrays.of(seed).float_uniform(seed, 1001)
+    yield "below", arrays.of(seed).below(seed, 1001, 37)
     yield "rademacher", randomness.rademacher(seed, 1001)
 
 
@@ -96,7 +96,7 @@ def _rotations(nx: Any, seed: Any) -> Iterator[tuple[str, Any]]:
     every = {
         "hadamard": rotation.HadamardRotation(256),
         "block_hadamard": rotation.HadamardRotation(768),
-        "overlap": integers.OverlapRotation(300),
+        "overlap": rotation.OverlapRotation(300),
     }
     for name, rotate in every.items():
         expanded = rotate.expand(seed)

@@ -57,7 +57,7 @@ def test_fold_in_encrypts_value_and_second_word(seed, value):
 @pytest.mark.parametrize("count", [0, 1, 6, 70_001])
 def test_words_in_numpy_are_those_of_tensorflow(count):
     """Beyond a block that is enciphered at a time, too."""
-    expected = randomness.random_words(SEED, count, np.uint32)
+    expected = in_tensorflow.random_words(SEED, count, np.uint32)
     assert_array_equal(philox.random_words(SEED.numpy(), count), expected)
 
 
@@ -67,9 +67,9 @@ MOST = 2**40 + 1
 @pytest.mark.parametrize(
     ("draw", "bound", "theirs", "options"),
     [
-        (randomness.uniform, (), tf.random.stateless_uniform, {"dtype": tf.float64}),
+        (in_tensorflow.uniform, (), tf.random.stateless_uniform, {"dtype": tf.float64}),
         (
-            *(randomness.below, (MOST,), tf.random.stateless_uniform),
+            *(in_tensorflow.below, (MOST,), tf.random.stateless_uniform),
             {"maxval": MOST, "dtype": tf.int64},
         ),
     ],
@@ -115,7 +115,7 @@ def test_folded_seeds_differ_from_numbers_drawn():
 
 def test_folded_seeds_give_independent_numbers():
     seeds = [randomness.fold_in(SEED, i) for i in range(8)]
-    draws = np.stack([randomness.uniform(seed, 20_000) for seed in seeds])
+    draws = np.stack([in_tensorflow.uniform(seed, 20_000) for seed in seeds])
     correlation = np.corrcoef(draws) - np.eye(8)
     assert np.abs(correlation).max() < 4.5 / math.sqrt(20_000)
 

@@ -9,7 +9,8 @@ import scipy.stats
 import tensorflow as tf
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dpfl.vectors import randomness, rounding
+from dpfl.arrays import in_tensorflow as nx
+from dpfl.vectors import rounding
 from tests.refusals import refuses
 
 SEED = tf.constant([11, 12], tf.int64)
@@ -55,7 +56,7 @@ class TestRandomizedRound:
             near = np.round(p * 2**23) + np.arange(-8, 9)
             near = near[(near >= 0) & (near < 2**23)]
             uniforms = tf.constant(near * 2.0**-23, tf.float32)
-            monkeypatch.setattr(randomness, "float_uniform", lambda *_, u=uniforms: u)
+            monkeypatch.setattr(nx, "float_uniform", lambda *_, u=uniforms: u)
             rounded = rounding.randomized_round(
                 tf.fill([len(near)], value), SEED, NO_NORM, NO_SIZE
             ).numpy()

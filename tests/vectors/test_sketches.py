@@ -16,7 +16,6 @@ from dpfl.vectors import count_sketch, gaussian_sketch, randomness
 from experiments.papers.hash_sketch import HashSketch
 from experiments.papers.secure_sums import HashedDdg
 from tests.many_draws import many
-from tests.refusals import refuses
 
 D, DRAWS = 90, 3000
 # Both have m = 24; the shifts have 4 blocks, the last one only partly filled.
@@ -220,19 +219,6 @@ def test_seeds_matter():
         assert np.abs(first - second).max() > 0.1
 
 
-@pytest.mark.parametrize(
-    ("sketch", "sizes", "name", "value"),
-    [
-        (count_sketch.ShiftSketch, (9, 15, 2), "rows", 15),
-        (count_sketch.ShiftSketch, (0, 4, 2), "dimension", 0),
-        (count_sketch.ShiftSketch, (9, 4, True), "width", True),
-    ],
-)
-def test_refuses_bad_sizes(sketch, sizes, name, value):
-    with refuses((TypeError, ValueError), name, value):
-        sketch(*sizes)
-
-
 def test_unbiased_with_the_error_of_the_formula():
     d, m, draws = 30, 12, 3000
     sketch = gaussian_sketch.GaussianSketch(d, m)
@@ -274,8 +260,3 @@ def test_lasso_agrees_with_scikit_learn():
     expected = solver.fit(matrix.numpy().astype(np.float64), y.numpy()).coef_
     assert_allclose(found, expected, atol=2e-4)
     assert set(np.argsort(-np.abs(found))[:3]) == {3, 50, 180}
-
-
-def test_a_sketch_without_rows_is_refused():
-    with refuses(ValueError, "length", 0):
-        gaussian_sketch.GaussianSketch(3, 0)
