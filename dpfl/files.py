@@ -128,26 +128,8 @@ def atomically(path: PathLike, private: bool = False) -> Iterator[IO[bytes]]:
         file that it replaces. Otherwise others may read it as the umask, or the old
         file's mode, allows, and nobody but the owner can write.
     """
-    with _replacing(path, private) as partial, open(partial, "wb") as file:
+    with replacing(path, private) as partial, open(partial, "wb") as file:
         yield file
-
-
-@contextlib.contextmanager
-def replacing(path: PathLike, private: bool = False) -> Iterator[pathlib.Path]:
-    """As `atomically`, for writers that take a path and not an open file.
-
-    Args:
-      path: The file's path.
-      private: As for `atomically`. The writer must open the existing file, and not put
-        another in its place.
-
-    Raises:
-      FileNotFoundError: If nothing was written to it.
-    """
-    with _replacing(path, private) as partial:
-        yield partial
-        if not partial.stat().st_size:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
 
 @contextlib.contextmanager
@@ -162,7 +144,14 @@ def _naming(path: PathLike) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _replacing(path: PathLike, private: bool) -> Iterator[pathlib.Path]:
+def replacing(path: PathLike, private: bool = False) -> Iterator[pathlib.Path]:
+    """As `atomically`, for writers that take a path and not an open file.
+
+    Args:
+      path: The file's path.
+      private: As for `atomically`. The writer must open the existing file, and not put
+        another in its place.
+    """
     # The target of a link is replaced, not the link.
     path = pathlib.Path(os.path.realpath(path))
     _check_replaceable(path)

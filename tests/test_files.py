@@ -51,12 +51,6 @@ def test_failed_write_raises_and_keeps_the_old_file(tmp_path, monkeypatch):
     assert path.read_bytes() == b"old"
 
 
-def test_unwritten_replacement_raises(tmp_path):
-    with pytest.raises(FileNotFoundError), files.replacing(tmp_path / "a"):
-        pass
-    assert os.listdir(tmp_path) == []
-
-
 def test_only_stale_partial_files_are_removed(tmp_path):
     with files.replacing(tmp_path / "model.keras") as partial:
         partial.write_bytes(b"whole")

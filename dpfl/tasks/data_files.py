@@ -29,6 +29,7 @@ from dpfl import checks, files
 from dpfl.tasks import downloads
 from dpfl.tasks import task as task_lib
 from dpfl.tasks.configs import FashionConfig, FilesConfig, SqlConfig
+from dpfl.tasks.downloads import DataFileError as DataFileError
 
 # Evaluation examples come from at most this many clients when they are capped.
 _EVALUATION_CLIENTS = 1000
@@ -167,10 +168,6 @@ _COLUMNS = {
     "examples": {"split_name", "client_id", "serialized_example_proto"},
     "client_metadata": {"client_id", "split_name", "num_examples"},
 }
-
-
-class DataFileError(ValueError):
-    """A data file is missing, incomplete, damaged or not the published one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -377,35 +374,6 @@ def _check_index(path: str) -> None:
     )
 
 
-def fetch(
-    path: str, url: str, check: Callable[[str], Any], sha256: Optional[str]
-) -> None:
-    """Downloads a file by `downloads.fetch`; errors name other ways to get it.
-
-    Args:
-      path: As for `downloads.fetch`.
-      url: As for `downloads.fetch`.
-      check: As for `downloads.fetch`.
-      sha256: As for `downloads.fetch`.
-
-    Raises:
-      DataFileError: If the download fails, or is not the published file.
-    """
-    try:
-        downloads.fetch(path, url, check, sha256)
-    except downloads.OtherFileError as error:
-        raise DataFileError(
-            f"The download is not the published file ({error}): fetch it again, or set"
-            " allow_partial_data=True (--allow_partial_data) if another file is meant"
-        ) from error
-    except downloads.ERRORS as error:
-        folder, name = os.path.split(path)
-        raise DataFileError(
-            f"The data file {name} could not be downloaded from {url} ({error}): fetch"
-            f" it on a machine with a network and put it, unpacked, in {folder}"
-        ) from error
-
-
 def find_sql_file(file: SqlFile, config: SqlConfig) -> str:
     """The path of a complete SQLite file, which is downloaded if asked for.
 
@@ -451,7 +419,7 @@ def _have(
             f" from {url}{unpacked} on a machine with a network, or set download=True"
             " (--download) to have it fetched now"
         )
-    fetch(path, url, check, sha256)
+    downloads.fetch(path, url, check, sha256)
     return False
 
 

@@ -39,15 +39,11 @@ _LONG = 2**31
 # Upper bound on the file system's timestamp resolution, in ns.
 _TICK_NS = 2 * 10**9
 # Exceptions of a failed download.
-ERRORS = (OSError, EOFError, http.client.HTTPException, lzma.LZMAError)
+_ERRORS = (OSError, EOFError, http.client.HTTPException, lzma.LZMAError)
 
 
-class OtherFileError(ValueError):
-    """A download is not the published file."""
-
-
-def _say(sentence: str) -> None:
-    print(sentence, file=sys.stderr)
+class DataFileError(ValueError):
+    """A data file is missing, incomplete, damaged or not the published one."""
 
 
 def fetch(
@@ -63,18 +59,29 @@ def fetch(
       sha256: Hexadecimal digest of the file at the address; None if it is not known.
 
     Raises:
-      OtherFileError: If the digest differs from the one asked for, or from the one
-        already stored beside the path, which is not replaced.
-      OSError, EOFError, http.client.HTTPException or lzma.LZMAError: If the download
-        fails; they are `ERRORS`.
+      DataFileError: If the download fails, or its digest differs from the one asked
+        for, or from the one already stored beside the path, which is not replaced.
     """
+    try:
+        _fetch(path, url, check, sha256)
+    except _ERRORS as error:
+        folder, name = os.path.split(path)
+        raise DataFileError(
+            f"The data file {name} could not be downloaded from {url} ({error}): fetch"
+            f" it on a machine with a network and put it, unpacked, in {folder}"
+        ) from error
+
+
+def _fetch(
+    path: str, url: str, check: Callable[[str], Any], sha256: Optional[str]
+) -> None:
     files.public_folder(os.path.dirname(path) or ".")
     is_packed = url.endswith(".lzma")
     with urllib.request.urlopen(url, timeout=_SILENCE) as source:
         with files.atomically(path) as file:
             received = _unpack(source, file) if is_packed else _read(source, file.write)
             if sha256 is not None and received != sha256:
-                raise OtherFileError(
+                raise _other(
                     f"the file at {url} has the SHA-256 {received}, not {sha256}"
                 )
             file.flush()
@@ -82,13 +89,21 @@ def fetch(
             unpacked = digest(file.name) if is_packed else None
             is_recorded = unpacked is not None and os.path.lexists(path + _ENDING)
             if is_recorded and recorded_digest(path) != unpacked:
-                raise OtherFileError(
+                raise _other(
                     f"the file at {url} has, unpacked, the SHA-256 {unpacked}, not the "
                     f"one in {path}{_ENDING}; remove that file to accept it"
                 )
     if unpacked is not None and not is_recorded:
         line = f"{unpacked}  {os.path.basename(path)}\n"
         files.write_atomically(path + _ENDING, line)
+
+
+def _other(fault: str) -> DataFileError:
+    """The error for a download that is not the published file."""
+    return DataFileError(
+        f"The download is not the published file ({fault}): fetch it again, or set"
+        " allow_partial_data=True (--allow_partial_data) if another file is meant"
+    )
 
 
 def digest(path: str) -> str:
@@ -100,12 +115,11 @@ def digest(path: str) -> str:
     return hasher.hexdigest()
 
 
-def remembered_digest(path: str, say: Callable[[str], None] = _say) -> str:
+def remembered_digest(path: str) -> str:
     """The SHA-256 of a file, cached until the file changes.
 
     It is stored in the user's cache by the file's path, device, inode, size and times
-    of content and inode, which change with any of its bytes. `say` is called with a
-    sentence before a large file is read.
+    of content and inode, which change with any of its bytes.
     """
     name, known = os.path.realpath(path), _facts(path)
     key = hashlib.sha256(b"digest of " + os.fsencode(name)).hexdigest()
@@ -114,7 +128,7 @@ def remembered_digest(path: str, say: Callable[[str], None] = _say) -> str:
     if header.get("facts") == known and re.fullmatch("[0-9a-f]{64}", str(kept)):
         return str(kept)
     if os.path.getsize(path) > _LONG:
-        say(f"computing the SHA-256 of {path} once")
+        print(f"computing the SHA-256 of {path} once", file=sys.stderr)
     sha256 = digest(path)
     # A file that was just written may still change within the clock's last tick.
     is_settled = time.time_ns() - max(known[-2:]) > _TICK_NS

@@ -34,7 +34,7 @@ import numpy as np
 import tensorflow as tf
 
 from dpfl import files, reading
-from dpfl.tasks import configs, data_files, digits, models
+from dpfl.tasks import configs, data_files, digits, downloads, models
 from dpfl.tasks import task as task_lib
 from dpfl.tasks.configs import FashionConfig, MnistConfig
 
@@ -180,7 +180,7 @@ def _find_archive(path: str, config: Any, of: ImageSet) -> None:
     if of.has_archive and os.path.exists(path):
         return
     if of.has_archive and config.download:
-        data_files.fetch(path, URL, _archive, _ARCHIVE_SHA256)
+        downloads.fetch(path, URL, _archive, _ARCHIVE_SHA256)
         return
     folder = os.path.dirname(path)
     wanted = f"data_dir must have the images of {of.title}, as four idx files"
@@ -196,23 +196,18 @@ def _digest(array: np.ndarray) -> str:
     return hashlib.sha256(array.astype(np.uint8).tobytes()).hexdigest()
 
 
-def by_writer(
-    writers: np.ndarray, labels: np.ndarray, training: int, config: MnistConfig
-) -> Split:
+def by_writer(writers: np.ndarray, config: MnistConfig) -> Split:
     """Makes each writer a client, and holds out a share of each writer's digits.
 
     A validation set may replace the test set.
 
     Args:
       writers: int [examples], numbers of the writers.
-      labels: Ignored.
-      training: Ignored.
       config: Options of the task.
 
     Raises:
       ValueError: If a writer has no digit left to train on.
     """
-    del labels, training
     rng = np.random.RandomState(config.partition_seed)
     parts, held_out = [], []
     numbers = np.unique(writers)
@@ -274,7 +269,7 @@ MNIST = ImageSet(
     pixels_sha256="5b92582eb909c82a9bfefcd44acbe9233be3eb5b419a44cf211022ad2bf4bf96",
     folder="mnist",
     has_archive=True,
-    split=lambda *rest: by_writer(published_writers(), *rest),
+    split=lambda labels, training, config: by_writer(published_writers(), config),
     defaults=task_lib.TrainingDefaults(
         client_lr=0.1, server_lr=0.5, clip_norm=0.3, cohort_size=100, rounds=100
     ),

@@ -4,7 +4,6 @@
 """`mnist` and `fashion` on small files in the real formats."""
 
 import dataclasses
-import functools
 import gzip
 import hashlib
 import os
@@ -64,7 +63,7 @@ def archive(path):
 
 def load(folder, **options):
     options = {"batch_size": 2, "shuffle_seed": None, **options}
-    of = small(mnist.MNIST, split=functools.partial(mnist.by_writer, WRITERS))
+    of = small(mnist.MNIST, split=lambda *rest: mnist.by_writer(WRITERS, rest[-1]))
     return mnist.load(configs.MnistConfig(data_dir=str(folder), **options), of)
 
 
@@ -184,8 +183,8 @@ def test_validation_and_test_sets_are_disjoint(tmp_path):
     write(tmp_path)
     config = configs.MnistConfig(test_fraction=0.25, validation_fraction=0.3)
     plain = dataclasses.replace(config, validation_fraction=0.0)
-    _, training, validation = mnist.by_writer(WRITERS, labels(), TRAINING, config)
-    test = mnist.by_writer(WRITERS, labels(), TRAINING, plain).held_out
+    _, training, validation = mnist.by_writer(WRITERS, config)
+    test = mnist.by_writer(WRITERS, plain).held_out
     assert not np.intersect1d(validation, test).size
     everything = np.concatenate([*training, validation, test])
     assert sorted(everything) == list(range(len(WRITERS)))

@@ -419,13 +419,13 @@ def test_the_fingerprint_is_of_all_of_a_file(tmp_path, cache, monkeypatch):
     assert found[0] != found[1]
 
 
-def test_digest_is_cached_until_the_file_changes(tmp_path, cache, monkeypatch):
+def test_digest_is_cached_until_the_file_changes(tmp_path, cache, monkeypatch, capsys):
     read = []
     digest = downloads.digest
     monkeypatch.setattr(downloads, "digest", lambda p: read.append(p) or digest(p))
-    path, said = tmp_path / "data", []
+    path = tmp_path / "data"
     path.write_bytes(b"one client")
-    remembered = functools.partial(downloads.remembered_digest, str(path), said.append)
+    remembered = functools.partial(downloads.remembered_digest, str(path))
     first = remembered()
     assert remembered() == first and len(read) == 2 and not cache.exists()
     # Once it is older than a tick of the clock.
@@ -443,7 +443,7 @@ def test_digest_is_cached_until_the_file_changes(tmp_path, cache, monkeypatch):
     assert remembered() == changed and len(read) == 5
     monkeypatch.setattr(downloads, "_LONG", 0)
     os.utime(path)
-    assert remembered() == changed and str(path) in said[0]
+    assert remembered() == changed and str(path) in capsys.readouterr().err
     # What is remembered may be read by the digest's own form alone.
     key = kept.name[len("dpfl-") : -len(".cache")]
     header, arrays = cache_folder.read(key)
@@ -626,7 +626,7 @@ def test_stalled_download_is_aborted(tmp_path, monkeypatch):
         return Trickle(bytes(100))
 
     monkeypatch.setattr(downloads.urllib.request, "urlopen", urlopen)
-    with refuses(TimeoutError, "4 bytes", 80):
+    with refuses(data_files.DataFileError, "4 bytes", 80):
         downloads.fetch(str(tmp_path / "a"), "https://a.invalid/a", check=bool)
     assert os.listdir(tmp_path) == [] and limits == [60]
 
