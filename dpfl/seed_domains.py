@@ -61,13 +61,6 @@ class NoiseStreamDomain(enum.IntEnum):
     NORMALS = 0x6E6F_6973_6500_5EED
 
 
-class MeanEstimationDomain(enum.IntEnum):
-    """Domains of the seed of a measured round, besides its clients from 1 on."""
-
-    SHARED = 0
-    NOISE = -1
-
-
 # The enums below are numbered in their order, from 0 unless they say otherwise.
 
 # Domains of a client's seed where integers are sent.
@@ -83,5 +76,3 @@ ShiftSketchDomain = enum.IntEnum(
 DrawDomain = enum.IntEnum("DrawDomain", "TABLES SECOND_LEVEL", start=0)
 # Domains of the seed of a table's second level.
 AliasDomain = enum.IntEnum("AliasDomain", "COLUMNS LOW_BITS", start=0)
-# Domains of the seed of a round of DOME's learning without clients.
-LearningDomain = enum.IntEnum("LearningDomain", "SHARED CLIENT NOISE", start=1)

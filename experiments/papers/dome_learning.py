@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from dpfl import files, mechanisms, seed_domains
+from dpfl import files, mechanisms
 from dpfl.arrays import in_tensorflow as nx
 from dpfl.codecs import dome, measurements
 from dpfl.codecs.base import Decoded
@@ -28,6 +28,8 @@ from dpfl.vectors import adaptive_sketch, randomness
 # A clip so large that nothing is clipped.
 _CLIP_NORM = 1e3
 SEEDS = (0, 1, 2)
+# Domains of a round's seed: of the sketch, of the client and of the noise.
+_DOMAINS = (1, 2, 3)
 SKETCH_SIZE = 32
 
 # Settings of the first table by name: noise on each of the k numbers, and `mean`.
@@ -75,7 +77,7 @@ class Learner:
         codec = self._codec
         seed = tf.stack([tf.cast(number, tf.int64), 99])
         shared_seed, client_seed, noise_seed = (
-            randomness.fold_in(seed, domain) for domain in seed_domains.LearningDomain
+            randomness.fold_in(seed, domain) for domain in _DOMAINS
         )
         shared = codec.decode_broadcast(codec.broadcast(state, shared_seed))
         encoded = codec.encode(gradient, shared, client_seed)

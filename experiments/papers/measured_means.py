@@ -31,6 +31,9 @@ from .secure_sums import HashedDdg
 # from the client's own seed, int64[2].
 Vectors = Callable[[int, int], Callable[[tf.Tensor], tf.Tensor]]
 
+# Domains of the seed of a measured round, besides its clients from 1 on.
+_SHARED, _NOISE = 0, -1
+
 
 def similar_vectors(dimension: int, seed: int = 0) -> Callable[[tf.Tensor], tf.Tensor]:
     """Unit vectors, any two of which have an inner product of about 1/2.
@@ -120,7 +123,7 @@ def measured_errors(
     @tf.function
     def squared_error(seed: Any) -> Any:
         state = codec.initial_state()
-        shared_seed = randomness.fold_in(seed, seed_domains.MeanEstimationDomain.SHARED)
+        shared_seed = randomness.fold_in(seed, _SHARED)
         shared = codec.decode_broadcast(codec.broadcast(state, shared_seed))
         total, exact = codec.zero(), tf.zeros([dimension])
         for i in tf.range(1, config.cohort_size + 1):
@@ -131,7 +134,7 @@ def measured_errors(
         sums = collections.OrderedDict(
             (name, tf.constant(value, tf.float64)) for name, value in counts.items()
         )
-        noise_seed = randomness.fold_in(seed, seed_domains.MeanEstimationDomain.NOISE)
+        noise_seed = randomness.fold_in(seed, _NOISE)
         decoded = codec.decode(state, total, sums, shared, noise_seed)
         return tf.reduce_sum(tf.square(decoded.mean - exact / config.cohort_size))
 
