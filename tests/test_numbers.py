@@ -140,7 +140,7 @@ EXEMPT = {
     # Tested where JAX is, in tests/arrays.
     "jax_aggregator",
     *("accounting.relations_of", "factorization.check_fits", "factorization.load"),
-    *("accounting.sparsified_rdp", "factorization.save"),
+    "factorization.save",
 }
 """Public names without a number of their own."""
 

@@ -23,7 +23,6 @@ from dpfl.accounting.csgm import (
     LinfSparsifiedGaussianDpEvent,
     SparsifiedGaussianDpEvent,
     SparsifiedMatrixFactorizationDpEvent,
-    sparsified_rdp,
 )
 from dpfl.accounting.events import (
     DEFAULT_ORDERS,
@@ -66,5 +65,4 @@ __all__ = [
     "gaussian_epsilon",
     "loss_distribution",
     "relations_of",
-    "sparsified_rdp",
 ]

@@ -3,8 +3,8 @@
 
 """Renyi differential privacy of coordinate-subsampled Gaussian mechanisms.
 
-    settings = {"keep_fraction": 0.1, "linf_ratio": 0.05, "dimension": 7850}
-    csgm.sparsified_rdp([2, 8], noise_multiplier=1.0, **settings)
+    event = csgm.SparsifiedGaussianDpEvent(1.0, 0.1, linf_ratio=0.05, dimension=7850)
+    event.rdp([2, 8])
 
 Source: 'Improved Communication-Privacy Trade-offs in L2 Mean Estimation under
 Streaming Differential Privacy' (2024), Theorems 4.1 and 5.1, with the misprints
@@ -32,7 +32,8 @@ is negative, so a log-moment of 1e-20 is as accurate as one of 1e20.
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 import attr
 import dp_accounting
@@ -46,157 +47,47 @@ from dpfl.fields import said
 _DENSE_ORDERS = 1024
 
 
-@np.errstate(under="ignore")
 def coordinate_log_moment(
-    orders: log_space.IntegerOrders, keep_fraction: Any, shift_squared: Any
+    orders: Sequence[int] | np.ndarray, keep_fraction: float, shift_squared: float
 ) -> np.ndarray:
-    """f, the log-moment of one subsampled coordinate; float64 of shape S + [m].
+    """f, the log-moment of one subsampled coordinate; float64 [m].
 
     Args:
-      orders: Integers of at least 1 (at 1 the log-moment is 0); shape [m].
-      keep_fraction: Probability with which the coordinate is kept, in (0, 1];
-        broadcasts with `shift_squared` to a shape S.
+      orders: Integers of at least 1 (at 1 the log-moment is 0); shape [m]. The formula
+        holds at no others.
+      keep_fraction: Probability with which the coordinate is kept, in (0, 1].
       shift_squared: (coordinate's size / noise std)^2, at least 0.
-
-    Raises:
-      ValueError: an order is not an integer, for which the formula does not hold.
     """
-    alphas = log_space.check_integer_orders(orders)
-    keep, shift = np.broadcast_arrays(
-        np.asarray(keep_fraction, np.float64), np.asarray(shift_squared, np.float64)
-    )
-    shape = keep.shape + (alphas.size,)
-    pairs = 0.5 * np.arange(alphas.max() + 1.0) * (np.arange(alphas.max() + 1.0) - 1)
-    keep, shift = keep.ravel(), np.minimum(shift.ravel(), log_space.HUGE)
-    result = np.empty((keep.size, alphas.size))
-    rows = log_space.block_rows(pairs.size)
-    for start in range(0, keep.size, rows):
-        block = slice(start, start + rows)
-        with np.errstate(over="ignore"):
-            exponents = shift[block, None] * pairs
-        result[block] = log_space.sampled_log_moment(alphas, keep[block], exponents)
-    return result.reshape(shape)
+    every = np.arange(max(orders) + 1.0)
+    with np.errstate(over="ignore", under="ignore"):
+        exponents = min(shift_squared, log_space.HUGE) * (0.5 * every * (every - 1))
+    return log_space.sampled_log_moment(orders, keep_fraction, exponents)
 
 
 def l2_log_moment(
-    orders: log_space.IntegerOrders,
-    keep_fraction: Any,
-    shift_squared: Any,
-    full_coordinates: Any,
+    orders: Sequence[int] | np.ndarray,
+    keep_fraction: float,
+    shift_squared: float,
+    full_coordinates: float,
 ) -> np.ndarray:
-    """L, the log-moment of one release under an L2 and an L-infinity bound; S + [m].
+    """L, the log-moment of one release under an L2 and an L-infinity bound; [m].
 
     Args:
-      orders: Integers of at least 1, or ValueError is raised; shape [m].
-      keep_fraction: In (0, 1]; broadcasts with the next two to a shape S.
+      orders: Integers of at least 1; shape [m].
+      keep_fraction: In (0, 1].
       shift_squared: (L-infinity bound / noise std)^2.
       full_coordinates: K, the number of coordinates (not always whole) that the L2
         bound lets stand at the L-infinity bound, at most the dimension.
     """
-    keep, shift, full = np.broadcast_arrays(
-        np.asarray(keep_fraction, np.float64),
-        np.asarray(shift_squared, np.float64),
-        np.asarray(full_coordinates, np.float64),
-    )
-    whole = np.floor(full)
-    shifts = np.stack([shift, shift * (full - whole)])
-    at_bound, remainder = coordinate_log_moment(orders, keep[None], shifts)
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        # Without a whole coordinate its infinite log-moment is not counted.
-        return np.where(whole[..., None] > 0, whole[..., None] * at_bound, 0) + (
-            remainder
-        )
-
-
-@np.errstate(under="ignore")
-def sparsified_rdp(
-    orders: events.Orders,
-    *,
-    noise_multiplier: Any,
-    keep_fraction: Any,
-    linf_ratio: Any,
-    dimension: Any,
-    sampling_probability: Any = 1.0,
-    use_l2: bool = True,
-) -> np.ndarray:
-    """The RDP of sparsified Gaussian mechanisms, vectorised; float64 S + [m].
-
-    The parameters broadcast to a shape S and are not checked.
-
-    Args:
-      orders: Renyi orders, finite and greater than 1; shape [m].
-      noise_multiplier: stddev / (keep_fraction * Delta2), greater than 0.
-      keep_fraction: Probability of keeping a coordinate, in (0, 1].
-      linf_ratio: DeltaInf / Delta2, greater than 0.
-      dimension: Length of the rotated, padded vector.
-      sampling_probability: Probability with which a client joins, in (0, 1].
-      use_l2: Whether the L2 bound is used; otherwise every coordinate is taken to be at
-        the L-infinity bound.
-
-    Raises:
-      ValueError: an order is not a finite number greater than 1.
-    """
-    alphas = checks.orders(orders)
-    given = noise_multiplier, keep_fraction, linf_ratio, dimension, sampling_probability
-    z, keep, ratio, dim, q = np.broadcast_arrays(
-        *(np.asarray(x, np.float64) for x in given)
-    )
-    with np.errstate(over="ignore", divide="ignore"):
-        exact_shift = np.square(ratio / (z * keep))
-        full = np.minimum(ratio**-2.0, dim) if use_l2 else dim
-    shift = np.minimum(exact_shift, log_space.HUGE)
-    result = log_space.up_to_most_order(
-        alphas, lambda near: _by_binomials(near, keep, shift, full, q)
-    )
-    # The Gaussian mechanism, at every order, if nothing is dropped and nobody left out.
-    with np.errstate(over="ignore", invalid="ignore"):
-        gaussian = 0.5 * (full * shift)[..., None] * alphas
-    plain = ((keep == 1) & (q == 1))[..., None]
-    result = np.where(plain, gaussian, result)
-    # Sampling never increases the RDP (Renyi divergence is quasi-convex), but a chord
-    # might.
-    result = np.where((keep == 1)[..., None], np.minimum(result, gaussian), result)
-    return np.where((exact_shift >= log_space.HUGE)[..., None], np.inf, result)
-
-
-def _by_binomials(
-    alphas: np.ndarray,
-    keep: np.ndarray,
-    shift: np.ndarray,
-    full: np.ndarray,
-    q: np.ndarray,
-) -> np.ndarray:
-    """The RDP by the module's sums, and chords between whole orders; S + [m]."""
-    integers = log_space.whole_orders(alphas)
-    if (q < 1).any():
-        moments = _every_log_moment(int(integers[-1]), keep, shift, full)
-        moments = log_space.sampled_log_moment(integers, q, moments)
-    else:
-        moments = l2_log_moment(integers, keep, shift, full)
-    return log_space.mixture_chord(alphas, integers, moments) / (alphas - 1)
-
-
-def _every_log_moment(
-    top: int, keep: np.ndarray, shift: np.ndarray, full: np.ndarray
-) -> np.ndarray:
-    """L at 0, 1, ..., top, by chords where orders are large; S + [top + 1]."""
-    every = np.arange(top + 1)
-    moments = np.zeros(keep.shape + (every.size,))
-    if (keep == 1).all():
-        # A Gaussian, if nothing is dropped.
-        with np.errstate(over="ignore"):
-            pairs = 0.5 * every * (every - 1.0)
-            return np.minimum((full * shift)[..., None] * pairs, log_space.HUGE)
-    if top <= _DENSE_ORDERS:
-        moments[..., 2:] = l2_log_moment(every[2:], keep, shift, full)
-        return moments
-    nodes = log_space.integer_nodes(top, _DENSE_ORDERS)
-    known = l2_log_moment(nodes, keep, shift, full)
-    high = np.searchsorted(nodes, every[2:])
-    low = np.maximum(high - 1, 0)
-    share = (every[2:] - nodes[low]) / np.maximum(nodes[high] - nodes[low], 1)
-    moments[..., 2:] = known[..., low] * (1 - share) + known[..., high] * share
-    return moments
+    whole = math.floor(full_coordinates)
+    rest = shift_squared * (full_coordinates - whole)
+    result = coordinate_log_moment(orders, keep_fraction, rest)
+    # Without a whole coordinate its infinite log-moment is not counted.
+    if whole:
+        at_bound = coordinate_log_moment(orders, keep_fraction, shift_squared)
+        with np.errstate(over="ignore", under="ignore"):
+            result = whole * at_bound + result
+    return result
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -224,23 +115,30 @@ class SparsifiedDpEvent(events.RdpDpEvent):
 
     def rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class."""
-        alphas, q = checks.orders(orders), self._sampled
+        alphas, q, keep = checks.orders(orders), self._sampled, self.keep_fraction
         if q == 0:
             return np.zeros(alphas.shape)
         if self.noise_multiplier == 0:
             return np.full(alphas.shape, np.inf)
-        result = sparsified_rdp(
-            alphas,
-            noise_multiplier=self.noise_multiplier,
-            keep_fraction=self.keep_fraction,
-            linf_ratio=self.linf_ratio,
-            dimension=self.dimension,
-            sampling_probability=q,
-            use_l2=self._use_l2,
+        with np.errstate(over="ignore", divide="ignore", under="ignore"):
+            bound = np.float64(self.linf_ratio)
+            shift = float(np.square(bound / (self.noise_multiplier * keep)))
+        if shift >= log_space.HUGE:
+            return np.full(alphas.shape, np.inf)
+        with np.errstate(over="ignore"):
+            gaussian = 0.5 * (self.full_coordinates * shift) * alphas
+        if keep == 1 and q == 1:
+            return gaussian
+        result = log_space.up_to_most_order(
+            alphas, lambda near: self._by_binomials(near, shift)
         )
+        if keep < 1:
+            return result
+        # The sampled Gaussian. Sampling never increases the RDP (Renyi divergence is
+        # quasi-convex), but a chord might; fractional orders need none.
+        result = np.minimum(result, gaussian)
         fractional = alphas != np.floor(alphas)
-        if self.keep_fraction == 1 and q < 1 and fractional.any():
-            # The sampled Gaussian, which needs no chord, if nothing is dropped.
+        if fractional.any():
             result[fractional] = np.minimum(
                 result[fractional],
                 sampled_rdp.sampled_gaussian_rdp(
@@ -248,6 +146,23 @@ class SparsifiedDpEvent(events.RdpDpEvent):
                 ),
             )
         return result
+
+    def _by_binomials(self, alphas: np.ndarray, shift: float) -> np.ndarray:
+        """The RDP by the module's sums, and chords between whole orders; [m]."""
+        keep, full = self.keep_fraction, self.full_coordinates
+        integers = log_space.whole_orders(alphas)
+        if self._sampled == 1:
+            moments = l2_log_moment(integers, keep, shift, full)
+        else:
+            nodes = log_space.integer_nodes(int(integers[-1]), _DENSE_ORDERS)
+            if keep == 1:
+                with np.errstate(over="ignore"):
+                    known = full * shift * (0.5 * nodes * (nodes - 1.0))
+            else:
+                known = l2_log_moment(nodes, keep, shift, full)
+            every = log_space.every_log_moment(nodes, known)
+            moments = log_space.sampled_log_moment(integers, self._sampled, every)
+        return log_space.mixture_chord(alphas, integers, moments) / (alphas - 1)
 
     @property
     def full_coordinates(self) -> float:

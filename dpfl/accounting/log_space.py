@@ -29,16 +29,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 from scipy import special
 
 from dpfl import checks
 from dpfl.accounting import events
-
-IntegerOrders = Union[Sequence[int], np.ndarray]
-"""Renyi orders at which binomial sums exist: integers of at least 1."""
 
 EPSILON = float(np.finfo(np.float64).eps)
 """Relative spacing of float64, the unit of allowances for rounding."""
@@ -78,7 +75,7 @@ def scaled_log_sum_exp(
       logs: float64 [m, n].
       weights: Logs of the weights; float64 [n].
     """
-    rows = block_rows(logs.shape[1])
+    rows = max(1, _BLOCK // logs.shape[1])
     blocks = (logs[start : start + rows] for start in range(0, len(logs), rows))
     return np.concatenate([log_sum_exp(factor * block + weights) for block in blocks])
 
@@ -86,12 +83,12 @@ def scaled_log_sum_exp(
 def chord(
     orders: np.ndarray, integers: np.ndarray, log_moments: np.ndarray
 ) -> np.ndarray:
-    """Bounds on log-moments at any orders by chords between integer ones; S + [m].
+    """Bounds on log-moments at any orders by chords between integer ones; [m].
 
     Args:
       orders: Renyi orders of at least 1, shape [m].
       integers: Sorted integers, floor and ceiling of every order among them; [n].
-      log_moments: Bounds at `integers`, shape S + [n].
+      log_moments: Bounds at `integers`, shape [n].
     """
     low = np.searchsorted(integers, np.floor(orders))
     high = np.searchsorted(integers, np.ceil(orders))
@@ -105,14 +102,14 @@ def chord(
 def mixture_chord(
     orders: np.ndarray, integers: np.ndarray, log_moments: np.ndarray
 ) -> np.ndarray:
-    """Bounds as `chord`'s for mixtures of Gaussians, never larger; S + [m].
+    """Bounds as `chord`'s for mixtures of Gaussians, never larger; [m].
 
     For a single Gaussian L(a)/a is linear in a, and the bound is exact.
 
     Args:
       orders: Renyi orders of at least 1, shape [m].
       integers: Sorted integers, floor and ceiling of every order among them; [n].
-      log_moments: Bounds at `integers`, shape S + [n].
+      log_moments: Bounds at `integers`, shape [n].
     """
     return orders * chord(orders, integers, log_moments / integers)
 
@@ -120,20 +117,16 @@ def mixture_chord(
 def up_to_most_order(
     orders: np.ndarray, rdp_of_orders: Callable[[np.ndarray], np.ndarray]
 ) -> np.ndarray:
-    """The RDP at orders up to `MOST_ORDER`, and infinity at larger ones; S + [m].
+    """The RDP at orders up to `MOST_ORDER`, and infinity at larger ones; [m].
 
     Args:
       orders: Renyi orders, shape [m].
-      rdp_of_orders: Maps orders, shape [k], to shape S + [k].
+      rdp_of_orders: Maps orders, shape [k], to shape [k].
     """
     near = orders <= MOST_ORDER
-    if near.all():
-        return rdp_of_orders(orders)
-    # If all are too large, the order 2 is computed for its shape.
-    rdp = rdp_of_orders(orders[near] if near.any() else np.array([2.0]))
-    result = np.full((*rdp.shape[:-1], orders.size), np.inf)
+    result = np.full(orders.shape, np.inf)
     if near.any():
-        result[..., near] = rdp
+        result[near] = rdp_of_orders(orders[near])
     return result
 
 
@@ -143,43 +136,33 @@ def whole_orders(orders: np.ndarray) -> np.ndarray:
     return np.unique(both).astype(np.int64)
 
 
-def check_integer_orders(orders: Any) -> np.ndarray:
-    """`orders` as int64 [m]; ValueError if one is not an integer of at least 1."""
-    values = np.atleast_1d(np.asarray(orders))
-    if values.dtype.kind not in "iu" or values.ndim != 1 or (values < 1).any():
-        raise ValueError(
-            f"orders must be a sequence of integers of at least 1, found {orders!r}"
-        )
-    return values.astype(np.int64)
-
-
+@np.errstate(under="ignore", divide="ignore")
 def sampled_log_moment(
-    orders: IntegerOrders, probability: Any, log_moments: np.ndarray
+    orders: Sequence[int] | np.ndarray, probability: float, log_moments: np.ndarray
 ) -> np.ndarray:
-    """L_q, the log-moment under sampling, by the module's formula; float64 S + [m].
+    """L_q, the log-moment under sampling, by the module's formula; float64 [m].
 
     Args:
-      orders: Integers of at least 1, or ValueError is raised; shape [m].
-      probability: q in (0, 1]; broadcasts to a shape S.
+      orders: Integers of at least 1; shape [m].
+      probability: q in (0, 1].
       log_moments: L at the orders 0, 1, ..., max(orders), of which the first two
-        are 0 and none is negative; shape S + [max(orders) + 1].
+        are 0 and none is negative; shape [max(orders) + 1].
     """
-    alphas = check_integer_orders(orders)
-    q = np.asarray(probability, np.float64)
-    q = np.broadcast_to(q, log_moments.shape[:-1])
-    moments = log_moments.reshape(-1, log_moments.shape[-1])
-    n, width = moments.shape
-    result = np.zeros((n, alphas.size))
-    rows = block_rows(width)
-    for start in range(0, n, rows):
-        block = slice(start, start + rows)
-        result[block] = _sampled_block(alphas, q.ravel()[block], moments[block])
-    return result.reshape(q.shape + (alphas.size,))
-
-
-def block_rows(width: int) -> int:
-    """The number of rows of `width` floats in a block, at least 1."""
-    return max(1, _BLOCK // width)
+    l = np.arange(2, log_moments.size)
+    e = np.minimum(log_moments[2:], HUGE)
+    # log expm1(e), for small e and large.
+    terms = l * np.log(probability) + e
+    terms += np.maximum(np.log(-np.expm1(-e)), -HUGE)
+    log_rest = np.maximum(special.xlog1py(1.0, -probability), -HUGE)
+    result = np.zeros(len(orders))
+    for i, order in enumerate(orders):
+        if order >= 2:
+            logs = (order - l[: order - 1]) * log_rest
+            logs += terms[: order - 1]
+            logs += log_binomials(int(order))
+            result[i] = np.logaddexp(0.0, log_sum_exp(logs))
+    # Log-moments that were cut at HUGE may be any larger number.
+    return np.where(result >= 0.5 * HUGE, np.inf, result)
 
 
 @functools.lru_cache(maxsize=1)
@@ -205,41 +188,26 @@ def log_binomials(order: int) -> np.ndarray:
     )
 
 
-def _log(values: np.ndarray) -> np.ndarray:
-    """log(values), with a large negative number for log(0)."""
-    with np.errstate(divide="ignore"):
-        return np.maximum(np.log(values), -HUGE)
-
-
-@np.errstate(under="ignore")
-def _sampled_block(
-    orders: np.ndarray, probability: np.ndarray, log_moments: np.ndarray
-) -> np.ndarray:
-    """`sampled_log_moment` of one block of rows."""
-    l = np.arange(2, log_moments.shape[1])
-    e = np.minimum(log_moments[:, 2:], HUGE)
-    # log expm1(e), for small e and large.
-    terms = l * np.log(probability)[:, None] + e + _log(-np.expm1(-e))
-    log_rest = np.maximum(special.xlog1py(1.0, -probability), -HUGE)[:, None]
-    result = np.zeros((probability.size, orders.size))
-    for i, order in enumerate(orders):
-        if order < 2:
-            continue
-        count = order - 1
-        logs = (order - l[:count]) * log_rest
-        logs += terms[:, :count]
-        logs += log_binomials(int(order))
-        result[:, i] = np.logaddexp(0.0, log_sum_exp(logs))
-    # Log-moments that were cut at HUGE may be any larger number.
-    return np.where(result >= 0.5 * HUGE, np.inf, result)
-
-
 def integer_nodes(top: int, dense_orders: int = _DENSE_ORDERS) -> np.ndarray:
     """Integer orders from 2 to top: all small ones, then some in geometric steps."""
     dense = np.arange(2, min(top, dense_orders) + 1)
     count = max(0, math.ceil(math.log(top / dense_orders) / math.log(_ORDER_RATIO)))
     sparse = np.floor(dense_orders * _ORDER_RATIO ** np.arange(1, count))
     return np.unique(np.append(np.append(dense, sparse), top).astype(np.int64))
+
+
+def every_log_moment(nodes: np.ndarray, log_moments: np.ndarray) -> np.ndarray:
+    """Bounds on log-moments at 0, 1, ..., the last node, by chords; float64.
+
+    Args:
+      nodes: Integers from 2 on, in rising order; [n].
+      log_moments: Log-moments at the nodes, cut at `HUGE`; [n].
+    """
+    return np.interp(
+        np.arange(nodes[-1] + 1.0),
+        np.concatenate([[0.0, 1.0], nodes]),
+        np.concatenate([[0.0, 0.0], np.minimum(log_moments, HUGE)]),
+    )
 
 
 def poisson_sampled_rdp(
@@ -278,14 +246,8 @@ def _by_binomials(
     alphas: np.ndarray, q: float, rdp: Callable[[Any], np.ndarray]
 ) -> np.ndarray:
     """The binomial sums of `poisson_sampled_rdp`, and chords between them."""
-    top = int(math.ceil(np.max(alphas)))
-    nodes = integer_nodes(max(top, 2)).astype(np.float64)
-    moments = (nodes - 1) * rdp(nodes)
-    every = np.interp(
-        np.arange(top + 1, dtype=np.float64),
-        np.concatenate([[0.0, 1.0], nodes]),
-        np.concatenate([[0.0, 0.0], moments]),
-    )
+    nodes = integer_nodes(math.ceil(np.max(alphas)))
+    moments = (nodes - 1) * rdp(nodes.astype(np.float64))
     needed = whole_orders(alphas)
-    sampled = sampled_log_moment(needed, q, every)
+    sampled = sampled_log_moment(needed, q, every_log_moment(nodes, moments))
     return chord(alphas, needed, sampled) / (alphas - 1)

@@ -157,11 +157,7 @@ class RandomAllocationDpEvent(events.RdpDpEvent):
         moments = (nodes - 1.0) * gaussian.round_rdp(
             self.round_event, nodes.astype(np.float64)
         )
-        return np.interp(
-            np.arange(top + 1.0),
-            np.concatenate([[0.0, 1.0], nodes]),
-            np.concatenate([[0.0, 0.0], np.minimum(moments, log_space.HUGE)]),
-        )
+        return log_space.every_log_moment(nodes, moments)
 
     def rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class."""

@@ -33,13 +33,3 @@ def test_chord_by_hand():
 def test_whole_orders_are_the_neighbours_for_the_chord():
     found = log_space.whole_orders(np.array([2.5, 7.0, 1.1]))
     assert found.tolist() == [1, 2, 3, 7]
-
-
-def test_sampled_log_moment_does_not_depend_on_the_block():
-    moments = np.zeros((400, 301))
-    moments[:, 2:] = np.linspace(0.1, 3.0, 299)
-    q = np.linspace(0.01, 1.0, 400)
-    found = log_space.sampled_log_moment([300], q, moments)
-    alone = log_space.sampled_log_moment([300], q[333:334], moments[333:334])
-    assert found.shape == (400, 1)
-    np.testing.assert_array_equal(found[333:334], alone)
