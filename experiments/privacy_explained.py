@@ -17,9 +17,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
 import attr
+import dp_accounting
+from dp_accounting import dp_event
 
 from dpfl import accounting, checks
-from dpfl.accounting import trees
+from dpfl.accounting import events, trees
 from dpfl.mechanisms import Mechanism, Participation, build
 from dpfl.mechanisms import participation as participation_lib
 from dpfl.planning import ledger
@@ -46,7 +48,7 @@ class Explained:
       participation: Its name and its fields, with the rounds that were done.
       dimension: Parameters of the model.
       page: Page of docs/privacy on why the event is that of the mechanism.
-      event: Lines of the event's tree, see `trees.outline`.
+      event: Lines of the event's tree, see `_outline`.
       asked_method: Value of --accounting_method, by which a route may be taken.
       accounting_method: Name of the route that was taken.
       routes: Fields of the `accounting.routes.Candidate` of each route.
@@ -85,7 +87,7 @@ def of_cost(cost: ledger.RunCost, rounds: int, run: Optional[str] = None) -> Exp
         _named(cost.participation.first(rounds)),
         cost.dimension,
         cost.mechanism.privacy_page,
-        trees.outline(trees.normalised(event)),
+        _outline(trees.normalised(event)),
         cost.accounting_method,
         report.epsilon,
         report.delta,
@@ -94,6 +96,38 @@ def of_cost(cost: ledger.RunCost, rounds: int, run: Optional[str] = None) -> Exp
         report.relation,
         [attr.asdict(candidate) for candidate in report.candidates],
     )
+
+
+def _outline(event: dp_event.DpEvent) -> list[str]:
+    """Lines of a tree of events, one an event, indented below what holds it."""
+    inner: list[dp_event.DpEvent] = []
+    if isinstance(event, events.RunDpEvent):
+        names = " or ".join(
+            events.NAMES[relation] for relation in event.neighboring_relations
+        )
+        line, inner = f"private for {names}:", [event.event]
+    elif isinstance(event, dp_accounting.ComposedDpEvent):
+        line, inner = "composed:", list(event.events)
+    elif isinstance(event, dp_accounting.SelfComposedDpEvent):
+        line, inner = f"{event.count} times:", [event.event]
+    elif isinstance(event, dp_accounting.PoissonSampledDpEvent):
+        q = event.sampling_probability
+        line, inner = f"with each client joining with probability {q!r}:", [event.event]
+    else:
+        line = _on_one_line(event)
+    return [line, *(f"  {below}" for part in inner for below in _outline(part))]
+
+
+def _on_one_line(value: Any) -> str:
+    """The repr of an event, in which a matrix is its shape."""
+    if not isinstance(value, dp_event.DpEvent) or not attr.has(type(value)):
+        shape = getattr(value, "shape", None)
+        return f"<array of shape {shape}>" if shape else repr(value)
+    fields = (
+        f"{field.name}={_on_one_line(getattr(value, field.name))}"
+        for field in attr.fields(type(value))
+    )
+    return f"{type(value).__name__}({', '.join(fields)})"
 
 
 def _named(part: Any) -> dict[str, Any]:

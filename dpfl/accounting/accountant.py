@@ -67,9 +67,8 @@ def _resolve_sampling(event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
         isinstance(event, dp_accounting.PoissonSampledDpEvent)
         and type(event.event) is dp_accounting.GaussianDpEvent
     ):
-        return csgm.sampled_gaussian_event(
-            event.event.noise_multiplier, event.sampling_probability
-        )
+        q, z = event.sampling_probability, event.event.noise_multiplier
+        return csgm.SparsifiedGaussianDpEvent(z, 1.0, 1.0, 1, q)
     return trees.resolve_sampling(event)
 
 

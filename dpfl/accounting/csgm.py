@@ -232,19 +232,6 @@ class SparsifiedGaussianDpEvent(SparsifiedDpEvent):
         return attr.evolve(self, sampling_probability=q)
 
 
-def sampled_gaussian_event(
-    noise_multiplier: float, sampling_probability: float
-) -> SparsifiedGaussianDpEvent:
-    """The Poisson-sampled Gaussian as a mechanism that drops no coordinate."""
-    return SparsifiedGaussianDpEvent(
-        noise_multiplier=noise_multiplier,
-        keep_fraction=1.0,
-        linf_ratio=1.0,
-        dimension=1,
-        sampling_probability=sampling_probability,
-    )
-
-
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class LinfSparsifiedGaussianDpEvent(SparsifiedGaussianDpEvent):
     """The coordinate-subsampled Gaussian mechanism, without use of its L2 bound.

@@ -138,11 +138,6 @@ class RandomAllocationDpEvent(events.RdpDpEvent):
                 f"{self.slots}"
             )
 
-    @property
-    def neighboring_relations(self) -> events.Relations:
-        """See base class: the client has no noise of its own in the sum."""
-        return events.TRUSTED_RELATIONS
-
     def as_part(self) -> Optional[gaussian.Part]:
         """See `gaussian.gaussian_parts`: None unless a round is a plain Gaussian."""
         z = gaussian.plain_noise_multiplier(self.round_event)

@@ -146,11 +146,8 @@ def _by_draws(question: Question) -> Found:
 def _exact(question: Question) -> Found:
     """Exact epsilon of Gaussians; of a run of secret rounds as if they were none."""
     event = secret_participation.alone(question.event)
-    if event is None or question.draws is None:
+    if event is None:
         return _of_gaussians(_EXACT)(question)
-    epsilon, accounting_method = question.draws
-    if accounting_method == "exact-gaussian":
-        return epsilon
     return secret_participation.revealed_epsilon(event, question.delta)
 
 

@@ -56,11 +56,6 @@ class SecretParticipationDpEvent(events.RdpDpEvent):
     # Not cached: each prefix of a run has another matrix.
     is_remembered: ClassVar[bool] = False
 
-    @property
-    def neighboring_relations(self) -> events.Relations:
-        """See base class: the client has no noise of its own in the sum."""
-        return events.TRUSTED_RELATIONS
-
     @abc.abstractmethod
     def longest(self) -> float:
         """The largest K_SS, in units of the noise; infinite without noise."""

@@ -46,14 +46,6 @@ MOST_RELEASES = 10**15
 _MOST_PRODUCTS = 10**300
 
 
-def _count(name: str, value: Any) -> int:
-    return checks.integer(name, value, 0, MOST_RELEASES)
-
-
-def _size(name: str, value: Any) -> int:
-    return checks.integer(name, value, 0)
-
-
 def up_to_infinity(name: str, value: Any) -> float:
     """`value` as a float, if it is at least 0; infinity is too."""
     is_infinite = isinstance(value, numbers.Real) and value == math.inf
@@ -86,8 +78,8 @@ _WRAPPERS = (dp_accounting.SelfComposedDpEvent, dp_event.RepeatAndSelectDpEvent)
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "noise_multiplier": events.noise,
     "sampling_probability": checks.probability,
-    "count": _count,
-    "sample_size": _size,
+    "count": functools.partial(checks.integer, at_least=0, at_most=MOST_RELEASES),
+    "sample_size": functools.partial(checks.integer, at_least=0),
     "source_dataset_size": checks.integer,
     "mean": functools.partial(checks.real, at_least=1),
     # Infinity is the number of repetitions that follow Poisson's law.
@@ -139,7 +131,10 @@ def normalised(event: DpEvent) -> DpEvent:
     if isinstance(event, dp_accounting.PoissonSampledDpEvent):
         return _sampled(event)
     if isinstance(event, dp_accounting.SampledWithoutReplacementDpEvent):
-        return _drawn(event)
+        if event.sample_size > event.source_dataset_size:
+            wanted = f"at most {event.source_dataset_size}"
+            raise ValueError(checks.message("sample_size", wanted, event.sample_size))
+        return _sampled(event)
     if isinstance(event, dp_accounting.LaplaceDpEvent):
         return event if event.noise_multiplier else dp_accounting.NonPrivateDpEvent()
     return event
@@ -158,13 +153,7 @@ def _with_event(event: Any, inner: DpEvent) -> DpEvent:
 def _composed(event: dp_accounting.ComposedDpEvent) -> DpEvent:
     if not isinstance(event.events, (list, tuple)):
         raise TypeError(checks.message("events", "a list or tuple", event.events))
-    parts = tuple(normalised(part) for part in event.events)
-    is_same = type(event.events) is tuple and all(map(_is, parts, event.events))
-    return event if is_same else attr.evolve(event, events=parts)
-
-
-def _is(left: Any, right: Any) -> bool:
-    return left is right
+    return attr.evolve(event, events=tuple(map(normalised, event.events)))
 
 
 def releases(event: DpEvent, count: int = 1) -> Iterator[tuple[DpEvent, int]]:
@@ -182,47 +171,12 @@ def releases(event: DpEvent, count: int = 1) -> Iterator[tuple[DpEvent, int]]:
         yield event, count
 
 
-def outline(event: DpEvent) -> list[str]:
-    """Lines that show a tree, one for each event, indented below what holds it."""
-    inner: list[DpEvent] = []
-    if isinstance(event, events.RunDpEvent):
-        names = " or ".join(
-            events.NAMES[relation] for relation in event.neighboring_relations
-        )
-        line, inner = f"private for {names}:", [event.event]
-    elif isinstance(event, dp_accounting.ComposedDpEvent):
-        line, inner = "composed:", list(event.events)
-    elif isinstance(event, dp_accounting.SelfComposedDpEvent):
-        line, inner = f"{event.count} times:", [event.event]
-    elif isinstance(event, dp_accounting.PoissonSampledDpEvent):
-        q = event.sampling_probability
-        line, inner = f"with each client joining with probability {q!r}:", [event.event]
-    else:
-        line = _on_one_line(event)
-    return [line, *(f"  {below}" for part in inner for below in outline(part))]
-
-
-def _on_one_line(value: Any) -> str:
-    """The repr of an event, in which a matrix is its shape."""
-    if not isinstance(value, DpEvent) or not attr.has(type(value)):
-        shape = getattr(value, "shape", None)
-        return f"<array of shape {shape}>" if shape else repr(value)
-    fields = (
-        f"{field.name}={_on_one_line(getattr(value, field.name))}"
-        for field in attr.fields(type(value))
-    )
-    return f"{type(value).__name__}({', '.join(fields)})"
-
-
 def bare(event: DpEvent) -> DpEvent:
     """A tree without the relations that it carries, to be wrapped in others."""
     if isinstance(event, events.RunDpEvent):
         return bare(event.event)
     if isinstance(event, dp_accounting.ComposedDpEvent):
-        parts = [bare(part) for part in event.events]
-        if all(map(_is, parts, event.events)):
-            return event
-        return attr.evolve(event, events=parts)
+        return attr.evolve(event, events=tuple(map(bare, event.events)))
     if isinstance(event, dp_accounting.SelfComposedDpEvent):
         return _with_event(event, bare(event.event))
     return event
@@ -279,45 +233,28 @@ def _gaussian_noise(release: DpEvent) -> Optional[float]:
     return None
 
 
-def _sampled(event: dp_accounting.PoissonSampledDpEvent) -> DpEvent:
-    """Poisson sampling as that of one release, for the remaining relations."""
-    own = neighboring_relations(event.event)
-    kept = tuple(r for r in events.TRUSTED_RELATIONS if r in own)
-    q, release = event.sampling_probability, _one_release(event.event)
-    if events.Relation.ADD_OR_REMOVE_ONE not in own or release is None:
-        return event
-    if isinstance(release, dp_accounting.PoissonSampledDpEvent):
-        # A sample of a sample is a sample.
-        q, release = q * release.sampling_probability, release.event
-    if isinstance(release, dp_accounting.NoOpDpEvent):
-        return release
-    result = _with_event(attr.evolve(event, sampling_probability=q), release)
-    if _carries_relations(event.event):
-        return events.RunDpEvent(result, kept)
-    return result
-
-
-def _drawn(event: dp_accounting.SampledWithoutReplacementDpEvent) -> DpEvent:
-    """Sampling without replacement of one Gaussian, for the relation that it is for."""
-    if event.sample_size > event.source_dataset_size:
-        wanted = f"at most {event.source_dataset_size}"
-        raise ValueError(checks.message("sample_size", wanted, event.sample_size))
+def _sampled(event: Any) -> DpEvent:
+    """Sampling as that of one release, for the remaining relations."""
+    is_poisson = isinstance(event, dp_accounting.PoissonSampledDpEvent)
+    kept = events.TRUSTED_RELATIONS if is_poisson else (events.Relation.REPLACE_ONE,)
+    own, carries = neighboring_relations(event.event), _carries_relations(event.event)
     release = _one_release(event.event)
-    if (
-        events.Relation.REPLACE_ONE not in neighboring_relations(event.event)
-        or release is None
-    ):
+    if kept[0] not in own or release is None:
         return event
+    if is_poisson and isinstance(release, dp_accounting.PoissonSampledDpEvent):
+        # A sample of a sample is a sample.
+        q = event.sampling_probability * release.sampling_probability
+        event, release = attr.evolve(event, sampling_probability=q), release.event
     if isinstance(release, dp_accounting.NoOpDpEvent):
         return release
     result = _with_event(event, release)
-    if _carries_relations(event.event):
-        return events.RunDpEvent(result, (events.Relation.REPLACE_ONE,))
+    if carries:
+        return events.RunDpEvent(result, tuple(r for r in kept if r in own))
     return result
 
 
 def _carries_relations(event: DpEvent) -> bool:
-    return bare(event) is not event
+    return bare(event) != event
 
 
 def resolve_sampling(event: DpEvent) -> DpEvent:

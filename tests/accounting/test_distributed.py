@@ -230,7 +230,7 @@ class TestClientSampling:
     def test_gaussian_matches_dp_accounting(self):
         orders = [2, 3, 8, 32, 100, 256]
         for z, q in [(0.7, 0.01), (1.3, 0.3), (5.0, 0.001)]:
-            ours = csgm.sampled_gaussian_event(z, q)
+            ours = csgm.SparsifiedGaussianDpEvent(z, 1.0, 1.0, 1, q)
             gaussian = dp_accounting.GaussianDpEvent(z)
             sampled = dp_accounting.PoissonSampledDpEvent(q, gaussian)
             theirs = dp_accounting.rdp.RdpAccountant(orders).compose(sampled)

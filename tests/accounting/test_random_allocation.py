@@ -88,7 +88,7 @@ class TestEpsilons:
     @pytest.mark.parametrize("q", [0.5, 0.03, 1e-6])
     def test_one_round_released_is_poisson_sampling(self, q):
         orders = [2, 3, 17, 100]
-        want = csgm.sampled_gaussian_event(0.9, q).rdp(orders)
+        want = csgm.SparsifiedGaussianDpEvent(0.9, 1.0, 1.0, 1, q).rdp(orders)
         found = RandomAllocation(gaussian(0.9), 1, 1 / q).rdp(orders)
         np.testing.assert_allclose(found, want, rtol=1e-9)
         want = masked().poisson_sampled(q).rdp(orders)

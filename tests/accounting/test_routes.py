@@ -12,7 +12,6 @@ import pytest
 
 from dpfl import accounting, mechanisms
 from dpfl.accounting import events, gaussian, routes, trees
-from dpfl.accounting.balls_in_bins import BallsInBinsDpEvent
 
 PAGES = Path(__file__).resolve().parents[2] / "docs/privacy"
 GAUSSIAN = dp_accounting.GaussianDpEvent
@@ -148,20 +147,6 @@ def test_pages_of_slots_include_the_releases_page():
     event = mechanisms.L2Csgm(10, 1.0, 2.0, 0.1).dp_event(plan, 100)
     assert [*routes.pages(trees.normalised(event))] == [
         *("random_allocation.md", "sparsified_gaussian.md")
-    ]
-
-
-def test_outline_is_the_tree():
-    run = events.RunDpEvent(SELF(SAMPLED, 60), events.ZERO_OUT_ONLY)
-    secret = BallsInBinsDpEvent(1.0, [[2.0, 1.0], [1.0, 2.0]])
-    assert trees.outline(dp_accounting.ComposedDpEvent([run, secret])) == [
-        "composed:",
-        "  private for replaced_by_zeros:",
-        "    60 times:",
-        "      with each client joining with probability 0.5:",
-        "        GaussianDpEvent(noise_multiplier=1.3)",
-        "  BallsInBinsDpEvent(noise_multiplier=1.0, gram=<array of shape (2, 2)>, "
-        "groups=2)",
     ]
 
 

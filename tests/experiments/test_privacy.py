@@ -11,11 +11,13 @@ import subprocess
 import sys
 import textwrap
 
+import dp_accounting
 import pytest
 
 from dpfl import accounting, files, mechanisms
+from dpfl.accounting import balls_in_bins, events
 from dpfl.training import checkpoint, report
-from experiments import privacy_curves
+from experiments import privacy_curves, privacy_explained
 from tests import forks
 from tests.experiments import programs
 from tests.refusals import names
@@ -544,3 +546,23 @@ def test_explain_refuses_contradictory_arguments(tmp_path, arguments, named):
     done = call("explain", *arguments, cwd=tmp_path)
     assert done.returncode == 2 and done.stdout == ""
     assert names(done.stderr, named) and done.stderr.count("\n") == 1
+
+
+def test_outline_is_the_tree():
+    sampled = dp_accounting.PoissonSampledDpEvent(
+        0.5, dp_accounting.GaussianDpEvent(1.3)
+    )
+    run = accounting.RunDpEvent(
+        dp_accounting.SelfComposedDpEvent(sampled, 60), events.ZERO_OUT_ONLY
+    )
+    secret = balls_in_bins.BallsInBinsDpEvent(1.0, [[2.0, 1.0], [1.0, 2.0]])
+    tree = dp_accounting.ComposedDpEvent([run, secret])
+    assert privacy_explained._outline(tree) == [
+        "composed:",
+        "  private for replaced_by_zeros:",
+        "    60 times:",
+        "      with each client joining with probability 0.5:",
+        "        GaussianDpEvent(noise_multiplier=1.3)",
+        "  BallsInBinsDpEvent(noise_multiplier=1.0, gram=<array of shape (2, 2)>, "
+        "groups=2)",
+    ]

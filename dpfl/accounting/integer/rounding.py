@@ -299,24 +299,15 @@ def rounded_rate(
         steps; greater than 0.
       sampled: Whether the rates at whole orders go into the binomial sum of
         `log_space.poisson_sampled_rdp`. If `max_coordinate` exceeds 1, the caller must
-        add the term of `distance_from_gaussian`.
+        add the term of `distance_from_gaussian`, and `is_covered` must hold.
 
     Raises:
-      ValueError: an argument is out of its range, or, with `sampled`, `max_coordinate`
-        exceeds 1 and the noise is not very close to a discrete Gaussian with a variance
-        of at least 66 squared steps.
+      ValueError: an order is out of its range.
     """
     alphas = checks.orders(orders)
-    top = checks.positive("max_coordinate", max_coordinate)
-    sampled = checks.boolean("sampled", sampled)
-    if not is_covered(noise, top, int(sampled)):
-        raise ValueError(
-            "max_coordinate must be at most 1 grid step for sampled clients and "
-            f"{noise}, found {top:g}"
-        )
-    if sampled and top > 1:
+    if sampled and max_coordinate > 1:
         # N_Z(0, s^2) is, up to that distance, a post-processing of a Gaussian of
         # variance s^2 - 2, whose moments at whole orders are those of N_Z(0, s^2 - 2).
         stddev = math.sqrt(_smoothed_variance(noise))
         noise = summed_noise.DiscreteGaussianNoise(1, stddev)
-    return _rounded_rate(tuple(alphas.tolist()), noise, top)
+    return _rounded_rate(tuple(alphas.tolist()), noise, max_coordinate)

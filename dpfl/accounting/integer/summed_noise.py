@@ -277,12 +277,6 @@ class DiscreteGaussianNoise(_TiltedSum):
         variance = np.sum(up * (1 - up) + down * (1 - down), axis=1)
         return Cumulants(*(self.count * c for c in (log_moment, mean, variance)))
 
-    def _means(self, tilts: np.ndarray) -> np.ndarray:
-        """The means of few tilted sums, as `cumulants` computes them."""
-        shift, rest = self._reduce(tilts)
-        up, down = self._chances(rest)
-        return self.count * (shift + np.sum(up - down, axis=1))
-
     def _tilts(self, points: np.ndarray) -> np.ndarray:
         spread = math.sqrt(self.variance)
         low = np.zeros(points.size)
@@ -290,7 +284,7 @@ class DiscreteGaussianNoise(_TiltedSum):
         # Means differ from centres by less than 1/2; a tilt need not be precise.
         for _ in range(60):
             middle = (low + high) / 2
-            below = self._means(middle) < points
+            below = self.cumulants(middle).mean < points
             low, high = np.where(below, middle, low), np.where(below, high, middle)
             if np.all((high - low) * spread <= 0.05 * min(1, spread)):
                 break
