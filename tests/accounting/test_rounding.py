@@ -198,14 +198,10 @@ class TestRate:
         )
 
     def test_refuses_bad_arguments(self):
-        noise = DiscreteGaussianNoise(100, 0.5)
         skellam = SkellamNoise(81.0)
-        for law, top in ((noise, 20.0), (skellam, 2.0)):
-            with refuses(ValueError, "max_coordinate", f"{top:g}"):
-                rounded_rate([2], law, top, sampled=True)
+        for law, top in ((DiscreteGaussianNoise(100, 0.5), 20.0), (skellam, 2.0)):
+            assert not rounding.is_covered(law, top, 1)
         assert rounded_rate([2], skellam, 1.0, sampled=True)[0] > 0
-        with refuses(ValueError, "max_coordinate", 0.0):
-            rounded_rate([2], noise, 0.0)
         with refuses(ValueError, "stddev", 0.0):
             DiscreteGaussianNoise(3, 0.0)
 
