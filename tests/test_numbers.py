@@ -431,10 +431,6 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         },
     ),
     "factorization.prefix_sum": (factorization.prefix_sum, {"rounds": 100}),
-    "factorization.momentum": (
-        factorization.momentum,
-        {"rounds": 100, "beta": 0.5},
-    ),
     "factorization.compute": (
         lambda **more: factorization.compute(WORKLOAD, "toeplitz", **more).loss,
         {"bands": 2, "separation": 2, "participations": 2},

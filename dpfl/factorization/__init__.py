@@ -36,7 +36,6 @@ from dpfl.factorization.workloads import (
     LinearCooldown,
     Schedule,
     Workload,
-    momentum,
     prefix_sum,
 )
 
@@ -67,7 +66,6 @@ __all__ = [
     "check_fits",
     "compute",
     "load",
-    "momentum",
     "prefix_sum",
     "save",
 ]

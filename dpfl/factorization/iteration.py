@@ -78,13 +78,11 @@ class Solution:
       v: float64 of shape (T,), positive.
       gram: X = C^T C with unit diagonal, float64 of shape (T, T).
       history: One entry an iteration (at the finest level).
-      seconds: Wall-clock time of the solver, coarser levels included.
     """
 
     v: np.ndarray
     gram: np.ndarray
     history: tuple[IterationProgress, ...]
-    seconds: float
 
     @property
     def bound(self) -> float:
@@ -237,8 +235,7 @@ def solve(
         loss, bound = min(loss, at_v), max(bound, root.bound)
         history.append(IterationProgress(time.perf_counter() - begin, loss, bound))
         if history[-1].gap <= rtol and at_v <= loss:
-            x = root.normalised_gram()
-            return Solution(v, x, tuple(history), time.perf_counter() - begin)
+            return Solution(v, root.normalised_gram(), tuple(history))
         v = update(v, root.phi, root.bound) if accelerated else root.phi
         del root
     raise ConvergenceError(

@@ -11,9 +11,6 @@ coarser problem, and becomes the lower-triangular factors B and C.
 
 from __future__ import annotations
 
-import dataclasses
-import time
-
 import numpy as np
 from scipy import linalg
 
@@ -49,7 +46,6 @@ def solve_workload(
       ConvergenceError: If the gap is not reached.
     """
     check_dense(workload.rounds)
-    begin = time.perf_counter()
     start = None
     if accelerated and workload.rounds > _COARSEST:
         coarse = workload.with_rounds(-(-workload.rounds // _COARSENING))
@@ -58,14 +54,13 @@ def solve_workload(
     matrix = workload.matrix()
     gram = matrix.T @ matrix
     del matrix
-    solution = solve(
+    return solve(
         gram,
         rtol=rtol,
         max_iterations=max_iterations,
         accelerated=accelerated,
         start=start,
     )
-    return dataclasses.replace(solution, seconds=time.perf_counter() - begin)
 
 
 def factorize(workload: Workload, *, rtol: float = 1e-6) -> Factorization:

@@ -273,17 +273,3 @@ class Workload(Checked):
 def prefix_sum(rounds: int) -> Workload:
     """S: ones on and below the diagonal."""
     return Workload(rounds)
-
-
-def momentum(
-    rounds: int, beta: float = 0.9, schedule: Schedule | None = None
-) -> Workload:
-    """M = S diag(eta) M_beta.
-
-    Args:
-      rounds: T.
-      beta: The momentum, in [0, 1).
-      schedule: The rates eta; None for a constant rate.
-    """
-    with checks.renaming({"momentum": "beta"}):
-        return Workload(rounds, beta, ConstantRate() if schedule is None else schedule)

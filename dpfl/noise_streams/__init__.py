@@ -11,18 +11,12 @@ docs/noise.md explains the noise of each round, and its cost.
 
 from dpfl.noise_streams.build import build_stream
 from dpfl.noise_streams.dense import DenseStream
-from dpfl.noise_streams.encoders import BandedStream, BufferedStream, MovingStream
+from dpfl.noise_streams.encoders import BandedStream
 from dpfl.noise_streams.stream import NoiseStream
-from dpfl.noise_streams.structured import StructuredStream
-from dpfl.noise_streams.tree import TreeStream
 
 __all__ = [
     "BandedStream",
-    "BufferedStream",
     "DenseStream",
-    "MovingStream",
     "NoiseStream",
-    "StructuredStream",
-    "TreeStream",
     "build_stream",
 ]

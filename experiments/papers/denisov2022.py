@@ -45,7 +45,7 @@ _POINTS = 256
 
 def _steps_work(method: str, momentum: float, rounds: int) -> Work:
     def compute(folder: Path) -> Mapping[str, Any]:
-        factorization = mf.compute(mf.momentum(rounds, momentum), method)
+        factorization = mf.compute(mf.Workload(rounds, momentum), method)
         steps = factorization.step_errors()
         drawn = np.linspace(1, rounds, min(rounds, _POINTS)).round().astype(int)
         columns = {STEPS.place: drawn, STEPS.columns[0]: steps[drawn - 1]}
@@ -137,7 +137,7 @@ def _solvers_work(rounds: int, momentum: float, max_seconds: float) -> Work:
     """All solvers one after the other, so that their times are of one machine."""
 
     def compute(folder: Path) -> Mapping[str, Any]:
-        workload = mf.momentum(rounds, momentum)
+        workload = mf.Workload(rounds, momentum)
         curves, bounds = {}, []
         for name in ("accelerated", "plain"):
             curves[name], bound = factorizations.fixed_point_curve(

@@ -39,7 +39,7 @@ METHODS = {
 
 @functools.cache
 def factorization(method):
-    workload = fact.momentum(ROUNDS, 0.9, fact.LinearCooldown())
+    workload = fact.Workload(ROUNDS, 0.9, fact.LinearCooldown())
     return fact.compute(workload, method, **METHODS[method][0])
 
 

@@ -131,7 +131,7 @@ class TestChoice:
         assert found.participations == 1
 
     def test_momentum(self):
-        run = replace(SMALL, workload=mf.momentum(48, 0.9))
+        run = replace(SMALL, workload=mf.Workload(48, 0.9))
         found = bands_curve.point(run, 4)
         encoder = mf.compute(run.workload, "toeplitz", bands=4)
         want = found.noise_multiplier * math.sqrt(encoder.loss / 48)
@@ -170,7 +170,7 @@ class TestRestarting:
         assert bands_curve.restarting(run).noise_multiplier == pytest.approx(noise)
 
     def test_only_prefix_sum_workloads_are_supported(self):
-        run = replace(SMALL, workload=mf.momentum(48, 0.9))
+        run = replace(SMALL, workload=mf.Workload(48, 0.9))
         with refuses(ValueError, "workload"):
             bands_curve.restarting(run)
 

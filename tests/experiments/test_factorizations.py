@@ -16,7 +16,7 @@ def test_band_and_rank_match_the_paper():
 
 def test_several_participations_reach_the_toeplitz_encoders():
     found = factorizations.contenders(
-        mf.momentum(16, 0.9), participations=2, separation=8, bands=2, rank=1
+        mf.Workload(16, 0.9), participations=2, separation=8, bands=2, rank=1
     )
     of_methods = {each.factorization.method: each.factorization for each in found}
     for method in ("toeplitz", "blt"):

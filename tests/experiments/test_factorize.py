@@ -26,7 +26,7 @@ def test_compute_saves_the_printed_factorization(tmp_path):
     (row,) = rows(factorize(tmp_path, "compute", "--json", *flags))
     assert row["total"] == pytest.approx(2564.239220, rel=1e-7)
     assert row["method"] == "optimal" and 0 <= row["gap"] <= 1e-8
-    found = mf.load(tmp_path / "m.npz", workload=mf.momentum(32, 0.9))
+    found = mf.load(tmp_path / "m.npz", workload=mf.Workload(32, 0.9))
     assert found.loss == row["total"]
 
 
@@ -66,7 +66,7 @@ def test_compare_under_several_participations(tmp_path):
     by = {row["method"]: row for row in table}
     assert by["identity"]["sensitivity"] == pytest.approx(2)
     assert by["identity"]["sensitivity_is_exact"]
-    workload = mf.momentum(32, 0.9, mf.LinearCooldown())
+    workload = mf.Workload(32, 0.9, mf.LinearCooldown())
     independent = 4 * np.sum(workload.matrix() ** 2)
     assert by["identity"]["total"] == pytest.approx(independent)
     assert "optimal-prefix-sum" in by

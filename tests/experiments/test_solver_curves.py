@@ -12,7 +12,7 @@ LOSSES = {(8, 0.0): 17.866177, (32, 0.9): 2564.239220}
 
 @pytest.mark.parametrize(("rounds", "momentum"), LOSSES)
 def test_all_solvers_come_to_the_same_loss(rounds, momentum):
-    workload, loss = mf.momentum(rounds, momentum), LOSSES[rounds, momentum]
+    workload, loss = mf.Workload(rounds, momentum), LOSSES[rounds, momentum]
     for accelerated in (True, False):
         curve, bound = factorizations.fixed_point_curve(
             workload, accelerated=accelerated
@@ -28,7 +28,7 @@ def test_all_solvers_come_to_the_same_loss(rounds, momentum):
 
 def test_solver_stops_at_its_time_limit():
     curve = factorizations.lbfgs_curve(
-        mf.momentum(64, 0.9), max_seconds=0.0, target=1.0
+        mf.Workload(64, 0.9), max_seconds=0.0, target=1.0
     )
     assert len(curve) == 1
     assert curve[0][1] > 8372.97

@@ -212,7 +212,7 @@ def brute_sensitivity(encoder, separation):
 
 @pytest.mark.parametrize(
     ("workload", "separation"),
-    [(mf.prefix_sum(12), 3), (mf.prefix_sum(11), 4), (mf.momentum(12, 0.5), 4)],
+    [(mf.prefix_sum(12), 3), (mf.prefix_sum(11), 4), (mf.Workload(12, 0.5), 4)],
 )
 def test_error_and_sensitivity_of_the_factors(workload, separation):
     found = mf.compute(workload, "optimal-epochs", separation=separation)

@@ -17,7 +17,7 @@ def test_prefix_sum_is_ones_on_and_below_the_diagonal():
 def test_momentum_by_hand():
     # x_t = sum_{s<=t} eta_s m_s with m_s = m_{s-1} / 2 + g_s and eta = 1, 1, 3.
     rates = workloads.ExplicitRates((1.0, 1.0, 3.0))
-    found = workloads.momentum(3, 0.5, rates).matrix()
+    found = workloads.Workload(3, 0.5, rates).matrix()
     np.testing.assert_allclose(found, [[1, 0, 0], [1.5, 1, 0], [2.25, 2.5, 3]])
 
 
@@ -66,9 +66,9 @@ def test_drop_over_the_last_quarter():
 
 
 def test_toeplitz_only_at_a_constant_rate():
-    assert workloads.momentum(4).is_toeplitz
-    assert not workloads.momentum(4).is_prefix_sum
-    assert not workloads.momentum(4, 0.9, workloads.LinearCooldown()).is_toeplitz
+    assert workloads.Workload(4, 0.9).is_toeplitz
+    assert not workloads.Workload(4, 0.9).is_prefix_sum
+    assert not workloads.Workload(4, 0.9, workloads.LinearCooldown()).is_toeplitz
 
 
 @pytest.mark.parametrize(

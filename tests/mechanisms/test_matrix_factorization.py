@@ -175,7 +175,7 @@ def test_methods_receive_their_parameters(method, fields, params):
 
 def test_the_workload():
     found = matrix(matrix_momentum=0.9, matrix_schedule="cooldown").factorization
-    expected = fact.momentum(9, 0.9, fact.LinearCooldown())
+    expected = fact.Workload(9, 0.9, fact.LinearCooldown())
     assert found.workload == expected
 
 

@@ -24,21 +24,24 @@ from tests.refusals import refuses
 ROUNDS = 19
 WORKLOADS = {
     "prefix": fact.prefix_sum(ROUNDS),
-    "momentum": fact.momentum(ROUNDS, 0.9, fact.LinearCooldown()),
+    "momentum": fact.Workload(ROUNDS, 0.9, fact.LinearCooldown()),
 }
 METHODS = {
     "identity": (noise_streams.BandedStream, {}),
-    "honaker-online": (noise_streams.TreeStream, {}),
+    "honaker-online": (noise_streams.tree.TreeStream, {}),
     "honaker-full": (noise_streams.DenseStream, {}),
     "optimal-prefix-sum": (noise_streams.DenseStream, {}),
     "optimal": (noise_streams.DenseStream, {}),
-    "band-low-rank": (noise_streams.StructuredStream, {"band": 3, "rank": 2}),
+    "band-low-rank": (
+        noise_streams.structured.StructuredStream,
+        {"band": 3, "rank": 2},
+    ),
     "toeplitz-root": (noise_streams.BandedStream, {}),
     "toeplitz": (noise_streams.BandedStream, {"bands": 4}),
     "banded": (noise_streams.BandedStream, {"bands": 3}),
-    "banded-inverse": (noise_streams.MovingStream, {"bands": 4}),
-    "blt-rational": (noise_streams.BufferedStream, {"buffers": 3}),
-    "blt": (noise_streams.BufferedStream, {"buffers": 2}),
+    "banded-inverse": (noise_streams.encoders.MovingStream, {"bands": 4}),
+    "blt-rational": (noise_streams.encoders.BufferedStream, {"buffers": 3}),
+    "blt": (noise_streams.encoders.BufferedStream, {"buffers": 2}),
 }
 ONE_OF_EACH_KIND = "banded honaker-online honaker-full band-low-rank".split()
 ONE_OF_EACH_KIND += ["banded-inverse", "blt"]
