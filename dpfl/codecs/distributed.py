@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import collections
 import math
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 import numpy as np
 
@@ -38,25 +38,6 @@ from dpfl.vectors import (
 )
 
 
-class Scaled(NamedTuple):
-    """A client's vector before it is scaled to grid steps and rounded.
-
-    Attributes:
-      vector: float32[vector_dimension].
-      norm: float64 scalar, L2 norm of `vector`.
-      factor: float64 scalar; `factor * vector` is the vector to be sent, before its
-        clip.
-      normed: The update that the vector is computed from.
-      is_clipped: bool scalar, whether the update was clipped.
-    """
-
-    vector: Array
-    norm: Array
-    factor: Array
-    normed: clipping.NormedVector
-    is_clipped: Array
-
-
 class IntegerCodec(Codec):
     """Distributed integer noise (Chen et al. 2022, Algorithm 6).
 
@@ -68,7 +49,7 @@ class IntegerCodec(Codec):
     rotated back.
 
     A codec of vectors of another length, as its configuration says, calls
-    `encode_scaled`; the mean of this `decode` then has that length.
+    `encode_clipped`; the mean of this `decode` then has that length.
 
     With `noise_source` "clients" the round fails before the sum is opened if too few
     clients report for the promised noise.
@@ -136,23 +117,34 @@ class IntegerCodec(Codec):
         """
         normed = clipping.safe_norm(update)
         factor, is_clipped = clipping.clip_factor(normed, shared["clip_norm"])
-        vector, norm = normed.direction, normed.direction_norm
-        scaled = Scaled(vector, norm, factor, normed, is_clipped)
-        return self.encode_scaled(scaled, shared, client_seed)
+        clipped = normed._replace(unit=factor)
+        return self.encode_clipped(clipped, normed, is_clipped, shared, client_seed)
 
-    def encode_scaled(
-        self, scaled: Scaled, shared: Fields, client_seed: Optional[Array]
+    def encode_clipped(
+        self,
+        clipped: clipping.NormedVector,
+        normed: clipping.NormedVector,
+        is_clipped: Array,
+        shared: Fields,
+        client_seed: Optional[Array],
     ) -> Encoded:
         """Encodes a vector that was computed from the update; see `encode`.
 
         Args:
-          scaled: The vector, its norm and its scale.
+          clipped: The vector to be sent, before its own clip.
+          normed: The update that it is computed from.
+          is_clipped: bool scalar, whether the update was clipped.
           shared: The result of `decode_broadcast`.
           client_seed: int64[2], the client's own; None without private randomness.
         """
         nx = self.nx
         step = self._grid.granularity * nx.asarray(shared["vector_clip"], np.float64)
-        vector, factor = scaled.vector, self._clipped(scaled, step)
+        target = rounding.norm_target(1 / self._grid.granularity, self._rotated)
+        target = nx.asarray(target, np.float64)
+        inside = nx.divide_no_nan(target, clipped.direction_norm)
+        # Clips the vector and converts it to grid steps.
+        factor = nx.minimum(clipped.unit / step, inside)
+        vector = clipped.direction
         padding = self._rotated - vector.shape[0]
         if padding:
             vector = nx.pad(vector, [[0, padding]])
@@ -170,20 +162,13 @@ class IntegerCodec(Codec):
         wrapped = integers.wrap(rounded, self._config.modulus_bits)
         message = collections.OrderedDict(update=wrapped)
         if self._clip.adapts:
-            vote = self._clip.vote(scaled.normed, scaled.is_clipped)
+            vote = self._clip.vote(normed, is_clipped)
             noise = self._count_noise.sample(
                 client_seed, seed_domains.ClientDomain.COUNT_SHARE, shares, 1
             )
             message["within"] = integers.wrap(vote + noise[0], integer.CLIP_COUNT_BITS)
-        sums = collections.OrderedDict(l2_clipped=scaled.is_clipped)
-        return Encoded(message, scaled.normed, sums)
-
-    def _clipped(self, scaled: Scaled, step: Array) -> Array:
-        """The float64 factor that clips the vector and converts it to grid steps."""
-        target = rounding.norm_target(1 / self._grid.granularity, self._rotated)
-        nx = self.nx
-        inside = nx.divide_no_nan(nx.asarray(target, np.float64), scaled.norm)
-        return nx.minimum(scaled.factor / step, inside)
+        sums = collections.OrderedDict(l2_clipped=is_clipped)
+        return Encoded(message, normed, sums)
 
     def message_bits(self, message: Any) -> Array:
         """The bits of a message: b for each coordinate, and those of the vote."""

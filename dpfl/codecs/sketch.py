@@ -20,10 +20,11 @@ import numpy as np
 from dpfl import arrays, mechanisms, seed_domains
 from dpfl.arrays import Array
 from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, Seed
-from dpfl.codecs.distributed import IntegerCodec, Scaled
+from dpfl.codecs.distributed import IntegerCodec
 from dpfl.codecs.integer_sums import IntegerSum
 from dpfl.mechanisms import sketch as sketch_configs
 from dpfl.vectors import clipping, count_sketch, gaussian_sketch, randomness
+from dpfl.vectors.clipping import NormedVector
 
 
 def make_sketch(shape: sketch_configs.SketchShape) -> Any:
@@ -37,10 +38,13 @@ def make_sketch(shape: sketch_configs.SketchShape) -> Any:
     return count_sketch.GroupedSketch(sketches)
 
 
-def clip_and_sketch(sketch: Any, update: Array, shared: Fields) -> Scaled:
-    """The sketch of a clipped update, float32[input_length], itself not yet clipped.
+def clip_and_sketch(
+    sketch: Any, update: Array, shared: Fields
+) -> tuple[NormedVector, NormedVector, Array]:
+    """The sketch of a clipped update, the update, and whether it was clipped.
 
-    The clip's factor is applied to the sketch, which is shorter than the update.
+    The clip's factor is applied to the sketch, which is shorter than the update, and is
+    itself not yet clipped.
 
     Args:
       sketch: The sketch.
@@ -56,7 +60,8 @@ def clip_and_sketch(sketch: Any, update: Array, shared: Fields) -> Scaled:
     is_usable = nx.isfinite(norm) & (norm > 0)
     vector = nx.cond(is_usable, lambda: vector, lambda: nx.zeros_like(vector))
     norm = nx.asarray(nx.where(is_usable, norm, nx.zeros_like(norm)), np.float64)
-    return Scaled(vector, norm, factor, normed, is_clipped)
+    sketched = NormedVector(vector, factor, norm, normed.is_finite)
+    return sketched, normed, is_clipped
 
 
 class _OfSketchesCodec(IntegerCodec):
@@ -86,8 +91,8 @@ class _OfSketchesCodec(IntegerCodec):
 
         See base class for the arguments.
         """
-        scaled = clip_and_sketch(self._sketch, update, shared)
-        return self.encode_scaled(scaled, shared, client_seed)
+        clipped = clip_and_sketch(self._sketch, update, shared)
+        return self.encode_clipped(*clipped, shared, client_seed)
 
 
 class SketchedCodec(_OfSketchesCodec):
@@ -215,13 +220,9 @@ class ProjectAndPerturbCodec(Codec):
 
         See base class for the arguments.
         """
-        scaled = clip_and_sketch(self._sketch, update, shared)
-        sketched = clipping.NormedVector(
-            scaled.vector, scaled.factor, scaled.norm, scaled.normed.is_finite
-        )
+        sketched, normed, is_clipped = clip_and_sketch(self._sketch, update, shared)
         message = self._sum.round(sketched, self._sketch_clip)
-        sums = collections.OrderedDict(l2_clipped=scaled.is_clipped)
-        return Encoded(message, scaled.normed, sums)
+        return Encoded(message, normed, Fields(l2_clipped=is_clipped))
 
     def zero(self) -> Array:
         """Zeros, one for each of the m coordinates."""

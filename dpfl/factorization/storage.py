@@ -103,10 +103,6 @@ def check_fits(
     Raises:
       StorageError: If rounds, momentum or rates differ from the run's.
     """
-    if factorization.rounds != workload.rounds:
-        raise StorageError(
-            f"{name} must be for {workload.rounds} rounds, found {factorization.rounds}"
-        )
     same_rates = np.array_equal(factorization.workload.rates, workload.rates)
     if factorization.workload.momentum != workload.momentum or not same_rates:
         raise StorageError(
