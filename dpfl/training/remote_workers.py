@@ -16,7 +16,6 @@ result's bits.
 from __future__ import annotations
 
 import contextlib
-import math
 import queue
 import socket
 import threading
@@ -58,13 +57,10 @@ class RemoteWorker:
 
     Attributes:
       address: The address on which the worker listens.
-      is_slow: Whether the last connection was neither refused nor answered: the worker
-        may be busy, or gone behind a tunnel that still accepts connections.
     """
 
     def __init__(self, place: Address):
         self.address = place
-        self.is_slow = False
         self._connection: Optional[Connection] = None
         self._context: Any = None
         self._lateness: Optional[float] = None
@@ -77,14 +73,12 @@ class RemoteWorker:
     def connect(self) -> bool:
         """Tries to reach the worker, and returns whether it answers."""
         self.close()
-        self.is_slow = False
         if not self._is_listened_to():
             return False
         connection = Connection(str(self.address), self._check)
         clock = deadlines.Clock()
         while not connection.is_ready:
-            self.is_slow = clock.seconds() > _HELLO_SECONDS
-            if self.is_slow or connection.was_refused:
+            if connection.was_refused or clock.seconds() > _HELLO_SECONDS:
                 connection.close()
                 return False
             time.sleep(_POLL_SECONDS)
@@ -144,16 +138,12 @@ class RemoteWorker:
         try:
             with socket.create_connection(self.address, _KNOCK_SECONDS):
                 return True
-        except (OSError, UnicodeError) as error:
-            # A timeout does not prove that the worker is gone; Python 3.9 has its own
-            # class for it. UnicodeError means an invalid host name.
-            self.is_slow = isinstance(error, (TimeoutError, socket.timeout))
+        except (OSError, UnicodeError):  # UnicodeError: an invalid host name.
             return False
 
 
-# Seconds that the first round waits for workers that are about to start.
-_START_SECONDS = 30.0
-# Seconds between attempts to contact workers.
+# Seconds for which workers are contacted if none answers.
+_WAIT_SECONDS = 30.0
 _TICK_SECONDS = 0.5
 # Factor of the time of a failed attempt until the next one. With a tunnel in front of a
 # worker that is gone, an attempt may take a minute.
@@ -169,8 +159,7 @@ class Workers:
     A lost worker is dropped with a message, and its part is computed by another; it is
     contacted again before later rounds, and may come back. Contacting workers takes at
     most a twentieth of the time. All workers may be lost once a round: if one of them
-    answers again, it does the rest. If none is connected, slow workers are waited for,
-    up to the deadline.
+    answers again, it does the rest.
 
     Attributes:
       seconds: Current deadline of a part in seconds; None for no limit.
@@ -196,13 +185,10 @@ class Workers:
         self._workers = list(workers)
         self._say = say
         self._problem = problem
-        self._was_asked = False
-        # Time of the next attempt by worker, in seconds of the monotonic clock.
-        self._asked_again: dict[str, float] = {}
-        # Workers reported as in use.
-        self._used: set[str] = set()
-        # The last message about each worker, which is not repeated every round.
-        self._news: dict[str, Optional[str]] = {}
+        # Time of the next attempt, in seconds of the monotonic clock.
+        self._next_attempt: dict[RemoteWorker, float] = {}
+        # The last sentence about each worker that was contacted; None if it is in use.
+        self._news: dict[RemoteWorker, Optional[str]] = {}
 
     def __len__(self) -> int:
         return len(self._workers)
@@ -255,9 +241,8 @@ class Workers:
         results: dict[int, Any],
     ) -> None:
         """Fills in results by part, until all are done or no worker is left."""
-        # The last item put in is the first one taken.
-        left: queue.LifoQueue[Optional[int]] = queue.LifoQueue()
-        for number in reversed(range(parts)):
+        left: queue.SimpleQueue[Optional[int]] = queue.SimpleQueue()
+        for number in range(parts):
             if number not in results:
                 left.put(number)
         outcomes: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -283,12 +268,7 @@ class Workers:
                     raise error
                 workers -= 1
                 left.put(number)
-                worker.close()
-                self._used.discard(str(worker.address))
-                self._tell(
-                    worker,
-                    f"{error}; it is excluded, and its clients are computed again",
-                )
+                self._exclude(worker, f"{error}; its clients are computed again")
         finally:
             for _ in ready:
                 left.put(None)
@@ -300,72 +280,48 @@ class Workers:
 
     def _ready(self) -> list[RemoteWorker]:
         """The connected workers, after contacting the others."""
-        away = self._to_be_asked()
-        with deadlines.waiting_for(f"the workers at {_places(away)}") as clock:
-            while away:
-                came = [worker for worker in away if self._answers(worker)]
-                for worker in came:
-                    self._take_into_use(worker)
-                away = [worker for worker in away if worker not in came]
-                if not away or clock.seconds() >= self._limit(away):
-                    break
+        with deadlines.waiting_for(f"the workers at {_places(self._workers)}") as clock:
+            while True:
+                for worker in self._due():
+                    self._contact(worker)
+                ready = [worker for worker in self._workers if worker.is_connected]
+                if ready or clock.seconds() >= _WAIT_SECONDS:
+                    return ready
                 time.sleep(_TICK_SECONDS)
-        ready = [worker for worker in self._workers if worker.is_connected]
-        # A worker lost in the meantime is not among `away`.
-        for worker in self._workers:
-            if worker in ready:
-                continue
-            does_not = f"the worker at {worker.address} does not answer"
-            if str(worker.address) in self._used:
-                self._tell(worker, f"{does_not} any more; it is excluded")
-            elif not self._was_asked and worker in away:
-                self._tell(worker, f"{does_not} yet")
-        self._was_asked = True
-        self._used = {str(worker.address) for worker in ready}
-        return ready
 
-    def _limit(self, away: Sequence[RemoteWorker]) -> float:
-        """The seconds for which unconnected workers are contacted."""
-        is_one_used = any(worker.is_connected for worker in self._workers)
-        if not is_one_used and any(worker.is_slow for worker in away):
-            return math.inf if self.seconds is None else self.seconds
-        return 0.0 if self._was_asked else _START_SECONDS
-
-    def _to_be_asked(self) -> list[RemoteWorker]:
+    def _due(self) -> list[RemoteWorker]:
         """The unconnected workers to contact now; all of them if none is connected."""
         away = [worker for worker in self._workers if not worker.is_connected]
         if len(away) == len(self._workers):
             return away
         now = time.monotonic()
-        return [w for w in away if self._asked_again.get(str(w.address), now) <= now]
+        return [w for w in away if self._next_attempt.get(w, now) <= now]
 
-    def _answers(self, worker: RemoteWorker) -> bool:
+    def _contact(self, worker: RemoteWorker) -> None:
+        """Takes a worker into use if it answers and has no problem."""
         begun = time.monotonic()
-        does = worker.connect()
-        ended = time.monotonic()
-        wait = 0.0 if does else _PATIENCE * (ended - begun)
-        self._asked_again[str(worker.address)] = ended + wait
-        return does
-
-    def _take_into_use(self, worker: RemoteWorker) -> None:
-        """Takes a worker that answers into use, unless it has a problem."""
+        if not worker.connect():
+            ended = time.monotonic()
+            self._next_attempt[worker] = ended + _PATIENCE * (ended - begun)
+            if self._news.get(worker) is None:
+                self._exclude(worker, f"the worker at {worker.address} does not answer")
+            return
         try:
             problem = self._problem(worker, self.seconds)
         except WorkerDiedError as error:
             problem = str(error)
         if problem is not None:
-            worker.close()
-            self._tell(worker, f"{problem}; it is excluded")
+            self._exclude(worker, problem)
             return
-        self._used.add(str(worker.address))
-        if self._was_asked:
-            self._tell(worker, f"the worker at {worker.address} is used again")
+        if worker in self._news:
+            self._say(f"the worker at {worker.address} is used again")
+        self._news[worker] = None
 
-    def _tell(self, worker: RemoteWorker, news: str) -> None:
-        name = str(worker.address)
-        if self._news.get(name) != news:
-            self._say(news)
-        self._news[name] = news
+    def _exclude(self, worker: RemoteWorker, why: str) -> None:
+        worker.close()
+        if self._news.get(worker) != why:
+            self._say(f"{why}; it is excluded")
+        self._news[worker] = why
 
 
 def _places(workers: Sequence[RemoteWorker]) -> str:
