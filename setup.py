@@ -76,7 +76,7 @@ setup(
         "tff": [
             requirement + WHERE_TFF_IS
             for requirement in (
-                "psutil>=5.9",
+                "psutil>=6",
                 "scikit-learn>=1.6,<2",
                 "tensorboard>=2.14,<2.15",
                 "tensorflow>=2.14,<2.15",

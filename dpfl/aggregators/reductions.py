@@ -20,12 +20,8 @@ import tensorflow_federated as tff
 
 from dpfl.codecs.base import Codec
 
-# Function from the pair of messages and scalars at the clients to the pair of totals at
-# the server.
+# Function from values at the clients to their total at the server.
 Reduction = Callable[[tff.Value], tff.Value]
-# Function from totals of groups of clients, each at a TFF client, to the total at the
-# server.
-GroupReduction = Callable[[tff.Value], tff.Value]
 # Bits of the modulus of a count of clients.
 _COUNT_BITS = 30
 _HALF = 0xFFFFFFFF
@@ -76,7 +72,7 @@ def reduction(codec: Codec, message_type: tff.Type, sums_type: tff.Type) -> Redu
     return open_sums(codec, message_type, sums_type)
 
 
-def group_reduction(codec: Codec, total_type: tff.Type) -> GroupReduction:
+def group_reduction(codec: Codec, total_type: tff.Type) -> Reduction:
     """The sum of the totals of groups of clients, as `reduction` is of messages.
 
     Args:
@@ -88,8 +84,17 @@ def group_reduction(codec: Codec, total_type: tff.Type) -> GroupReduction:
       clients, each of which stands for a group, to that of all at the server.
     """
     if codec.sums_securely:
-        return secure_group_sums(codec.modulus_bits)
-    return open_group_sums(codec, total_type)
+        bits = codec.modulus_bits
+        return lambda totals: tff.federated_zip(_modular_sums(totals, bits))
+
+    # TFF takes no function of any number of arguments, as a wrapper's methods are.
+    def zero() -> Any:
+        return codec.zero()
+
+    def merge(total: Any, other: Any) -> Any:
+        return codec.merge(total, other)
+
+    return _aggregation(zero, merge, merge, total_type)
 
 
 def open_sums(codec: Codec, message_type: tff.Type, sums_type: tff.Type) -> Reduction:
@@ -117,25 +122,12 @@ def open_sums(codec: Codec, message_type: tff.Type, sums_type: tff.Type) -> Redu
     return _aggregation(zero, accumulate, merge, tff.to_type((message_type, sums_type)))
 
 
-def open_group_sums(codec: Codec, total_type: tff.Type) -> GroupReduction:
-    """A reduction of groups' totals, of a TFF type, which the server may see."""
-
-    # TFF takes no function of any number of arguments, as a wrapper's methods are.
-    def zero() -> Any:
-        return codec.zero()
-
-    def merge(total: Any, other: Any) -> Any:
-        return codec.merge(total, other)
-
-    return _aggregation(zero, merge, merge, total_type)
-
-
 def _aggregation(
     zero: Callable[[], Any],
     accumulate: Callable[[Any, Any], Any],
     merge: Callable[[Any, Any], Any],
     value_type: tff.Type,
-) -> Callable[[tff.Value], tff.Value]:
+) -> Reduction:
     first = tff.tensorflow.computation(zero)
     total_type = first.type_signature.result
     add = tff.tensorflow.computation(accumulate, total_type, value_type)
@@ -186,11 +178,6 @@ def secure_sums(
         return tff.federated_zip((totals, beside))
 
     return reduce
-
-
-def secure_group_sums(modulus_bits: Mapping[str, int]) -> GroupReduction:
-    """A secure reduction of groups' residues modulo 2^b; see `secure_sums`."""
-    return lambda totals: tff.federated_zip(_modular_sums(totals, modulus_bits))
 
 
 def _modular_sums(

@@ -11,14 +11,12 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Optional, cast
 
 from dpfl import checks, mechanisms
 from dpfl.aggregators.factory import CodecFactory
 from dpfl.codecs import build as build_codec
-from dpfl.codecs import matrix_factorization
 from dpfl.codecs.base import Codec
 from dpfl.mechanisms import registry
 
@@ -56,14 +54,13 @@ def build(
         `HostNoise.put_into`, for large d and many rounds.
 
     Raises:
-      TypeError: If `mechanism` is not a configuration from the table, or its codec does
-        not have an option.
+      TypeError: If `mechanism` is not a configuration from the table. `create` raises
+        it for an option that the codec does not have.
       ValueError: If it cannot be weighted, if there is no such output or measure, if it
         measures the updates themselves where that is not asked for, or if its matrix
         has fewer rounds than an epoch.
     """
     entry = _entry(mechanism)
-    _check_options(mechanism, entry, options)
     mechanism.check_measure(measure)
     if weighted:
         if entry.weighted is None:
@@ -118,28 +115,6 @@ def build_with_host_noise(
         return build(mechanism, **options), lambda state: state
     put_noise = host_noise(mechanism, dimension).put_into
     return build(mechanism, noise_on_host=True, **options), put_noise
-
-
-def _check_options(
-    mechanism: mechanisms.Mechanism,
-    entry: registry.MechanismEntry,
-    options: Mapping[str, Any],
-) -> None:
-    """Raises TypeError for an option that the codec does not have."""
-    # The options follow the configuration, the dimension and the library.
-    parameters = list(inspect.signature(entry.codec).parameters.values())[3:]
-    if any(each.kind is each.VAR_KEYWORD for each in parameters):
-        # A codec of correlated noise passes its options to the release.
-        release = inspect.signature(matrix_factorization.Release).parameters
-        parameters = list(release.values())[3:]
-    own = [each.name for each in parameters]
-    for name, value in options.items():
-        if name not in own:
-            known = f"which has {', '.join(own)}" if own else "which has no options"
-            raise TypeError(
-                f"{name} must be left out for {mechanism.name}, {known}, found "
-                f"{value!r}"
-            )
 
 
 def _entry(mechanism: mechanisms.Mechanism) -> registry.MechanismEntry:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import pathlib
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
@@ -30,10 +29,8 @@ _CHECKSUM, _SEED = "checksum", "seed"
 # The facts of which no error shows a value: with the seed the noise can be removed, and
 # the digest of the data is exact.
 _UNSAID = (_SEED, "task fingerprint")
-# Limits of a manifest's size in bytes, some hundred times the usual one, and of a
-# seed's digits.
+# Limit of a manifest's size in bytes, some hundred times the usual one.
 _MOST_MANIFEST = 1 << 24
-_SEED_TEXT = re.compile(r"[0-9]{1,78}", re.ASCII)
 _PATTERN = "checkpoint-" + 8 * "[0-9]"
 
 
@@ -197,16 +194,12 @@ def _read_manifest(path: pathlib.Path) -> tuple[int, str, dict[str, Any]]:
         checksum = content.pop(_CHECKSUM, None)
         if checksum != files.digest(content):
             raise ValueError("its checksum does not match")
-        seed = content.pop(_SEED, None)
-        if not isinstance(seed, str) or _SEED_TEXT.fullmatch(seed) is None:
-            raise ValueError("its seed is not a number")
-        if not all(isinstance(facts, dict) for facts in content.values()):
-            raise ValueError("its facts are not mappings")
+        seed = int(content.pop(_SEED))
     except ValueError as error:
         raise DamagedManifestError(
             f"{path} is damaged ({error}); choose another output_dir"
         ) from None
-    return int(seed), checksum, content
+    return seed, checksum, content
 
 
 def _check_unchanged(

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import re
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 from dpfl import checks, mechanisms
 from dpfl.accounting.calibration import ACCOUNTING_METHODS, ACCOUNTING_METHODS_HELP
@@ -24,38 +25,20 @@ from dpfl.privacy_coverage import MEASURES
 from dpfl.tasks import TaskConfig, registry
 from dpfl.training import isolation
 
-
-class Address(NamedTuple):
-    """The host and port of a worker."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+_ADDRESS = re.compile(r"(\[[^\[\]]+\]|[^:\[\]]+):([0-9]+)", re.ASCII)
 
 
-def address(text: str) -> Address:
-    """Parses an address written as HOST:PORT; raises ValueError if it is none."""
-    host, colon, port = text.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        host = ""
-    if not (host and colon and port.isascii() and port.isdigit()):
-        raise ValueError(checks.message("workers", "HOST:PORT each", text))
-    checks.integer("the port of a worker", int(port), 1, 65535)
-    return Address(host, int(port))
-
-
-def addresses(text: Optional[str]) -> tuple[Address, ...]:
-    """Parses addresses separated by commas."""
-    places = tuple(address(part.strip()) for part in (text or "").split(",") if part)
+def addresses(text: Optional[str]) -> tuple[str, ...]:
+    """The addresses of workers, HOST:PORT each, in a text that commas separate."""
+    places = [part.strip() for part in (text or "").split(",") if part]
     for i, place in enumerate(places):
+        parts = _ADDRESS.fullmatch(place)
+        if parts is None:
+            raise ValueError(checks.message("workers", "HOST:PORT each", place))
+        checks.integer("the port of a worker", int(parts[2]), 1, 65535)
         if place in places[:i]:
-            raise ValueError(checks.message("workers", "different ones", str(place)))
-    return places
+            raise ValueError(checks.message("workers", "different ones", place))
+    return tuple(places)
 
 
 # Settings that may change on resume: nothing that a result depends on.
@@ -230,7 +213,7 @@ class RunConfig(Checked):
         self._check_mechanism()
 
     @property
-    def worker_addresses(self) -> tuple[Address, ...]:
+    def worker_addresses(self) -> tuple[str, ...]:
         """The addresses of the workers among which clients are divided."""
         return addresses(self.workers)
 

@@ -39,7 +39,9 @@ import struct
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, Optional, Union
+
+import psutil
 
 from dpfl import checks, files, launcher
 from dpfl.training import deadlines
@@ -132,7 +134,7 @@ class Isolated:
                     f"TFF's worker {pid} is in this process's network, {inside}"
                 )
         elif self.isolation != "anyone_can_connect":
-            allowed = [] if self.port is None else [Endpoint(LOOPBACK, self.port)]
+            allowed = [] if self.port is None else [(LOOPBACK, self.port)]
             addresses = listening(pid)
             if set(addresses) - set(allowed):
                 raise IsolationError(
@@ -336,43 +338,12 @@ def _ioctl(descriptor: int, request: int, argument: Any) -> None:
 
 
 LOOPBACK = "127.0.0.1"
-# The state of a socket that listens, as /proc/net/tcp writes it.
-_LISTENING = "0A"
 
 
-class Endpoint(NamedTuple):
-    """An address on which a process accepts connections."""
-
-    host: str
-    port: int
-
-
-def listening(pid: int) -> list[Endpoint]:
-    """The TCP addresses on which a process of this user listens, in its network."""
-    own = set()
-    folder = pathlib.Path(f"/proc/{pid}/fd")
-    for entry in folder.iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            own.add(os.readlink(entry))
-    addresses = []
-    for name in ("tcp", "tcp6"):
-        table = pathlib.Path(f"/proc/{pid}/net/{name}")
-        if not table.exists():
-            continue
-        for line in table.read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == _LISTENING and f"socket:[{fields[9]}]" in own:
-                addresses.append(_endpoint(fields[1]))
-    return sorted(addresses)
-
-
-def _endpoint(text: str) -> Endpoint:
-    """Parses an address of /proc/net/tcp, which consists of 32-bit words."""
-    digits, port = text.split(":")
-    words = [int(digits[i : i + 8], 16) for i in range(0, len(digits), 8)]
-    packed = struct.pack(f"={len(words)}I", *words)
-    family = socket.AF_INET if len(words) == 1 else socket.AF_INET6
-    return Endpoint(socket.inet_ntop(family, packed), int(port, 16))
+def listening(pid: int) -> list[tuple[str, int]]:
+    """The TCP addresses, in this network, on which a process of this user listens."""
+    sockets = psutil.Process(pid).net_connections("tcp")
+    return sorted(tuple(s.laddr) for s in sockets if s.status == psutil.CONN_LISTEN)
 
 
 def anonymous() -> tuple[socket.socket, int]:

@@ -14,7 +14,7 @@ import math
 import pathlib
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpfl import files, privacy_coverage
 from dpfl.accounting import events
@@ -25,12 +25,6 @@ from dpfl.training import record, report
 from dpfl.training.checkpoint import Progress
 from dpfl.training.record import Row
 
-# Words, label and whether the axis is logarithmic, of the page's charts of the metric.
-_AXES = {
-    "epsilon": ("epsilon", "epsilon so far", False),
-    "total_uplink_bits": ("bits", "bits up of all clients so far", True),
-}
-
 NAME = "report.html"
 # Least time between two pages of a run that goes on: a page shows all rounds, and must
 # not slow down a long run.
@@ -38,6 +32,7 @@ SECONDS_BETWEEN = 60.0
 # Heading of the last section, which holds everything exact.
 EXACT_HEADING = "Exact values"
 _CLIPPED = "clipped_fraction"
+_BITS = "total_uplink_bits"
 _RELATIONS = {
     name: events.DESCRIPTIONS[relation] for relation, name in events.NAMES.items()
 }
@@ -93,9 +88,9 @@ def html(
     state = f"{done} of {planned_rounds} rounds"
     if done < planned_rounds:
         state += "; the run continues, or was stopped"
-    released = [privacy_coverage.without_exact(row) for row in rows]
     # The metric that judges the run is the first.
     columns = list(privacy_coverage.plain_keys(summary).get("final_metrics", {}))
+    released, exact = _charts(rows, times, columns)
     # Shown here if they are the formula's.
     bits = _communication(summary)
     return elements.page(
@@ -105,7 +100,7 @@ def html(
             elements.paragraph(state, is_soft=True),
             *(elements.paragraph(why) for why in [summary["stopped_early"]] if why),
             elements.cards(_cards(summary)),
-            elements.charts(_charts(released, columns)),
+            elements.charts(released),
             elements.heading("Privacy"),
             elements.facts(_privacy(summary)),
             *(elements.paragraph(remark) for remark in summary["remarks"]),
@@ -122,7 +117,7 @@ def html(
             ),
             elements.heading("Source"),
             elements.facts(_source(summary)),
-            *_exact_section(summary, rows, times, columns),
+            *_exact_section(summary, exact, times),
         ],
     )
 
@@ -135,18 +130,14 @@ _SIMULATED = "In a deployment a secure sum would hide some of them from the serv
 
 
 def _exact_section(
-    summary: Mapping[str, Any],
-    rows: Sequence[Row],
-    times: Sequence[Row],
-    columns: Sequence[str],
+    summary: Mapping[str, Any], charts: Sequence[str], times: Sequence[Row]
 ) -> list[str]:
     """The end of the page, with everything that the guarantee does not cover.
 
     Args:
       summary: Content of summary.json.
-      rows: Rows of metrics.csv.
+      charts: Charts of exact values.
       times: Rows of times.csv.
-      columns: Columns of the metrics on the evaluation set.
     """
     exact = summary.get(privacy_coverage.KEY)
     if not exact:
@@ -154,22 +145,12 @@ def _exact_section(
     sentences = [_WHOSE]
     if summary["measure"] == EXACT_FOR_SIMULATION:
         sentences.append(_SIMULATED)
-    plain, plain_times = (
-        [privacy_coverage.plain_names(row) for row in each] for each in (rows, times)
-    )
     most = {"rounds that a client took part in, at most": exact["max_participations"]}
     return [
         elements.heading(EXACT_HEADING),
         elements.paragraph(" ".join(sentences)),
-        elements.cards({**_cards(exact), **_seconds(plain_times)}),
-        elements.charts(
-            [
-                *_in_training(plain, columns),
-                *(_over(plain, columns, "epsilon") if "final_metrics" in exact else []),
-                *_over(plain, columns, "total_uplink_bits"),
-                *_exact_charts(plain, plain_times),
-            ]
-        ),
+        elements.cards({**_cards(exact), **_seconds(times)}),
+        elements.charts(charts),
         elements.facts({**_communication(exact), **most}),
     ]
 
@@ -190,10 +171,31 @@ def _cards(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _seconds(times: Sequence[Row]) -> dict[str, Any]:
-    seconds = sorted(row["seconds"] for row in times if "seconds" in row)
+    name = f"{privacy_coverage.MARK}seconds"
+    seconds = sorted(row[name] for row in times if name in row)
     if not seconds:
         return {}
     return {"seconds a round, median": seconds[len(seconds) // 2]}
+
+
+class _Chart(NamedTuple):
+    """A chart of columns over `x`, by the labels of their lines."""
+
+    title: str
+    columns: Mapping[str, str]
+    y_label: str
+    x: str = "round"
+    x_label: str = "round"
+
+    def drawn(self, rows: Sequence[Row]) -> str:
+        """The chart of rows without exact_ marks; "" if there are no points."""
+        lines = [
+            svg.Line(label, _points(rows, self.x, column), number, number > 0)
+            for number, (label, column) in enumerate(self.columns.items())
+        ]
+        is_logarithmic = self.x == _BITS
+        labels = (self.x_label, self.y_label)
+        return svg.chart(lines, self.title, *labels, is_logarithmic=is_logarithmic)
 
 
 def _points(rows: Sequence[Row], x: str, y: str) -> list[svg.Point]:
@@ -206,62 +208,47 @@ def _points(rows: Sequence[Row], x: str, y: str) -> list[svg.Point]:
     ]
 
 
-def _chart(
-    rows: Sequence[Row],
-    x: str,
-    y: str,
-    title: str,
-    labels: tuple[str, str],
-    **more: Any,
-) -> str:
-    return svg.chart([svg.Line(title, _points(rows, x, y))], title, *labels, **more)
+def _charts(
+    rows: Sequence[Row], times: Sequence[Row], columns: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """The charts of released values alone, and those with an exact one.
 
-
-def _charts(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
-    """Charts of the metrics on the evaluation set, and of epsilon."""
-    metrics = [(each, report.words(each)) for each in columns]
-    return [
-        *(_chart(rows, "round", c, name, ("round", name)) for c, name in metrics),
-        *_over(rows, columns, "epsilon"),
-        _chart(rows, "round", "epsilon", "epsilon", ("round", "epsilon")),
-    ]
-
-
-def _over(rows: Sequence[Row], columns: Sequence[str], x: str) -> list[str]:
-    """The chart of the first metric over epsilon or bits, if there is one."""
-    charts = []
-    for column in columns[:1]:
-        words, label, is_logarithmic = _AXES[x]
-        name = f"test {report.words(column)}"
-        title, labels = f"{name} over {words}", (label, name)
-        chart = _chart(rows, x, column, title, labels, is_logarithmic=is_logarithmic)
-        charts.append(chart)
-    return charts
-
-
-def _in_training(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
-    """Charts of the metrics in training, without exact_ marks."""
+    Args:
+      rows: Rows of metrics.csv.
+      times: Rows of times.csv.
+      columns: Columns of the metrics on the evaluation set, without exact_ marks.
+    """
+    marked = [{**row, **own} for row, own in zip(rows, times)]
+    plain = [privacy_coverage.plain_names(row) for row in marked]
+    names = list(plain[0]) if plain else []
     charts = []
     for column in columns:
         name, train = report.words(column), column.replace("eval_", "train_", 1)
-        lines = [
-            svg.Line("test set", _points(rows, "round", column)),
-            svg.Line("training", _points(rows, "round", train), 1, True),
-        ]
-        charts.append(svg.chart(lines, f"{name} in training", "round", name))
-    return charts
-
-
-def _exact_charts(rows: Sequence[Row], times: Sequence[Row]) -> list[str]:
-    """Charts of time and clips, without exact_ marks."""
-    labels = ("round", "seconds")
-    time_chart = _chart(times, "round", "seconds", "time a round", labels)
-    clipped = [name for name in (rows[0] if rows else ()) if name.endswith(_CLIPPED)]
-    lines = [
-        svg.Line(_clip_name(name), _points(rows, "round", name), color)
-        for color, name in enumerate(clipped)
+        charts.append(_Chart(name, {name: column}, name))
+        if train in names:
+            both = {"test set": column, "training": train}
+            charts.append(_Chart(f"{name} in training", both, name))
+    for column in columns[:1]:
+        name = f"test {report.words(column)}"
+        over = {"epsilon": "epsilon so far", _BITS: "bits up of all clients so far"}
+        for x, label in over.items():
+            title = f"{name} over {label.partition(' ')[0]}"
+            charts.append(_Chart(title, {name: column}, name, x, label))
+    charts += [
+        _Chart("epsilon", {"epsilon": "epsilon"}, "epsilon"),
+        _Chart("time a round", {"time a round": "seconds"}, "seconds"),
+        _Chart(
+            "share of updates clipped",
+            {_clip_name(name): name for name in names if name.endswith(_CLIPPED)},
+            "share",
+        ),
     ]
-    return [time_chart, svg.chart(lines, "share of updates clipped", "round", "share")]
+    exact = set(names) - set(marked[0] if marked else ())
+    sections: tuple[list[str], list[str]] = ([], [])
+    for chart in charts:
+        is_exact = not exact.isdisjoint({chart.x, *chart.columns.values()})
+        sections[is_exact].append(chart.drawn(plain))
+    return sections
 
 
 def _clip_name(column: str) -> str:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import queue
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,17 +29,14 @@ import tensorflow_federated as tff
 
 from dpfl.tasks.task import IndexedClients, Task
 from dpfl.training import connection, deadlines
-from dpfl.training.config import Address
 from dpfl.training.connection import Connection, WorkerDiedError
 from dpfl.training.federated_averaging import GroupedProcess
 from dpfl.training.grouped import GroupedRounds
 from dpfl.training.local_worker import Worker
 from dpfl.training.process_state import ProcessState, RoundOutput
 
-# Seconds for a TCP connection, which kernels accept however busy they are.
-_KNOCK_SECONDS = 2.0
 # Seconds for a worker's handshake before others are tried.
-_HELLO_SECONDS = 60.0
+_HELLO_SECONDS = 10.0
 _POLL_SECONDS = 0.02
 # Status codes of a call if the worker, or the way to it, is gone.
 _LOST = (
@@ -59,7 +55,7 @@ class RemoteWorker:
       address: The address on which the worker listens.
     """
 
-    def __init__(self, place: Address):
+    def __init__(self, place: str):
         self.address = place
         self._connection: Optional[Connection] = None
         self._context: Any = None
@@ -73,9 +69,7 @@ class RemoteWorker:
     def connect(self) -> bool:
         """Tries to reach the worker, and returns whether it answers."""
         self.close()
-        if not self._is_listened_to():
-            return False
-        connection = Connection(str(self.address), self._check)
+        connection = Connection(self.address, self._check)
         clock = deadlines.Clock()
         while not connection.is_ready:
             if connection.was_refused or clock.seconds() > _HELLO_SECONDS:
@@ -134,19 +128,12 @@ class RemoteWorker:
             # The channel will notice the end in a moment.
             time.sleep(_POLL_SECONDS)
 
-    def _is_listened_to(self) -> bool:
-        try:
-            with socket.create_connection(self.address, _KNOCK_SECONDS):
-                return True
-        except (OSError, UnicodeError):  # UnicodeError: an invalid host name.
-            return False
-
 
 # Seconds for which workers are contacted if none answers.
 _WAIT_SECONDS = 30.0
 _TICK_SECONDS = 0.5
 # Factor of the time of a failed attempt until the next one. With a tunnel in front of a
-# worker that is gone, an attempt may take a minute.
+# worker that is gone, an attempt takes all of `_HELLO_SECONDS`.
 _PATIENCE = 20
 # Number of times that all workers may be lost before a round fails. A worker that was
 # restarted between rounds is lost at the first attempt, and usable at the second.
@@ -325,7 +312,7 @@ class Workers:
 
 
 def _places(workers: Sequence[RemoteWorker]) -> str:
-    return ", ".join(str(worker.address) for worker in workers)
+    return ", ".join(worker.address for worker in workers)
 
 
 # Number of clients whose examples are compared.
@@ -372,7 +359,7 @@ class RemoteProcess(GroupedProcess):
 
 
 def workers_at(
-    places: Iterable[Address], task: Task, say: Callable[[str], None]
+    places: Iterable[str], task: Task, say: Callable[[str], None]
 ) -> Workers:
     """The workers at some addresses, for a task.
 

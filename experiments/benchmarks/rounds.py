@@ -26,7 +26,6 @@ import tensorflow_federated as tff
 from dpfl import aggregators, machine, mechanisms
 from dpfl.tasks import load_task, shared_array
 from dpfl.training import (
-    config,
     federated_averaging,
     grouped,
     remote_workers,
@@ -326,7 +325,7 @@ def workers(settings: Settings) -> list[Row]:
             )
             for thread in os.listdir(f"/proc/{started.pid}/task"):
                 os.sched_setaffinity(int(thread), {cores[number % len(cores)]})
-            places.append(config.Address("127.0.0.1", started.port or 0))
+            places.append(f"127.0.0.1:{started.port}")
         tff.framework.set_default_context(settings.worker.context(secure_sums=True))
         with shared_array.in_graphs():
             made = grouped_rounds(task, _csgm(n), 1)

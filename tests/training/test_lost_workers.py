@@ -48,13 +48,8 @@ def squares(workers, said, parts, **kwargs):
     return made, made.run(lambda base, x: base + x * x, [100], parts)
 
 
-@pytest.mark.parametrize("error", [ConnectionRefusedError, TimeoutError, UnicodeError])
-def test_refused_connections_and_bad_names_mean_no_answer(monkeypatch, error):
-    def create_connection(*_):
-        raise error
-
-    monkeypatch.setattr(remote_workers.socket, "create_connection", create_connection)
-    assert not remote_workers.RemoteWorker(config.Address("a", 1)).connect()
+def test_unknown_host_does_not_answer():
+    assert not remote_workers.RemoteWorker("nobody.invalid:1").connect()
 
 
 def test_results_keep_the_order_of_parts():
@@ -198,8 +193,7 @@ def test_deadline_applies_to_each_part():
 class TestAddresses:
     def test_addresses_parse_hosts_and_ports(self):
         found = config.addresses("a.b:1, 10.0.0.1:65535,[::1]:80")
-        assert found == (("a.b", 1), ("10.0.0.1", 65535), ("::1", 80))
-        assert str(found[2]) == "[::1]:80" and str(found[0]) == "a.b:1"
+        assert found == ("a.b:1", "10.0.0.1:65535", "[::1]:80")
         assert config.addresses(None) == config.addresses("") == ()
 
     @pytest.mark.parametrize("text", ["a", "a:", ":1", "::1:80", "a:b", "a:²"])

@@ -70,8 +70,8 @@ def test_page_shows_the_summary(make_plan, folder):
     released, _, exact = text.partition(f"<h2>{page.EXACT_HEADING}</h2>")
     # Accuracy and loss, accuracy over epsilon, epsilon.
     assert released.count("<figure>") == 4
-    # Accuracy and loss, accuracy over bits, time, clipped.
-    assert exact.count("<figure>") == 5
+    # Loss in training, accuracy over bits, time, clipped.
+    assert exact.count("<figure>") == 4
     for words in ("share of updates clipped", "training", "bits up", "seconds"):
         assert words in exact and words not in released
     assert "of a simulation" not in text

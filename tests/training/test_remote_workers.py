@@ -16,7 +16,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl.tasks import load_task
-from dpfl.training import config, connection, federated_averaging, remote_workers
+from dpfl.training import connection, federated_averaging, remote_workers
 from dpfl.training import local_worker as worker_lib
 from dpfl.training.connection import WorkerDiedError
 from experiments.benchmarks import rounds as benchmarks
@@ -36,7 +36,7 @@ def rounds():
 @pytest.fixture
 def connected(rounds):
     """A connection of its own to the first worker."""
-    place = config.Address("127.0.0.1", rounds.workers[0].port)
+    place = f"127.0.0.1:{rounds.workers[0].port}"
     found = remote_workers.RemoteWorker(place)
     assert found.connect()
     yield found
@@ -130,7 +130,7 @@ def test_late_answers_and_errors(rounds, connected):
 def test_silent_worker_is_given_up_and_may_answer_later(rounds, monkeypatch):
     """It takes connections and says nothing; one that hangs up is lost at once."""
     worker = rounds.workers[0]
-    found = remote_workers.RemoteWorker(config.Address("127.0.0.1", worker.port))
+    found = remote_workers.RemoteWorker(f"127.0.0.1:{worker.port}")
     forks.stop(worker.pid)
     try:
         with monkeypatch.context() as patched:
@@ -150,14 +150,14 @@ def test_silent_worker_is_given_up_and_may_answer_later(rounds, monkeypatch):
 
         threading.Thread(target=hang_up, daemon=True).start()
         monkeypatch.setattr(remote_workers, "_HELLO_SECONDS", 3600.0)
-        gone = remote_workers.RemoteWorker(config.Address("127.0.0.1", port))
+        gone = remote_workers.RemoteWorker(f"127.0.0.1:{port}")
         assert not gone.connect()
 
 
 def test_unreachable_port_does_not_connect(rounds):
     with contextlib.closing(worker_lib.start(isolation="loopback")) as other:
         port = other.port
-    assert not remote_workers.RemoteWorker(config.Address("127.0.0.1", port)).connect()
+    assert not remote_workers.RemoteWorker(f"127.0.0.1:{port}").connect()
     # Its context was the default one.
     rounds.restart(0)
 

@@ -28,8 +28,8 @@ class Rounds:
 
         from dpfl import mechanisms
         from dpfl.tasks import load_task, shared_array
-        from dpfl.training import config, remote_workers
         from dpfl.training import local_worker as worker_lib
+        from dpfl.training import remote_workers
         from experiments.benchmarks import rounds
 
         self._stack = stack
@@ -45,7 +45,7 @@ class Rounds:
         with shared_array.in_graphs():
             made = rounds.grouped_rounds(task, mechanism, 1)
         self.said: list[str] = []
-        places = [config.Address("127.0.0.1", w.port or 0) for w in self.workers]
+        places = [f"127.0.0.1:{w.port}" for w in self.workers]
         pool = remote_workers.workers_at(places, task, self.said.append)
         stack.callback(pool.close)
         self.process = remote_workers.RemoteProcess(
