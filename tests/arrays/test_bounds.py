@@ -191,24 +191,28 @@ def test_impossible_messages_add_nothing(nx):
 
 
 @pytest.mark.skipif(libraries.HAS_TENSORFLOW, reason="JAX has its own environment")
-@pytest.mark.parametrize("permitted", ["tensorfloat32", "bfloat16", "default"])
-def test_jax_multiplies_matrices_in_full_precision(permitted):
-    """Whatever a program permits; a card would take TF32 by itself."""
+@pytest.mark.parametrize("name", dpfl.TEST_CONFIGS)
+def test_jax_multiplies_matrices_in_full_precision(name):
+    """Each product of a round, whatever a program permits; a card would take TF32."""
     import jax
 
-    nx = arrays.named("jax")
-    config = dpfl.TEST_CONFIGS["l2_csgm"]
-    with libraries.wide("jax"), jax.default_matmul_precision(permitted):
-        rounds = libraries.Rounds(config, np.zeros([1, 256], np.float32), nx)
-        shared = rounds.shared(rounds.seed)
+    config = dataclasses.replace(dpfl.TEST_CONFIGS[name], cohort_size=1)
+    if name != "none":
+        # Tables of noise are constants of 10 MB, and no products.
+        config = config.with_noise_multiplier(0.0)
+    with libraries.wide("jax"), jax.default_matmul_precision("tensorfloat32"):
+        updates = np.zeros([1, 64], np.float32)
+        rounds = libraries.Rounds(config, updates, arrays.named("jax"))
 
-        def rotated(vector):
-            message = rounds.codec.encode(vector, shared, rounds.seed).message
-            return message, rotation.hadamard_transform(vector)
+        def whole(update, seed):
+            shared = rounds.shared(seed)
+            message, total, sums = rounds.sent(update, shared, seed, 0)
+            return message, rounds.opened(total, sums, shared, seed)
 
-        text = jax.jit(rotated).lower(rounds.updates[0]).as_text()
-    products = [line for line in text.splitlines() if "dot_general" in line]
-    assert len(products) >= 2
+        lowered = jax.jit(whole).lower(rounds.updates[0], rounds.seed)
+    lines = lowered.as_text().splitlines()
+    products = [line for line in lines if "dot_general" in line]
+    assert bool(products) == (name not in ("none", "gaussian"))
     for line in products:
         assert "precision = [HIGHEST, HIGHEST]" in line, line
 
