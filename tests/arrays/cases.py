@@ -19,16 +19,26 @@ from typing import Any
 import numpy as np
 
 import dpfl
-from dpfl import arrays, files
-from dpfl.vectors import integer_noise, masks, randomness, rotation, rounding
+from dpfl import arrays, factorization, files, noise_streams
+from dpfl.vectors import (
+    gaussian_sketch,
+    integer_noise,
+    masks,
+    randomness,
+    rotation,
+    rounding,
+)
 from tests.arrays import libraries
 
 FILE = Path(__file__).with_name("digests.csv")
 DIMENSION, CLIENTS = 256, 4
 # Mechanisms whose eigenvectors no two libraries share: `test_dome` compares them.
 BY_SUBSPACE = {"dome", "dome_ddg"}
-# Mechanisms with products of real matrices, or streams of real coefficients.
-INEXACT = {"sparse_recovery", "matrix_factorization", "sgmf"}
+# Mechanisms with products of real matrices, whose rounding is each library's own. What
+# of them is drawn is in "matrices".
+INEXACT = {"sparse_recovery"}
+# Mechanisms with streams of real coefficients; `_streams` has whole ones.
+STREAMED = {"matrix_factorization", "sgmf"}
 PARTS = ("shared", "messages", "sums", "total", "released")
 
 
@@ -53,6 +63,10 @@ def _compared() -> dict[str, Any]:
 # Mechanisms by case.
 COMPARED = _compared()
 EXACT = {name: config for name, config in COMPARED.items() if name not in INEXACT}
+for _name in STREAMED:
+    EXACT[_name] = dataclasses.replace(
+        EXACT[_name], matrix_method="identity", matrix_buffers=None
+    )
 
 
 def exact_updates() -> np.ndarray:
@@ -122,12 +136,38 @@ def _noise(nx: Any, seed: Any) -> Iterator[tuple[str, Any]]:
             yield f"{kind}_{stddev:g}", drawn
 
 
+def _streams(nx: Any, seed: Any) -> Iterator[tuple[str, Any]]:
+    """Rows of streams with whole coefficients, of given rows of Z."""
+    workload = factorization.prefix_sum(6)
+    steps = np.random.default_rng(4).integers(-(1 << 20), 1 << 20, [6, 257])
+    z = nx.asarray(steps / (1 << 18), np.float32)
+    bands = np.array([1.0, 1.0, 1.0, 0.0, 0.0, 0.0])
+    banded = factorization.ToeplitzFactors(bands)
+    for found in (
+        factorization.Factorization(workload, "banded", {}, banded),
+        factorization.compute(workload, "honaker-online"),
+    ):
+        stream = noise_streams.build_stream(found, 257, nx=nx)
+        memory, rows = stream.initial_memory(), []
+        for place in range(6):
+            row = nx.asarray(place, np.int32)
+            noise, memory = stream.step(lambda at: nx.take(z, at, axis=0), row, memory)
+            rows.append(np.asarray(noise))
+        yield found.method, np.stack(rows)
+
+
+def _matrices(nx: Any, seed: Any) -> Iterator[tuple[str, Any]]:
+    yield "gaussian", gaussian_sketch.GaussianSketch(60, 17).expand(seed)
+
+
 VECTORS: dict[str, Callable[[Any, Any], Iterator[tuple[str, Any]]]] = {
     "random": _random,
     "masks": _masks,
     "rotations": _rotations,
     "rounding": _rounding,
     "noise": _noise,
+    "streams": _streams,
+    "matrices": _matrices,
 }
 
 

@@ -42,11 +42,16 @@ def test_rounds(case, nx):
 
 @pytest.mark.parametrize("case", cases.COMPARED)
 def test_rounds_of_any_updates_are_close(case):
-    """Messages differ by one in 1% at most, sums of four in 4%, floats by 1e-5."""
+    """Messages differ by one in 1% at most, sums of four in 4%, floats by 1e-5.
+
+    With noise as large as the clip, since one of 2**20 steps to the clip would ask for
+    more: an integer of 2**18 is off by a hundredth, in float32, before it is rounded.
+    """
     config = cases.COMPARED[case]
+    if case != "none":
+        config = config.with_noise_multiplier(1.0)
     (expected, _), (found, codec) = map(generic_round, libraries.NAMES, [config] * 2)
-    for wanted, message in zip(expected.messages, found.messages):
-        check_close(wanted, message, codec.modulus_bits, 1)
+    check_close(expected.messages, found.messages, codec.modulus_bits, 1)
     for part in ("total", "released"):
         both = (getattr(each, part) for each in (expected, found))
         check_close(*both, codec.modulus_bits, cases.CLIENTS)
@@ -72,6 +77,7 @@ def generic_round(name, config):
 def check_close(wanted, found, modulus_bits, most):
     """Integers differ by `most` at most, in `most` of a hundred; a few not at all."""
     pairs = zip(libraries.leaves(wanted), libraries.leaves(found))
+    apart = [np.zeros(0)]
     for (name, one), (other_name, two) in pairs:
         assert (name, one.shape, one.dtype) == (other_name, two.shape, two.dtype)
         if one.dtype.kind == "f":
@@ -80,18 +86,12 @@ def check_close(wanted, found, modulus_bits, most):
         elif one.size < 100:
             assert_array_equal(two, one)
         else:
-            check_integers(one, two, modulus_bits.get(name[1:]), most)
-
-
-def check_integers(one, two, bits, most):
-    apart = two.astype(np.int64) - one
-    if bits is not None:
-        half = 1 << (bits - 1)
-        apart = (apart + half) % (2 * half) - half
-    assert np.abs(apart).max() <= most
-    # Before it is rounded, an integer of 2**16 is off by a hundredth in float32.
-    share = max(1 / 100, np.abs(one).max() / 2**22)
-    assert np.mean(apart != 0) <= most * share
+            bits = modulus_bits.get(name.rpartition(".")[2], 62)
+            half = 1 << (bits - 1)
+            apart.append((two.astype(np.int64) - one + half) % (2 * half) - half)
+    apart = np.abs(np.concatenate(apart))
+    assert apart.max(initial=0) <= most
+    assert np.count_nonzero(apart) <= most * apart.size / 100
 
 
 def test_an_adapted_clip_is_close(nx):
