@@ -36,9 +36,6 @@ from dpfl.accounting import csgm, events, gaussian, sampled_rdp, trees
 # Substitute for order 1: far enough from it for (order - 1) to keep ten digits.
 _ABOVE_ONE = 1.0 + 2.0**-20
 
-# Substitute for a larger number of releases, which would not be a float.
-_MOST = 10**300
-
 
 def _delta_of(
     orders: np.ndarray, rdp: np.ndarray, epsilon: float
@@ -109,7 +106,7 @@ _remembered_rdp_of = functools.lru_cache(maxsize=256)(_rdp_of)
 
 
 def _as_float(count: int) -> float:
-    return float(min(count, _MOST))
+    return float(min(count, trees.MOST_PRODUCTS))
 
 
 def _is_value(event: dp_accounting.DpEvent) -> bool:

@@ -43,12 +43,6 @@ _LEAST_DRAWS, _MOST_DRAWS = 2**12, 2**17
 _BLOCK = 2**13
 
 
-def _read_only(value: Any) -> np.ndarray:
-    result = np.array(value, np.float64)
-    result.setflags(write=False)
-    return result
-
-
 @attr.s(frozen=True, auto_attribs=True)
 class BallsInBinsDpEvent(secret_participation.SecretParticipationDpEvent):
     """A run in which each client is in the rounds of one group, which is its secret.
@@ -74,7 +68,9 @@ class BallsInBinsDpEvent(secret_participation.SecretParticipationDpEvent):
     """
 
     noise_multiplier: float = attr.ib(metadata=said(check=events.noise))
-    gram: np.ndarray = attr.ib(converter=_read_only, eq=secret_participation.matrix_key)
+    gram: np.ndarray = attr.ib(
+        converter=secret_participation.read_only, eq=secret_participation.matrix_key
+    )
     groups: int = attr.ib(metadata=said(check=events.whole))
 
     @groups.default

@@ -126,18 +126,6 @@ class RdpDpEvent(Checked, dp_accounting.DpEvent, metaclass=abc.ABCMeta):
           ValueError: an order is not a finite number greater than 1.
         """
 
-    def rdp_before_sampling(self, orders: Orders) -> np.ndarray:
-        """The RDP that goes into the proof for client sampling; [m].
-
-        With sampling, the log-moments (l-1) RDP(l) at whole orders l go into a binomial
-        sum. By default it is `rdp`.
-        """
-        return self.rdp(orders)
-
-    def rdp_beside_sampling(self, orders: Orders) -> np.ndarray:
-        """A term added to the RDP from the binomial sum, by default 0; [m]."""
-        return np.zeros(np.shape(orders))
-
     def poisson_sampled(self, sampling_probability: float) -> Optional[RdpDpEvent]:
         """This event on a Poisson sample of clients, or None if no bound is proved.
 

@@ -154,15 +154,29 @@ def sampled_log_moment(
     terms = l * np.log(probability) + e
     terms += np.maximum(np.log(-np.expm1(-e)), -HUGE)
     log_rest = np.maximum(special.xlog1py(1.0, -probability), -HUGE)
+    result = binomial_sums(orders, terms, log_rest)
+    # Log-moments that were cut at HUGE may be any larger number.
+    return np.where(result >= 0.5 * HUGE, np.inf, result)
+
+
+def binomial_sums(
+    orders: Sequence[int] | np.ndarray, terms: np.ndarray, log_rest: float = 0.0
+) -> np.ndarray:
+    """log(1 + sum_{l>=2} C(a, l) exp(terms_l + (a - l) log_rest)); float64 [m].
+
+    Args:
+      orders: The integers a, of at least 1; shape [m].
+      terms: terms_l for l = 2, ..., max(orders).
+      log_rest: The log of 1 - q, or 0.
+    """
     result = np.zeros(len(orders))
     for i, order in enumerate(orders):
         if order >= 2:
-            logs = (order - l[: order - 1]) * log_rest
+            logs = np.arange(order - 2, -1, -1) * log_rest
             logs += terms[: order - 1]
-            logs += log_binomials(int(order))
+            logs += _log_binomials(int(order))
             result[i] = np.logaddexp(0.0, log_sum_exp(logs))
-    # Log-moments that were cut at HUGE may be any larger number.
-    return np.where(result >= 0.5 * HUGE, np.inf, result)
+    return result
 
 
 @functools.lru_cache(maxsize=1)
@@ -176,7 +190,7 @@ def _log_binomial_table() -> np.ndarray:
         return np.log(table)
 
 
-def log_binomials(order: int) -> np.ndarray:
+def _log_binomials(order: int) -> np.ndarray:
     """log C(order, l) for l = 2 .. order."""
     if order <= _TABLE_ORDER:
         return _log_binomial_table()[order, 2 : order + 1]

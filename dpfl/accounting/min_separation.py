@@ -36,10 +36,8 @@ _LEAST_DRAWS, _MOST_DRAWS = 2**13, 2**17
 _BLOCK = 2**19
 
 
-def _read_only(value: Any) -> np.ndarray:
-    result = np.abs(np.array(value, np.float64))
-    result.setflags(write=False)
-    return result
+def _without_signs(value: Any) -> np.ndarray:
+    return secret_participation.read_only(np.abs(value))
 
 
 @attr.s(frozen=True, auto_attribs=True)
@@ -69,7 +67,8 @@ class MinSeparationDpEvent(secret_participation.SecretParticipationDpEvent):
 
     noise_multiplier: float = attr.ib(metadata=said(check=events.noise))
     columns: np.ndarray = attr.ib(
-        converter=_read_only, eq=secret_participation.matrix_key
+        converter=_without_signs,
+        eq=secret_participation.matrix_key,
     )
     separation: int = attr.ib(metadata=said(check=events.whole))
     probability: float = attr.ib(metadata=said(check=checks.fraction))

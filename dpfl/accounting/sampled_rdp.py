@@ -158,10 +158,5 @@ def _drawn_rdp(alphas: np.ndarray, fraction: float, m: float) -> np.ndarray:
     )
     terms = np.minimum(terms, math.log(4) + 0.5 * (low + high))
     terms += l * math.log(fraction)
-    moments = np.zeros(integers.shape)
-    for i, order in enumerate(integers):
-        if order >= 2:
-            count = order - 1
-            logs = terms[:count] + log_space.log_binomials(int(order))
-            moments[i] = np.logaddexp(0.0, log_space.log_sum_exp(logs))
+    moments = log_space.binomial_sums(integers, terms)
     return log_space.chord(alphas, integers, moments) / (alphas - 1)

@@ -23,7 +23,7 @@ import abc
 import functools
 import math
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple, Optional
+from typing import Any, ClassVar, NamedTuple, Optional
 
 import dp_accounting
 import numpy as np
@@ -42,6 +42,13 @@ ROUNDING = 1e-9
 _PILOT = 16
 _SHIFTS = range(7)
 _STEPS = 32
+
+
+def read_only(value: Any) -> np.ndarray:
+    """A matrix of an event: a copy in float64 that cannot be changed."""
+    result = np.array(value, np.float64)
+    result.setflags(write=False)
+    return result
 
 
 def matrix_key(matrix: np.ndarray) -> tuple[tuple[int, ...], bytes]:

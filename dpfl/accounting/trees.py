@@ -42,8 +42,8 @@ _THEIR_ACCOUNTANT = rdp_privacy_accountant.RdpAccountant
 
 # Largest number of repetitions of a release: products of a few such numbers are floats.
 MOST_RELEASES = 10**15
-# Cap of products of such numbers.
-_MOST_PRODUCTS = 10**300
+# Substitute for larger products of such numbers, which would not be floats.
+MOST_PRODUCTS = 10**300
 
 
 def up_to_infinity(name: str, value: Any) -> float:
@@ -162,7 +162,7 @@ def releases(event: DpEvent, count: int = 1) -> Iterator[tuple[DpEvent, int]]:
     A sampled release is one release.
     """
     if isinstance(event, (events.RunDpEvent, dp_accounting.SelfComposedDpEvent)):
-        times = min(count * getattr(event, "count", 1), _MOST_PRODUCTS)
+        times = min(count * getattr(event, "count", 1), MOST_PRODUCTS)
         yield from releases(event.event, times)
     elif isinstance(event, dp_accounting.ComposedDpEvent):
         for part in event.events:

@@ -237,13 +237,17 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
         return "rounding" if covered else "shifts"
 
     def rdp_before_sampling(self, orders: events.Orders) -> np.ndarray:
-        """See base class."""
+        """The RDP that goes into the proof for client sampling; [m].
+
+        With sampling, the log-moments (l-1) RDP(l) at whole orders l go into a binomial
+        sum.
+        """
         if self._stands_for_gaussian:
             orders = np.maximum(checks.orders(orders), 2.0)
         return self.exact_rdp(orders, sampled=True)
 
     def rdp_beside_sampling(self, orders: events.Orders) -> np.ndarray:
-        """See base class: the distance of the noise from a Gaussian that replaces it.
+        """A term beside the binomial sum: the noise's distance from a Gaussian; [m].
 
         (2a-1)/(a-1) <= 3 times the distance at orders from 2 on, and as at 2 below,
         where the binomial sum gives a chord from order 1.
@@ -355,8 +359,8 @@ class WithClipCountDpEvent(events.RdpDpEvent):
       sampling_probability: q, with which each client joins (Poisson); 1 for all.
     """
 
-    update: events.RdpDpEvent
-    count: events.RdpDpEvent
+    update: DistributedNoiseDpEvent
+    count: DistributedNoiseDpEvent
     sampling_probability: float = attr.ib(
         default=1.0, metadata=said(check=checks.probability)
     )

@@ -308,7 +308,7 @@ def _skellam_log_moment(order: float, shift: int, variance: float) -> float | No
 
 def _skellam_rate_one(order: float, variance: float, max_shift: int) -> float:
     def published(v: int) -> float:
-        return _skellam_published_one(order, variance, float(v) ** 2, float(v)) / (v**2)
+        return skellam_published_rdp(order, variance, float(v) ** 2, float(v)) / (v**2)
 
     best, last = 0.0, 0
     while last < max_shift:
@@ -333,7 +333,7 @@ def _skellam_rate(
     alphas = np.array(orders)
     if variance >= _NEARLY_GAUSSIAN_SKELLAM:
         # Divided by v^2 the published bound falls in v: v = 1 is the worst.
-        return skellam_published_rdp(alphas, variance, 1.0, 1.0)
+        return np.array([skellam_published_rdp(a, variance, 1.0, 1.0) for a in orders])
     direct = max_shift <= _SINGLE_SHIFTS or variance <= _SMALL_SKELLAM
     # The remainders are published bounds, which are best at whole orders.
     needed = np.unique(alphas) if direct else log_space.whole_orders(alphas)
@@ -352,32 +352,12 @@ def _skellam_rate(
 
 
 def skellam_published_rdp(
-    orders: events.Orders, variance: float, l2_squared: float, l1: float
-) -> np.ndarray:
-    """The Renyi bound of Skellam noise, [m] (Agarwal et al. 2021, Theorem 3.5).
+    order: float, variance: float, l2_squared: float, l1: float
+) -> float:
+    """The Renyi bound of Skellam noise (Agarwal et al. 2021, Theorem 3.5).
 
     The theorem is for integer orders. Between two of them this uses the chord of the
     log-moment (alpha - 1) D_alpha, which is convex in alpha and 0 at 1.
-
-    Args:
-      orders: Renyi orders, each greater than 1; shape [m].
-      variance: Total variance mu of the noise, in squared grid steps.
-      l2_squared: Square of the L2 sensitivity, in squared grid steps.
-      l1: The L1 sensitivity, in grid steps.
-    """
-    alphas = checks.orders(orders)
-    variance = checks.positive("variance", variance)
-    l2_squared = checks.nonnegative("l2_squared", l2_squared)
-    l1 = checks.nonnegative("l1", l1)
-    return np.array(
-        [_skellam_published_one(a, variance, l2_squared, l1) for a in alphas.tolist()]
-    )
-
-
-def _skellam_published_one(
-    order: float, variance: float, l2_squared: float, l1: float
-) -> float:
-    """`skellam_published_rdp` at one order, without checks.
 
     Args:
       order: The Renyi order, greater than 1.
