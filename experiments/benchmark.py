@@ -6,6 +6,7 @@
   dpfl-benchmark --rows=plain,tff_default,mean,csgm --repeats=9 --output=rows.json
   dpfl-benchmark --rows=all --output=benchmarks.csv
   dpfl-benchmark --peers=tff,pfl=/path/bin/python,fedjax=/path/bin/python
+  dpfl-benchmark --rows=jax_aggregation
 
 The round is the one by which dpfl's cost is judged: a convolutional network of
 1,018,174 parameters without dropout, 50 clients of 100 examples, batches of 20, one
@@ -18,11 +19,14 @@ processes, `least` and `most` the range of the seconds or the bytes, and `low` a
 
 With --peers, rounds of dpfl take turns with those of other simulators, in a process of
 its own each. A ratio is to dpfl, and `low` and `high` are its 95% interval over turns.
+
+JAX's rows run where TensorFlow Federated is not installed, all others where it is.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib.util
 import json
 import multiprocessing
 import os
@@ -39,6 +43,8 @@ from .benchmarks import harness, turns
 from .benchmarks.harness import AGGREGATORS, GROUPS, ROUND_ROWS, Row
 
 _ALL = "all"
+# The group that needs an environment of its own.
+_IN_JAX = "jax_aggregation"
 _QUICK_NOTE = (
     "note that --quick only shows that the rows run: with such small sizes the numbers "
     "mean nothing"
@@ -47,9 +53,10 @@ _ROWS = flags.DEFINE_list(
     "rows",
     None,
     f"Measurements: rows of a round ({', '.join(ROUND_ROWS)}), groups of rows "
-    f"({', '.join(GROUPS)}), or '{_ALL}', which takes half an hour. Default: a round "
-    "and the groups of the aggregators of a trusted server. With --peers, some of "
-    f"{', '.join(turns.CASES)}: the model and the clients of a round.",
+    f"({', '.join(GROUPS)}), or '{_ALL}', which takes half an hour and has "
+    f"no {_IN_JAX}. Default: a round and the groups of the aggregators of a trusted "
+    f"server. With --peers, some of {', '.join(turns.CASES)}: the model and the "
+    "clients of a round.",
 )
 _PEERS = flags.DEFINE_list(
     "peers",
@@ -113,7 +120,7 @@ def chosen_rows() -> list[str]:
     if _PEERS.value is not None:
         every = list(turns.CASES)
     if _ROWS.value == [_ALL] or (_ROWS.value is None and _PEERS.value is not None):
-        return every
+        return [name for name in every if name != _IN_JAX]
     if _ROWS.value is None:
         return [*ROUND_ROWS, *AGGREGATORS]
     for name in _ROWS.value or [""]:
@@ -165,13 +172,24 @@ def of_groups() -> Measures:
     round_rows = [name for name in names if name in ROUND_ROWS]
     settings = harness.settings(_QUICK.value, repeats, round_rows=round_rows)
     groups = ["rounds"] * bool(round_rows) + [name for name in names if name in GROUPS]
+    has_jax = _is_installed("jax") and not _is_installed("tensorflow_federated")
+    if _IN_JAX in groups and not has_jax:
+        raise ValueError(
+            f"--rows must be measured elsewhere for {_IN_JAX}: pip install 'dpfl[jax]' "
+            "in an environment without TensorFlow Federated, found none here"
+        )
 
     def measure(group: str) -> list[Row]:
-        start.import_tensorflow()
+        if group != _IN_JAX:
+            start.import_tensorflow()
         own = functools.partial(harness.measure, group, settings)
         return apart(own, _PROCESSES.value or 1)
 
     return {group: functools.partial(measure, group) for group in groups}
+
+
+def _is_installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
 
 
 def of_peers() -> Measures:
@@ -204,6 +222,11 @@ def main(argv: Sequence[str]) -> None:
         measures, columns, shown_columns = of_groups(), _COLUMNS, _SHOWN
     else:
         measures = of_peers()
+    if list(measures) != [_IN_JAX]:
+        try:
+            from dpfl import needs_tff  # noqa: F401
+        except ImportError as error:
+            cli.fail(str(error))
     # Only computing time is measured.
     os.environ[cache_folder.VARIABLE] = cache_folder.OFF
     cli.work_begins()

@@ -25,9 +25,9 @@ COMMANDS = (
     *("train", "privacy", "factorize", "audit", "benchmark", "reproduce"),
     *("worker", "compare", "search"),
 )
-# Commands that run without TensorFlow Federated. All others fail with a message about
-# it before they load anything of their own.
-WITHOUT_TFF = ("privacy", "factorize", "compare")
+# Commands that run without TensorFlow Federated, and the benchmark, of which some rows
+# do. All others fail with a message about it before they load anything of their own.
+WITHOUT_TFF = ("privacy", "factorize", "compare", "benchmark")
 # The package of the commands' modules: installed, or in the source tree.
 PACKAGE = __package__
 FAULT_EXIT_CODE, USAGE_EXIT_CODE = 1, 2

@@ -21,7 +21,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
-import psutil
 
 Row = dict[str, Any]
 _RATIOS = ("ratio", "cpu_ratio")
@@ -55,6 +54,7 @@ GROUPS = {
     "rotations": Group("vectors"),
     "masks": Group("vectors"),
     "sketch_aggregation": Group("vectors", 3),
+    "jax_aggregation": Group("jax_rounds"),
     "sketches": Group("vectors"),
     "recurrent": Group("vectors"),
     "noise_draws": Group("vectors"),
@@ -141,7 +141,7 @@ def measure(name: str, settings: Settings) -> list[Row]:
     own = copy.copy(settings)
     own.repeats = repeats
     with contextlib.ExitStack() as stack:
-        if group.module != "programs" and own.worker is None:
+        if group.module in ("vectors", "rounds") and own.worker is None:
             import tensorflow_federated as tff
 
             from dpfl.training import local_worker as worker_lib
@@ -163,6 +163,7 @@ def compare(
     repeats: int,
     baselines: Optional[Mapping[str, Optional[str]]] = None,
     warm_ups: int = 1,
+    processor_seconds: Optional[Callable[[], float]] = None,
 ) -> list[Row]:
     """Times functions in turns; returns a row for each function.
 
@@ -174,11 +175,12 @@ def compare(
       repeats: Number of turns.
       baselines: Name of each function's baseline; by default the first function.
       warm_ups: Calls of each function before the first turn, which do not count.
+      processor_seconds: The processor time so far; by default `cpu_seconds`.
     """
     for function in functions.values():
         for _ in range(warm_ups):
             function()
-    clocks = {"": time.perf_counter, "cpu_": cpu_seconds}
+    clocks = {"": time.perf_counter, "cpu_": processor_seconds or cpu_seconds}
     taken: dict[str, dict[str, list[float]]] = {
         clock: {name: [] for name in functions} for clock in clocks
     }
@@ -233,6 +235,8 @@ def cpu_seconds() -> float:
     Programs that this process waited for are included. Other load on the machine
     disturbs it less than wall time.
     """
+    import psutil
+
     own = psutil.Process()
     every = [each.cpu_times() for each in (own, *own.children(recursive=True))]
     ended = own.cpu_times()

@@ -26,6 +26,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from experiments.benchmarks import harness, jax_rounds
+
 CLIENTS = 5
 TEMPLATE = {"w": jnp.zeros([6, 5]), "b": [jnp.zeros(7, jnp.bfloat16)]}
 # Noise compiles for seconds: the sums, masks and rounding are the same without.
@@ -263,3 +265,17 @@ def test_devices_in_any_number_give_the_same_bits(tmp_path):
         [sys.executable, str(program)], env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_benchmark_has_rows_of_mechanisms(monkeypatch):
+    settings = harness.settings(True, 1, model=50)
+    made = jax_rounds.measured_mechanisms(settings)
+    of_each = {mechanism.name for mechanism in made.values()}
+    assert of_each == dpfl.MECHANISMS.keys() - {"sparse_recovery"}
+    # Each compilation takes seconds.
+    first = {name: made[name] for name in ("none", "csgm 0.1")}
+    monkeypatch.setattr(jax_rounds, "measured_mechanisms", lambda settings: first)
+    rows = harness.measure("jax_aggregation", settings)
+    assert [row["name"] for row in rows] == ["cpu: none", "cpu: csgm 0.1"]
+    assert all(row["baseline"] == "cpu: none" for row in rows)
+    assert rows[1]["seconds_median"] > 0 and rows[1]["ratio"] > 0

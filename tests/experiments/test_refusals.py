@@ -181,6 +181,7 @@ REFUSED = {
     },
     "benchmark": {
         "--rows=plain,fast": "--rows fast",
+        "--rows=jax_aggregation": "--rows jax_aggregation",
         "--output=missing/x": "--output missing/x",
         "--repeats=1001": "--repeats 1 1000 1001",
         "--rows=": "--rows",
