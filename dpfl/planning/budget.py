@@ -25,6 +25,8 @@ from dpfl.mechanisms.integer_grid import MOST_BITS
 from dpfl.mechanisms.mechanism import ARGUMENTS, Mechanism
 from dpfl.mechanisms.participation import Participation
 
+# Default delta, for one release where no run is given.
+DEFAULT_DELTA = 1e-5
 # A ratio of noise multipliers below a step of the calibration's grid below.
 _BARELY = 1.0002
 
@@ -36,8 +38,6 @@ OF_A_RUN: Mapping[str, checks.Check] = {
     **{"epsilon": checks.positive, "delta": checks.delta},
     "accounting_method": functools.partial(checks.choice, choices=ACCOUNTING_METHODS),
 }
-# Checks for functions whose epsilon may be infinite, or that have none.
-OF_AN_EPSILON = {name: check for name, check in OF_A_RUN.items() if name != "epsilon"}
 
 
 @checks.of_arguments(OF_A_RUN)
@@ -67,24 +67,8 @@ def calibrate(
       dpfl.accounting.UnreachableBudgetError: If no noise meets it.
       ValueError: If an argument is out of range.
     """
-    budget = _Budget(dimension, epsilon, delta, participation, accounting_method)
-    try:
-        noised = budget.calibrated(mechanism)
-    except accounting.UnreachableBudgetError as error:
-        # With too few bits no noise suits.
-        if sentence := budget.sentence(mechanism):
-            raise accounting.CalibrationError(sentence) from error
-        raise
-    less = noised.with_noise_multiplier((noised.noise_multiplier or 0.0) / _BARELY)
-    # The bits may require more noise than the budget does.
-    reason = budget.sentence(noised) if less.needs_more_noise(dimension) else ""
-    try:
-        noised.check_noise(dimension)
-    except ValueError as error:
-        reason = budget.sentence(noised) or str(error)
-    if reason:
-        raise accounting.CalibrationError(reason)
-    return noised
+    setting = Setting(dimension, participation, delta, accounting_method)
+    return setting.calibrated(mechanism, epsilon)
 
 
 @checks.of_arguments(OF_A_RUN)
@@ -108,11 +92,7 @@ def privacy_report(
     Raises:
       ValueError: If an argument is out of range or the mechanism cannot run so.
     """
-    return accounting.epsilon(
-        _event(mechanism, participation, dimension),
-        delta,
-        accounting_method=accounting_method,
-    )
+    return Setting(dimension, participation, delta, accounting_method).report(mechanism)
 
 
 def epsilon(
@@ -140,72 +120,103 @@ def epsilon(
     ).epsilon
 
 
-def _event(
-    mechanism: Mechanism, participation: Optional[Participation], dimension: int
-) -> dp_accounting.DpEvent:
-    if participation is None:
-        return mechanism.round_dp_event(dimension, 1.0)
-    return mechanism.dp_event(participation, dimension)
-
-
 @dataclasses.dataclass(frozen=True)
-class _Budget:
-    """The arguments of `calibrate` except the mechanism, by their names there."""
+class Setting:
+    """Circumstances of a calibration, besides the mechanism and epsilon.
+
+    Attributes:
+      dimension: Length d of the flattened model update.
+      participation: The choice of clients over the run; None is one release in which
+        all clients take part.
+      delta: The budget's.
+      accounting_method: See `dpfl.accounting.epsilon`.
+    """
 
     dimension: int
-    epsilon: float
-    delta: float
-    participation: Optional[Participation]
-    accounting_method: str
+    participation: Optional[Participation] = None
+    delta: float = DEFAULT_DELTA
+    accounting_method: str = "auto"
 
-    def calibrated(self, mechanism: _Mechanism) -> _Mechanism:
-        """The mechanism with the least noise, whether or not it suits the rest."""
+    def event(self, mechanism: Mechanism) -> dp_accounting.DpEvent:
+        """All releases of the run."""
+        if self.participation is None:
+            return mechanism.round_dp_event(self.dimension, 1.0)
+        return mechanism.dp_event(self.participation, self.dimension)
+
+    def report(self, mechanism: Mechanism) -> accounting.PrivacyReport:
+        """Epsilon of the run, with its relation, accounting method and order."""
+        event, method = self.event(mechanism), self.accounting_method
+        return accounting.epsilon(event, self.delta, accounting_method=method)
+
+    def calibrated(self, mechanism: _Mechanism, epsilon: float) -> _Mechanism:
+        """The mechanism with the least noise that meets a budget; see `calibrate`."""
         try:
-            return mechanism.with_noise_multiplier(self._least_noise(mechanism))
+            noised = self._with_least_noise(mechanism, epsilon)
+        except accounting.UnreachableBudgetError as error:
+            # With too few bits no noise suits.
+            if sentence := self._bits_sentence(mechanism, epsilon):
+                raise accounting.CalibrationError(sentence) from error
+            raise
+        less = noised.with_noise_multiplier((noised.noise_multiplier or 0.0) / _BARELY)
+        # The bits may require more noise than the budget does.
+        reason = ""
+        if less.needs_more_noise(self.dimension):
+            reason = self._bits_sentence(noised, epsilon)
+        try:
+            noised.check_noise(self.dimension)
+        except ValueError as error:
+            reason = self._bits_sentence(noised, epsilon) or str(error)
+        if reason:
+            raise accounting.CalibrationError(reason)
+        return noised
+
+    def _with_least_noise(self, mechanism: _Mechanism, epsilon: float) -> _Mechanism:
+        """As `calibrated`, whether or not the noise suits the rest."""
+
+        def make_event(noise_multiplier: float) -> dp_accounting.DpEvent:
+            noisy = mechanism.with_noise_multiplier(noise_multiplier)
+            if noisy.needs_more_noise(self.dimension):
+                raise accounting.NoiseTooSmallError("noise_multiplier is too small")
+            return self.event(noisy)
+
+        method = self.accounting_method
+        try:
+            noise = accounting.calibrate_noise_multiplier(
+                make_event, epsilon, self.delta, accounting_method=method
+            )
         except accounting.BudgetNotBindingError as error:
             raise accounting.BudgetNotBindingError(
                 f"epsilon must be smaller for {mechanism.name}, which meets it with "
-                f"hardly any noise, found {self.epsilon:g}"
+                f"hardly any noise, found {epsilon:g}"
             ) from error
         except accounting.UnreachableBudgetError as error:
             raise accounting.UnreachableBudgetError(
-                self._count_sentence(mechanism)
+                self._count_sentence(mechanism, epsilon)
                 or f"epsilon must be larger for {mechanism.name}, which exceeds it "
-                f"with any amount of noise, found {self.epsilon:g}"
+                f"with any amount of noise, found {epsilon:g}"
             ) from error
+        return mechanism.with_noise_multiplier(noise)
 
-    def _count_sentence(self, mechanism: Mechanism) -> str:
+    def _count_sentence(self, mechanism: Mechanism, epsilon: float) -> str:
         """A sentence on the count's noise that would do; "" if none would help."""
         if (
             not isinstance(mechanism, AdaptiveClipMechanism)
             or mechanism.count_stddev is None
         ):
             return ""
+        free = dataclasses.replace(mechanism, count_stddev=None)
         try:
-            free = self.calibrated(dataclasses.replace(mechanism, count_stddev=None))
+            enough = (
+                self._with_least_noise(free, epsilon).resolved_count_stddev * 1.0005
+            )
         except accounting.CalibrationError:
             return ""
-        enough = free.resolved_count_stddev * 1.0005
         return (
             f"count_stddev must be None or at least {enough:.4g} to meet epsilon "
-            f"{self.epsilon:g}, found {mechanism.count_stddev:g}"
+            f"{epsilon:g}, found {mechanism.count_stddev:g}"
         )
 
-    def _least_noise(self, mechanism: Mechanism) -> float:
-        def make_event(noise_multiplier: float) -> dp_accounting.DpEvent:
-            noisy = mechanism.with_noise_multiplier(noise_multiplier)
-            if noisy.needs_more_noise(self.dimension):
-                raise accounting.NoiseTooSmallError("noise_multiplier is too small")
-            return _event(noisy, self.participation, self.dimension)
-
-        return accounting.calibrate_noise_multiplier(
-            make_event,
-            self.epsilon,
-            self.delta,
-            accounting_method=self.accounting_method,
-        )
-
-    def sentence(self, mechanism: Mechanism) -> str:
+    def _bits_sentence(self, mechanism: Mechanism, epsilon: float) -> str:
         """A sentence on the bits that would do for the least noise of the budget.
 
         With too few bits all noise is large, and says little about the budget. "" if
@@ -214,7 +225,7 @@ class _Budget:
         if mechanism.bits is None:
             return ""
         fine = dataclasses.replace(mechanism, **{"bits": MOST_BITS})
-        noise = self.calibrated(fine).noise_multiplier or 0.0
+        noise = self._with_least_noise(fine, epsilon).noise_multiplier or 0.0
         try:
             mechanism.with_noise_multiplier(noise).check_noise(self.dimension)
         except ValueError as error:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from typing import Any, Optional, TypeVar
+from typing import Any, Optional
 
 from dpfl import accounting, checks, fields
 from dpfl.mechanisms.dome import DomeDdg
@@ -31,47 +31,13 @@ from dpfl.mechanisms.integer_grid import LEAST_BITS, MOST_BITS
 from dpfl.mechanisms.mechanism import Mechanism
 from dpfl.mechanisms.participation import Participation
 from dpfl.mechanisms.sketch import CountSketched
-from dpfl.planning import budget
+from dpfl.planning.budget import DEFAULT_DELTA, OF_A_RUN, Setting
 
-_Noised = TypeVar("_Noised", bound=Mechanism)
-# Default delta, for one release where no run is given.
-DEFAULT_DELTA = 1e-5
 # Steps of a search for a rate, which is rounded to three digits.
 _BISECTIONS = 40
 # Start of a search for the bits: a share of noise over the grid step, and half the
 # modulus over the standard deviation of the sum.
 _USUAL_STEPS, _USUAL_REACH = 1.2, 4.4
-
-
-@dataclasses.dataclass(frozen=True)
-class Setting:
-    """Circumstances of a choice, besides the mechanism.
-
-    Attributes:
-      dimension: Length d of the flattened model update.
-      participation: The choice of clients over the run; None is one release in which
-        all clients take part.
-      epsilon: The budget; None for the mechanism's own noise.
-      delta: The budget's.
-      accounting_method: See `dpfl.accounting.epsilon`.
-    """
-
-    dimension: int
-    participation: Optional[Participation] = None
-    epsilon: Optional[float] = None
-    delta: float = DEFAULT_DELTA
-    accounting_method: str = "auto"
-
-    def calibrated(self, mechanism: _Noised, epsilon: float) -> _Noised:
-        """A mechanism with the least noise that meets a budget."""
-        of_run = (
-            self.participation,
-            self.dimension,
-            epsilon,
-            self.delta,
-            self.accounting_method,
-        )
-        return budget.calibrate(mechanism, *of_run)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +53,7 @@ class ResolvedMechanism:
     sentences: tuple[str, ...] = ()
 
 
-@checks.of_arguments(budget.OF_A_RUN)
+@checks.of_arguments(OF_A_RUN)
 def resolve(
     mechanism: Mechanism,
     participation: Optional[Participation],
@@ -120,13 +86,13 @@ def resolve(
             "noise_multiplier must be above 0 for bits or compression_rate 'auto', "
             "found 0"
         )
-    setting = Setting(dimension, participation, epsilon, delta, accounting_method)
+    setting = Setting(dimension, participation, delta, accounting_method)
     sentences: list[str] = []
     if mechanism.compression_rate == fields.AUTO:
-        mechanism, sentence = _with_rate(mechanism, setting)
+        mechanism, sentence = _with_rate(mechanism, setting, epsilon)
         sentences.append(sentence)
     if mechanism.bits == fields.AUTO:
-        mechanism, sentence = _with_bits(mechanism, setting)
+        mechanism, sentence = _with_bits(mechanism, setting, epsilon)
         sentences.append(sentence)
     return ResolvedMechanism(mechanism, tuple(sentences))
 
@@ -138,15 +104,17 @@ def gaussian_like(mechanism: Mechanism) -> Gaussian:
     return Gaussian(**{name: getattr(mechanism, name) for name in own})
 
 
-def _with_rate(mechanism: Any, setting: Setting) -> tuple[Any, str]:
+def _with_rate(
+    mechanism: Any, setting: Setting, epsilon: Optional[float]
+) -> tuple[Any, str]:
     if not isinstance(mechanism, CountSketched):
         raise ValueError(
             "compression_rate must be a number for a mechanism without a sketch, "
             "found 'auto'"
         )
     plain = gaussian_like(mechanism)
-    if setting.epsilon is not None:
-        plain = setting.calibrated(plain, setting.epsilon)
+    if epsilon is not None:
+        plain = setting.calibrated(plain, epsilon)
     d, n = setting.dimension, mechanism.cohort_size
     shares = 1.0
     if isinstance(mechanism, IntegerMechanism):
@@ -197,10 +165,12 @@ def _three_digits(rate: float) -> float:
     return round(math.floor(rate / unit + 1e-9) * unit, 6)
 
 
-def error_ratio(release: IntegerMechanism, setting: Setting) -> float:
+def error_ratio(
+    release: IntegerMechanism, setting: Setting, epsilon: Optional[float] = None
+) -> float:
     """The error by noise, rounding and wraps over that of Gaussian noise.
 
-    Both have the same epsilon: that of the setting, or of the release's noise. The
+    Both have the same epsilon: the given one, or that of the release's noise. The
     Gaussian noise is accounted for as integer noise on a very fine grid, which is
     practically the same. (Where clients are sampled, integer noise has bounds at whole
     orders alone, by which RDP may give some 2% more error than `Gaussian`, for any
@@ -209,30 +179,31 @@ def error_ratio(release: IntegerMechanism, setting: Setting) -> float:
     The bits are known, and the setting's dimension is that of the release. Infinity if
     no noise meets the budget, or the grid is too coarse.
     """
-    target, noised = setting.epsilon, release
-    if target is not None:
+    noised = release
+    if epsilon is not None:
         try:
-            noised = setting.calibrated(release, target)
+            noised = setting.calibrated(release, epsilon)
         except accounting.CalibrationError:
             return math.inf
     try:
         noised.check_noise(setting.dimension)
     except ValueError:
         return math.inf
-    if target is None:
-        of_run = noised, setting.participation, setting.dimension
-        target = budget.epsilon(*of_run, setting.delta, setting.accounting_method)
+    if epsilon is None:
+        epsilon = setting.report(noised).epsilon
     fine = dataclasses.replace(release, bits=MOST_BITS)
     error = noised.error_of_bits(setting.dimension)
-    return error / _error_of_noise(fine, setting, target)
+    return error / _error_of_noise(fine, setting, epsilon)
 
 
 @functools.lru_cache(maxsize=16)
-def _error_of_noise(fine: IntegerMechanism, setting: Setting, target: float) -> float:
-    return setting.calibrated(fine, target).error_of_noise(setting.dimension)
+def _error_of_noise(fine: IntegerMechanism, setting: Setting, epsilon: float) -> float:
+    return setting.calibrated(fine, epsilon).error_of_noise(setting.dimension)
 
 
-def _with_bits(mechanism: Any, setting: Setting) -> tuple[Any, str]:
+def _with_bits(
+    mechanism: Any, setting: Setting, epsilon: Optional[float]
+) -> tuple[Any, str]:
     release = mechanism
     if isinstance(mechanism, DomeDdg):
         release = mechanism.release
@@ -242,10 +213,10 @@ def _with_bits(mechanism: Any, setting: Setting) -> tuple[Any, str]:
     def fits(bits: int) -> bool:
         if bits not in ratios:
             own = dataclasses.replace(release, bits=bits)
-            ratios[bits] = error_ratio(own, setting)
+            ratios[bits] = error_ratio(own, setting, epsilon)
         return ratios[bits] <= release.bits_tolerance
 
-    bits = _first_guess(release, setting)
+    bits = _first_guess(release, setting, epsilon)
     while bits < MOST_BITS and not fits(bits):
         bits += 1
     while bits > LEAST_BITS and fits(bits - 1):
@@ -262,12 +233,14 @@ def _with_bits(mechanism: Any, setting: Setting) -> tuple[Any, str]:
     )
 
 
-def _first_guess(release: IntegerMechanism, setting: Setting) -> int:
+def _first_guess(
+    release: IntegerMechanism, setting: Setting, epsilon: Optional[float]
+) -> int:
     """An estimate of the number of bits to be chosen."""
-    if setting.epsilon is not None:
-        plain = setting.calibrated(gaussian_like(release), setting.epsilon)
+    if epsilon is not None:
+        plain = setting.calibrated(gaussian_like(release), epsilon)
         release = release.with_noise_multiplier(plain.noise_multiplier)
-    share = release.update_noise_multiplier / math.sqrt(release.noise_shares)
+    share = release.share_stddev
     n, m = release.cohort_size, release.rotated_dimension(setting.dimension)
     total = math.sqrt(n**2 / m + n * share**2)
     half = _USUAL_REACH * total * _USUAL_STEPS / share

@@ -17,7 +17,7 @@ from __future__ import annotations
 import collections
 import copy
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple, Optional
 
 import numpy as np
@@ -45,22 +45,12 @@ _BETS = 5
 _STAKE = 0.9
 
 
-class ObservedRounds:
-    """Statistics of past rounds that the distribution of the next cohort depends on."""
-
-    def __init__(self, plan: Participation):
-        self.plan = plan
-        self.rounds = 0
-        # Whether all rounds from the first on were seen.
-        self.is_whole = True
-        # Rounds of each group, its distinct clients, and epochs begun.
-        self.turns: collections.Counter[Optional[int]] = collections.Counter()
-        self.members: collections.Counter[Optional[int]] = collections.Counter()
-        self.epochs: set[int] = set()
-
-
-def _poisson_chance(plan: Participation, index: int) -> float:
-    return plan.cohort_size / plan.population
+# Plans that claim something about the choice of clients; the law of a subclass may be
+# another.
+TESTED = (
+    *(PoissonSampling, WithoutReplacement, RandomAllocation),
+    *(CyclicPoisson, BallsInBins, BMinSeparation),
+)
 
 
 def _exclusive(plan: Participation, before: int) -> float:
@@ -72,70 +62,23 @@ def _exclusive(plan: Participation, before: int) -> float:
     return plan.cohort_size / max(left, plan.cohort_size)
 
 
-def _slot_chance(plan: Participation, index: int) -> float:
-    return _exclusive(plan, index % (plan.rounds_per_epoch or 1))
+def _chances(plan: Participation, index: int) -> tuple[float, float]:
+    """The largest probabilities that a client joins a round.
 
-
-def _group_chance(plan: Participation, index: int) -> float:
-    assert isinstance(plan, CyclicPoisson)
-    if 1 < plan.groups > index:
-        return _exclusive(plan, index)
-    return min(1.0, plan.turn_probability)
-
-
-def _separated_chance(plan: Participation, index: int) -> float:
-    assert isinstance(plan, BMinSeparation)
-    return plan.turn_probability
-
-
-def _poisson_join(seen: ObservedRounds, index: int, count: int) -> tuple[int, float]:
-    return seen.rounds + 1, seen.plan.cohort_size / seen.plan.population
-
-
-def _slot_join(seen: ObservedRounds, index: int, count: int) -> tuple[int, float]:
-    length = seen.plan.rounds_per_epoch or 1
-    chance = length * seen.plan.cohort_size / seen.plan.population
-    return len(seen.epochs | {index // length}), min(1.0, chance)
-
-
-def _group_join(seen: ObservedRounds, index: int, count: int) -> tuple[int, float]:
-    plan = seen.plan
-    assert isinstance(plan, CyclicPoisson)
-    return seen.turns[plan.group_of(index)] + 1, min(1.0, plan.turn_probability)
-
-
-def _separated_join(seen: ObservedRounds, index: int, count: int) -> tuple[int, float]:
-    plan = seen.plan
-    assert isinstance(plan, BMinSeparation)
-    # Rounds after earlier ones of the client, in which it was not free.
-    blocked = (plan.separation - 1) * (count - 1) if seen.is_whole else 0
-    return seen.rounds + 1 - blocked, plan.turn_probability
-
-
-class JoiningLaw(NamedTuple):
-    """The laws by which a plan's clients join.
-
-    Attributes:
-      chance: Maps a plan and a round's index to the largest probability that a client
-        joins the round, given the rounds before; clients join independently.
-      join: Maps the state, an index and the number of rounds that a client has now been
-        in to the number of times that it could have joined, and the largest probability
-        of each.
+    The first is that of the round `index`, given the rounds before, in which clients
+    join independently; the second that of each round, or epoch, that it could join.
     """
-
-    chance: Callable[[Participation, int], float]
-    join: Callable[[ObservedRounds, int, int], tuple[int, float]]
-
-
-# Plans without a law make no claim about the choice of clients.
-LAWS: dict[type, JoiningLaw] = {
-    PoissonSampling: JoiningLaw(_poisson_chance, _poisson_join),
-    WithoutReplacement: JoiningLaw(_poisson_chance, _poisson_join),
-    RandomAllocation: JoiningLaw(_slot_chance, _slot_join),
-    CyclicPoisson: JoiningLaw(_group_chance, _group_join),
-    BallsInBins: JoiningLaw(_group_chance, _group_join),
-    BMinSeparation: JoiningLaw(_separated_chance, _separated_join),
-}
+    if isinstance(plan, RandomAllocation):
+        length = plan.rounds_per_epoch
+        each = length * plan.cohort_size / plan.population
+        return _exclusive(plan, index % length), min(1.0, each)
+    if isinstance(plan, BMinSeparation):
+        return plan.turn_probability, plan.turn_probability
+    if isinstance(plan, CyclicPoisson):
+        each = min(1.0, plan.turn_probability)
+        return (_exclusive(plan, index) if 1 < plan.groups > index else each), each
+    each = plan.cohort_size / plan.population
+    return each, each
 
 
 class Evidence:
@@ -146,10 +89,15 @@ class Evidence:
 
     def __init__(self, plan: Participation, level: float = LEVEL):
         self._plan = plan
-        self._law = LAWS.get(type(plan))
-        self._seen = ObservedRounds(plan)
+        self._is_tested = type(plan) in TESTED
         self._log_limit = math.log(_BETS / level)
         self._begun = 0
+        # Rounds that were seen, and whether those are all from the first on.
+        self._rounds, self._is_whole = 0, True
+        # Rounds of each group, its distinct clients, and epochs begun.
+        self._turns: collections.Counter[Optional[int]] = collections.Counter()
+        self._members: collections.Counter[Optional[int]] = collections.Counter()
+        self._epochs: set[int] = set()
         self._counts: dict[Hashable, int] = {}
         self._most = 0
         self._narrow = _Narrow(plan.cohort_size)
@@ -166,10 +114,6 @@ class Evidence:
         self._last: dict[Hashable, int] = {}
         self._of_round: dict[int, int] = {}
 
-    def copy(self) -> Evidence:
-        """An independent copy of the bets."""
-        return copy.deepcopy(self)
-
     def refusal(self, index: int, names: Sequence[Hashable]) -> Optional[str]:
         """A sentence on a round that contradicts the plan, with one that fits; or None.
 
@@ -178,13 +122,13 @@ class Evidence:
           names: The clients of the round.
         """
         plan, size = self._plan, len(names)
-        if self._law is None or index < self._begun:
+        if not self._is_tested or index < self._begun:
             return None
         if isinstance(plan, WithoutReplacement) and size > plan.cohort_size:
             return self._sentence(f"{size} clients in round {index + 1}", size, False)
         client = max(names, key=lambda c: self._counts.get(c, 0), default=None)
         count = self._counts.get(client, 0) + 1
-        trials, chance = self._law.join(self._seen, index, count)
+        trials, (_, chance) = self._trials(index, count), _chances(plan, index)
         often = size and (
             _log_wealth(_tilts(chance), count, trials, chance)
             - math.log(plan.population)
@@ -213,8 +157,7 @@ class Evidence:
 
     def _after(self, index: int, names: Sequence[Hashable]) -> _Bets:
         """The bets on more than one client, after a round of these clients."""
-        assert self._law is not None
-        plan, chance = self._plan, self._law.chance(self._plan, index)
+        plan, (chance, _) = self._plan, _chances(self._plan, index)
         narrow, same, late = self._narrow, self._same, self._late
         if plan.varies_cohorts:
             narrow = narrow.after(len(names), chance)
@@ -229,11 +172,11 @@ class Evidence:
     def add(self, index: int, names: Optional[Sequence[Hashable]]) -> None:
         """Adds a round; None for clients that are not known."""
         is_again, self._begun = index < self._begun, max(self._begun, index + 1)
-        seen, plan = self._seen, self._plan
-        if self._law is None or names is None or is_again:
-            seen.is_whole = False
+        plan = self._plan
+        if not self._is_tested or names is None or is_again:
+            self._is_whole = False
             return
-        seen.is_whole = seen.is_whole and index == seen.rounds
+        self._is_whole = self._is_whole and index == self._rounds
         self._narrow, self._back, self._same, self._late = self._after(index, names)
         if self._same is not None:
             for client in names:
@@ -245,7 +188,7 @@ class Evidence:
             count = self._counts.get(client, 0)
             self._counts[client] = count + 1
             self._most = max(self._most, count + 1)
-            seen.members[group] += not count
+            self._members[group] += not count
             before = self._last.get(client, -1)
             if before in self._of_round:
                 self._of_round[before] -= 1
@@ -253,10 +196,24 @@ class Evidence:
         self._of_round[index] = len(names)
         first = min(plan.excluded_from(index), index - self._window)
         self._of_round = {r: n for r, n in self._of_round.items() if r >= first}
-        seen.turns[group] += 1
-        seen.rounds += 1
+        self._turns[group] += 1
+        self._rounds += 1
         if plan.rounds_per_epoch:
-            seen.epochs.add(index // plan.rounds_per_epoch)
+            self._epochs.add(index // plan.rounds_per_epoch)
+
+    def _trials(self, index: int, count: int) -> int:
+        """The number of times that a client could have joined, round `index` included.
+
+        It has now joined `count` times.
+        """
+        plan = self._plan
+        if plan.rounds_per_epoch:
+            return len(self._epochs | {index // plan.rounds_per_epoch})
+        trials = self._turns[plan.group_of(index)] + 1
+        if isinstance(plan, BMinSeparation) and self._is_whole:
+            # After each of its rounds it was not free.
+            trials -= (plan.separation - 1) * (count - 1)
+        return trials
 
     def _again(
         self, index: int, names: Sequence[Hashable], begin: int
@@ -272,7 +229,7 @@ class Evidence:
             for before, number in self._of_round.items()
             if before >= begin and plan.group_of(before) == group
         )
-        return came, self._seen.members[group] - recent
+        return came, self._members[group] - recent
 
     def _slot(self, index: int) -> int:
         return index % (self._plan.rounds_per_epoch or 1)

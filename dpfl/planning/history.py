@@ -20,7 +20,6 @@ from dpfl.mechanisms.participation import Participation
 from dpfl.planning.evidence import Evidence
 
 Names = Optional[Sequence[Hashable]]
-_NOBODY: dict[int, Names] = {}
 
 
 def names_of(clients: Iterable[Hashable]) -> list[Hashable]:
@@ -66,10 +65,10 @@ class History:
         other = copy.copy(self)
         other._recent, other._last = dict(self._recent), dict(self._last)
         other._group_of = dict(self._group_of)
-        other._evidence = self._evidence.copy()
+        other._evidence = copy.deepcopy(self._evidence)
         return other
 
-    def go_to(self, rounds: int, known: Mapping[int, Names] = _NOBODY) -> None:
+    def go_to(self, rounds: int, known: Mapping[int, Sequence[Hashable]]) -> None:
         """Moves forward or back to the state after `rounds` rounds.
 
         Args:
@@ -78,10 +77,7 @@ class History:
         """
         begin = self._participation.excluded_from(rounds)
         kept = {r: names for r, names in self._recent.items() if begin <= r < rounds}
-        for number in range(begin, rounds):
-            names = known.get(number + 1)
-            if names is not None:
-                kept[number] = names
+        kept.update((r, known[r + 1]) for r in range(begin, rounds) if r + 1 in known)
         self.rounds, self._recent = rounds, kept
         self._last = {client: r for r in sorted(kept) for client in kept[r]}
 

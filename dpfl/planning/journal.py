@@ -80,15 +80,6 @@ class Journal:
                 # Behind the block: the errors hold the names of clients.
                 raise ValueError(f"the ledger file {self._path} is damaged")
 
-    def known(self) -> dict[int, Names]:
-        """The clients of each round that is not superseded, by its number."""
-        rounds: dict[int, Names] = {}
-        for number, names in self.entries():
-            if rounds and number <= max(rounds):
-                rounds = {r: each for r, each in rounds.items() if r < number}
-            rounds[number] = names
-        return rounds
-
     def add(self, number: int, names: Names) -> None:
         """Appends a round; it is on the disk, or an exception says that it is not.
 

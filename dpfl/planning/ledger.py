@@ -215,14 +215,11 @@ class Ledger:
         plan = dataclasses.asdict(participation)
         about.update(participation=participation.name_in_digests, **plan)
         self._journal = journal = Journal(path, about)
-        known: dict[int, Names] = {}
         for number, names in journal.entries():
             if number != self.rounds + 1:
-                known = {r: names for r, names in known.items() if r < number}
                 self._lose(number - 1)
-                self._history.go_to(number - 1, known)
+                self._history.go_to(number - 1, self._known)
             self._add(names)
-            known[number] = names
 
     @classmethod
     def of(cls, cost: RunCost) -> Ledger:
@@ -236,11 +233,10 @@ class Ledger:
         self.cost = cost
         self.again = _NONE_AGAIN
         self._history = History(cost.participation)
-        # Hashes of the cohorts of rounds that count, and of lost ones.
-        self._cohorts: dict[int, int] = {}
-        # The clients of rounds that count, by their numbers, where no file has them.
-        self._known: dict[int, Names] = {}
-        self._lost: collections.Counter[int] = collections.Counter()
+        # The known clients of rounds that count, by the rounds' numbers.
+        self._known: dict[int, Sequence[Hashable]] = {}
+        # Cohorts of lost rounds.
+        self._lost: collections.Counter[frozenset] = collections.Counter()
         self._last: Optional[tuple[int, Again, accounting.PrivacyReport]] = None
 
     @property
@@ -329,11 +325,8 @@ class Ledger:
             )
         with checks.renaming({"participants": "cohorts"}):
             named = [names_of(cohort) for cohort in cohorts]
-            known = self._known
-            if self._journal is not None and rounds < done:
-                known = self._journal.known()
             history = self._history.copy()
-            history.go_to(rounds - len(named), known)
+            history.go_to(rounds - len(named), self._known)
             for names in named:
                 history.check(names)
                 history.add(names)
@@ -347,11 +340,7 @@ class Ledger:
                 self._journal.add(number + 1, cohort)
         self._lose(rounds)
         self._history = history
-        self._known = {r: names for r, names in self._known.items() if r <= rounds}
-        for number, names in enumerate(named, rounds - len(named)):
-            self._cohorts[number] = hash(frozenset(names))
-            if self._journal is None:
-                self._known[number + 1] = names
+        self._known.update(enumerate(named, rounds - len(named) + 1))
 
     def check_room(self, rounds: int) -> None:
         """Raises ValueError if the run has fewer than `rounds` rounds."""
@@ -387,13 +376,10 @@ class Ledger:
 
     def _add(self, names: Names) -> None:
         self.again = self._charged(names)
-        self._cohorts.pop(self.rounds, None)
         if names is not None:
-            cohort = hash(frozenset(names))
+            cohort = frozenset(names)
             self._lost[cohort] -= self._lost[cohort] > 0
-            self._cohorts[self.rounds] = cohort
-            if self._journal is None:
-                self._known[self.rounds + 1] = names
+            self._known[self.rounds + 1] = names
         self._history.add(names)
 
     def _charged(self, names: Names) -> Again:
@@ -403,16 +389,16 @@ class Ledger:
         are of one sample, which is one secret.
         """
         drawn, whole = self.again
-        if drawn and names is not None and self._lost[hash(frozenset(names))]:
+        if drawn and names is not None and self._lost[frozenset(names)]:
             return Again(drawn - 1, whole + 1)
         return self.again
 
     def _lose(self, rounds: int) -> None:
         """Charges for the rounds beyond, which are to be repeated."""
         self.again = self._with_lost(rounds)
-        for number in range(rounds, self.rounds):
-            if number in self._cohorts:
-                self._lost[self._cohorts.pop(number)] += 1
+        for number in range(rounds + 1, self.rounds + 1):
+            if number in self._known:
+                self._lost[frozenset(self._known.pop(number))] += 1
 
     def _with_lost(self, rounds: int) -> Again:
         if rounds >= self.rounds:

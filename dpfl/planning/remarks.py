@@ -27,7 +27,6 @@ USUAL_EPSILON = 8.0
 _MORE_BITS, _WORTH_IT = 2, 0.9
 
 
-@checks.of_arguments(budget.OF_AN_EPSILON)
 def epsilon_remark(
     epsilon: float,
     mechanism: Mechanism,
@@ -74,7 +73,6 @@ def epsilon_remark(
     return f"{remark}; a noise_multiplier of {enough:g} brings it to {USUAL_EPSILON:g}"
 
 
-@checks.of_arguments(budget.OF_AN_EPSILON)
 def bits_remark(
     epsilon: float,
     mechanism: Mechanism,
