@@ -96,6 +96,7 @@ def integer(
     value: Any,
     at_least: Optional[int] = 1,
     at_most: Optional[int] = None,
+    limit: str = "",
 ) -> int:
     """`value` as an int from `at_least` to `at_most`.
 
@@ -104,6 +105,7 @@ def integer(
       value: The integer to check.
       at_least: Inclusive lower bound; None for no bound.
       at_most: Inclusive upper bound; None for no bound.
+      limit: The meaning of the bounds, for the message.
 
     Raises:
       TypeError: `value` is not an integer (a bool is not one).
@@ -112,10 +114,11 @@ def integer(
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
         raise TypeError(message(name, "an integer", value))
     result = int(value)
+    limit = f", {limit}" if limit else ""
     if at_least is not None and result < at_least:
-        raise ValueError(message(name, f"at least {at_least}", result))
+        raise ValueError(message(name, f"at least {at_least}{limit}", result))
     if at_most is not None and result > at_most:
-        raise ValueError(message(name, f"at most {at_most}", result))
+        raise ValueError(message(name, f"at most {at_most}{limit}", result))
     return result
 
 

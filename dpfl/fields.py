@@ -57,7 +57,7 @@ def option(
         annotation: a number, a bool, a str, or an instance of a class. A field that is
         declared again keeps its base's check. Optional fields may be None.
       **bounds: Keywords of the check, such as `at_least` and `below` of a number, and
-        `choices` of a str.
+        `choices` of a str, which a text without its full stop is completed by.
     """
     metadata = said(text, auto=auto, check=check, **bounds)
     return dataclasses.field(default=default, metadata=metadata)
@@ -98,6 +98,8 @@ def said(
     """
     if check is None and "choices" in bounds:
         check = checks.choice
+    if text is not None and not text.endswith(".") and "choices" in bounds:
+        text = f"{text}, one of {', '.join(bounds['choices'])}."
     metadata: dict[str, Any] = {"auto": auto, "check": check, "bounds": bounds}
     return metadata if text is None else {"help": text, **metadata}
 

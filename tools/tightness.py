@@ -205,7 +205,7 @@ def of_slots(run: Run, mechanism: Any) -> tuple[float, float]:
         losses = special.logsumexp(m * x - m * m / 2, axis=1)
         return np.asarray(losses - math.log(plan.rounds_per_epoch))
 
-    return _drawn(draw, plan.epochs, run.epsilon)
+    return _drawn(draw, plan.max_participations, run.epsilon)
 
 
 def of_bins(run: Run, mechanism: Any) -> tuple[float, float]:
@@ -371,7 +371,7 @@ def by_allocation(run: Run) -> float:
         params = PLD_accounting.PrivacyParams(
             sigma=z,
             num_steps=plan.rounds_per_epoch,
-            num_epochs=plan.epochs,
+            num_epochs=plan.max_participations,
             delta=run.delta,
         )
         return PLD_accounting.gaussian_allocation_epsilon_configurable(
@@ -418,7 +418,7 @@ def by_separation(run: Run) -> float:
 
     encoder = run.mechanism.factorization.encoder()
     bound = sensitivity.get_min_sep_sensitivity_upper_bound(
-        encoder, run.participation.separation, run.participation.epochs
+        encoder, run.participation.separation, run.participation.max_participations
     )
     once = dataclasses.replace(
         run, mechanism=_GAUSSIAN, participation=mechanisms.FixedSize(100, 100, 1)

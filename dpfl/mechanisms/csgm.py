@@ -64,16 +64,11 @@ class L2Csgm(mechanism.NoiseMechanism):
         "with d parameters and n the cohort_size.",
         check=checks.fraction,
     )
-    rotation: str = option(
-        "hadamard",
-        f"The shared rotation, one of {', '.join(ROTATIONS)}.",
-        choices=ROTATIONS,
-    )
+    rotation: str = option("hadamard", "The shared rotation", choices=ROTATIONS)
 
     name: ClassVar[str] = "l2_csgm"
-    released_measurements: ClassVar[tuple[str, ...]] = (
-        "clip_norm",
-        "noise_stddev",
+    released_measurements = (
+        *mechanism.NoiseMechanism.released_measurements,
         "linf_clip",
     )
     privacy_page: ClassVar[str] = "integer_release.md"

@@ -16,7 +16,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Optional
 
-from dp_accounting import DpEvent, GaussianDpEvent, SelfComposedDpEvent
+from dp_accounting import DpEvent, GaussianDpEvent
 
 from dpfl import checks
 from dpfl.accounting import events
@@ -26,9 +26,6 @@ from dpfl.mechanisms import integer, mechanism
 from dpfl.mechanisms.integer_grid import LEAST_BITS, MOST_BITS, BitsTolerance
 from dpfl.mechanisms.participation import Independent, Participation
 
-SKETCH_RULES = ("eigen", "qr")
-SKETCH_TARGETS = ("gradient", "residual")
-DIRECTIONS = ("adam", "gradient")
 # Decay of Adam's second moment.
 BETA_2 = 0.999
 # Least noise over `clip_norm` that the second moment's floor is computed with.
@@ -80,9 +77,7 @@ class Dome(mechanism.NoiseMechanism):
         at_least=1,
     )
     sketch_rule: str = option(
-        "eigen",
-        f"Update rule of the sketch, one of {', '.join(SKETCH_RULES)}.",
-        choices=SKETCH_RULES,
+        "eigen", "Update rule of the sketch", choices=("eigen", "qr")
     )
     sketch_decay: float = option(
         0.95,
@@ -91,8 +86,8 @@ class Dome(mechanism.NoiseMechanism):
     )
     sketch_target: str = option(
         "residual",
-        f"Vectors that the sketch learns from, one of {', '.join(SKETCH_TARGETS)}.",
-        choices=SKETCH_TARGETS,
+        "Vectors that the sketch learns from",
+        choices=("gradient", "residual"),
     )
     probes: bool = option(
         True, "Whether the sketch has random directions, new in each round."
@@ -104,9 +99,7 @@ class Dome(mechanism.NoiseMechanism):
         True, "Whether the noise variance is subtracted from the second moment."
     )
     direction: str = option(
-        "adam",
-        f"Direction of the server's step, one of {', '.join(DIRECTIONS)}.",
-        choices=DIRECTIONS,
+        "adam", "Direction of the server's step", choices=("adam", "gradient")
     )
     beta_1: float = option(
         0.9, "Decay of the first moment, at least 0 and below 1.", at_least=0, below=1
@@ -142,27 +135,16 @@ class Dome(mechanism.NoiseMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.max_rank is None:
-            return
-        if self.max_rank > self.sketch_size:
-            raise ValueError(
-                f"max_rank must be at most sketch_size, {self.sketch_size}, found "
-                f"{self.max_rank}"
-            )
-        if not self.probes and self.max_rank != self.sketch_size:
-            raise ValueError(
-                f"max_rank must be sketch_size, {self.sketch_size}, without probes, "
-                f"found {self.max_rank}"
-            )
+        if self.max_rank is not None:
+            size = self.sketch_size
+            limit = "sketch_size" if self.probes else "sketch_size, without probes"
+            least = 1 if self.probes else size
+            checks.integer("max_rank", self.max_rank, least, size, limit)
 
     def check(self, participation: Participation, dimension: int) -> None:
         """See base class."""
         super().check(participation, dimension)
-        if self.sketch_size > dimension:
-            raise ValueError(
-                f"sketch_size must be at most the dimension of {dimension}, "
-                f"found {self.sketch_size}"
-            )
+        checks.integer("sketch_size", self.sketch_size, 1, dimension, "the dimension")
         if isinstance(participation, Independent):
             raise ValueError(
                 "participation must be once_per_epoch or fixed, since each client of a "
@@ -233,13 +215,6 @@ class Dome(mechanism.NoiseMechanism):
         """'replaced by zeros': a client that is removed takes its noise with it."""
         return events.ZERO_OUT_ONLY
 
-    def _run_event(self, participation: Participation, dimension: int) -> DpEvent:
-        # Rounds compose adaptively, and a client spends nothing in a round that it is
-        # not in.
-        return SelfComposedDpEvent(
-            self._release_event(), participation.max_participations
-        )
-
     def run_vectors(self, dimension: int) -> float:
         """See base class; the kept directions exist in several copies."""
         return self.peak_vectors + 4 * self.resolved_max_rank
@@ -290,7 +265,7 @@ class DomeDdg(BitsTolerance, Dome):
     )
 
     name: ClassVar[str] = "dome_ddg"
-    released_measurements: ClassVar[tuple[str, ...]] = (
+    released_measurements = (
         *Dome.released_measurements,
         "clip_norm",
         "granularity",

@@ -101,11 +101,7 @@ class IntegerMechanism(AdaptiveClipMechanism, BitsTolerance, MessageBits):
     nothing, "hadamard" to a power of two, "dft" to an even length.
     """
 
-    rotation: str = option(
-        "overlap",
-        f"The shared rotation, one of {', '.join(ROTATIONS)}.",
-        choices=ROTATIONS,
-    )
+    rotation: str = option("overlap", "The shared rotation", choices=ROTATIONS)
     expected_dropout: float = option(
         0.0,
         "Fraction of the cohort that may drop out, at least 0 and below 1.",
@@ -118,12 +114,10 @@ class IntegerMechanism(AdaptiveClipMechanism, BitsTolerance, MessageBits):
         at_least=0,
     )
     noise_source: str = option(
-        "clients",
-        f"Parties that add the noise, one of {', '.join(NOISE_SOURCES)}.",
-        choices=NOISE_SOURCES,
+        "clients", "Parties that add the noise", choices=NOISE_SOURCES
     )
 
-    released_measurements: ClassVar[tuple[str, ...]] = (
+    released_measurements = (
         *AdaptiveClipMechanism.released_measurements,
         "granularity",
         "wrap_probability",
@@ -225,11 +219,11 @@ class IntegerMechanism(AdaptiveClipMechanism, BitsTolerance, MessageBits):
         This is where the RDP of order 2 is more than twice the Gaussian's: most of the
         noise would only compensate for the grid.
         """
-        if not self.noise_multiplier or self._suits_noise(dimension):
+        if not self.noise_multiplier or not self.needs_more_noise(dimension):
             return
         advice = "noise_multiplier must be larger, or cohort_size smaller,"
         for bits in range(self.modulus_bits + 1, MOST_BITS + 1):
-            if dataclasses.replace(self, bits=bits)._suits_noise(dimension):
+            if not dataclasses.replace(self, bits=bits).needs_more_noise(dimension):
                 advice = f"bits must be at least {bits}"
                 break
         steps = self.grid(dimension).local_stddev_steps
@@ -241,17 +235,13 @@ class IntegerMechanism(AdaptiveClipMechanism, BitsTolerance, MessageBits):
 
     def needs_more_noise(self, dimension: int) -> bool:
         """See base class."""
-        return not self._suits_noise(dimension)
-
-    def _suits_noise(self, dimension: int) -> bool:
         steps = self.grid(dimension).local_stddev_steps
         # The RDP of order 2 is at least one over the variance of the noise, for any
         # law.
         if _MOST_EXCESS * self.share_variance(steps) < steps**2:
-            return False
-        event = self._integer_event(dimension)
-        gaussian = 1 / event.noise_multiplier**2
-        return float(event.rdp([2.0])[0]) <= _MOST_EXCESS * gaussian
+            return True
+        event = self._update_event(self.grid(dimension), dimension)
+        return bool(event.rdp([2.0])[0] > _MOST_EXCESS / event.noise_multiplier**2)
 
     @property
     def trust(self) -> str:
@@ -275,13 +265,10 @@ class IntegerMechanism(AdaptiveClipMechanism, BitsTolerance, MessageBits):
             **numbers,
         )
 
-    def _integer_event(self, dimension: int) -> noise_events.DistributedNoiseDpEvent:
-        """The release of the sum of the updates, without client sampling."""
-        return self._event_on(self.grid(dimension), dimension)
-
-    def _event_on(
+    def _update_event(
         self, grid: IntegerGrid, dimension: int
     ) -> noise_events.DistributedNoiseDpEvent:
+        """The release of the sum of the updates, without client sampling."""
         clip = self.clip_norm * self.vector_clip
         return self._event(
             local_stddev=grid.local_stddev * clip,
@@ -309,7 +296,7 @@ class IntegerMechanism(AdaptiveClipMechanism, BitsTolerance, MessageBits):
         self._check_cohorts(sampling_probability < 1)
         if not self.noise_multiplier:
             return NonPrivateDpEvent()
-        event = self._integer_event(dimension)
+        event = self._update_event(self.grid(dimension), dimension)
         if self.adaptive_clipping:
             event = noise_events.WithClipCountDpEvent(event, self._count_event())
         if sampling_probability == 1:
@@ -393,11 +380,11 @@ def _grid_for_sampling(mechanism: IntegerMechanism, dimension: int) -> IntegerGr
     fine = mechanism._rounding_grid(dimension, one_step=False)
     if mechanism.noise_source == "clients" or not mechanism.noise_multiplier:
         return fine
-    event = mechanism._event_on(fine, dimension)
+    event = mechanism._update_event(fine, dimension)
     if event.route(sampled=True) != "shifts":
         return fine
     coarse = mechanism._rounding_grid(dimension, one_step=True)
-    other, order = mechanism._event_on(coarse, dimension), [2.0]
+    other, order = mechanism._update_event(coarse, dimension), [2.0]
     suits = other.rdp(order)[0] <= _MOST_EXCESS / other.noise_multiplier**2
     fewer = other.rdp_before_sampling(order)[0] < event.rdp_before_sampling(order)[0]
     return coarse if suits and fewer else fine

@@ -14,7 +14,6 @@ Lengths are over the clip of the vector.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -106,7 +105,6 @@ class IntegerGrid:
         return clipping_error(self.max_coordinate / stddev)
 
 
-@functools.lru_cache(maxsize=256)
 def best_grid(
     *,
     cohort_size: int,
@@ -128,6 +126,11 @@ def best_grid(
     additional noise for the privacy lost to rounding. (At order 2 that is a part of
     g^2/(2 n sigma^2), and at the orders that matter about twice that.)
 
+    Rotated coordinates are clipped to the least bound that none of n vectors is
+    expected to exceed, as for L2-CSGM: sqrt(2 ln(d n) / m). Where that is more than one
+    step it is one step, for which more is proved, if clipping to it causes a negligible
+    part of the error.
+
     Args:
       cohort_size: n.
       bits: b; the sum is modulo 2^b.
@@ -139,7 +142,8 @@ def best_grid(
     """
     n, stddev = cohort_size, 1 / math.sqrt(spread)
     fixed = n**2 / spread + n * local_stddev**2
-    noise = dimension * local_stddev**2 / n
+    tolerated = _CLIPPING_PART * (dimension * local_stddev**2 / n)
+    largest = stddev * math.sqrt(2 * math.log(max(dimension * n, 2)))
     modulus = 2.0**bits
 
     def rounding(granularity: float) -> float:
@@ -174,54 +178,30 @@ def best_grid(
         math.exp(optimum.x),
         1 / _MOST_STEPS_OF_CLIP,
         local_stddev / _MOST_STEPS_OF_NOISE,
-        _least_single_step(noise, n, dimension, stddev) if one_step else 0.0,
+        stddev * _least_single_step(largest / stddev, tolerated) if one_step else 0.0,
     )
+    if granularity < largest and clipping_error(granularity / stddev) <= tolerated:
+        largest = granularity
     return IntegerGrid(
         granularity=granularity,
         local_stddev=local_stddev,
         sum_stddev=math.sqrt(fixed + rounding(granularity)) / granularity,
-        max_coordinate=_coordinate_clip(granularity, noise, n, dimension, stddev),
+        max_coordinate=min(largest, 1.0),
     )
 
 
-def _coordinate_clip(
-    granularity: float, noise: float, cohort_size: int, dimension: int, stddev: float
-) -> float:
-    """The bound of a rotated coordinate, over the clip of the vector.
-
-    It is the least that no coordinate of n vectors is expected to exceed, as for
-    L2-CSGM: stddev sqrt(2 ln(m n)). Where that is more than one step it is one step,
-    for which more is proved, if clipping to it causes a negligible part of the error.
-    All but n and m is over the clip, `noise` being the expected squared error of the
-    mean by noise, and `stddev` the largest of a rotated coordinate.
-    """
-    largest = _largest_coordinate(cohort_size, dimension, stddev)
-    if granularity < largest and (
-        clipping_error(granularity / stddev) <= _CLIPPING_PART * noise
-    ):
-        largest = granularity
-    return min(largest, 1.0)
-
-
-def _largest_coordinate(cohort_size: int, dimension: int, stddev: float) -> float:
-    return stddev * math.sqrt(2 * math.log(max(dimension * cohort_size, 2)))
-
-
-def _least_single_step(
-    noise: float, cohort_size: int, dimension: int, stddev: float
-) -> float:
-    """The finest step to which `_coordinate_clip` clips."""
-    most = _largest_coordinate(cohort_size, dimension, stddev) / stddev
+def _least_single_step(largest: float, tolerated: float) -> float:
+    """The finest step to which `best_grid` clips coordinates, in deviations of one."""
 
     def excess(deviations: float) -> float:
-        return clipping_error(deviations) - _CLIPPING_PART * noise
+        return clipping_error(deviations) - tolerated
 
-    if excess(most) >= 0:
-        return stddev * most
+    if excess(largest) >= 0:
+        return largest
     if excess(0.0) <= 0:
         return 0.0
-    root = optimize.brentq(excess, 0.0, most, rtol=1e-9)
-    return stddev * min(root * (1 + 1e-6), most)
+    root = optimize.brentq(excess, 0.0, largest, rtol=1e-9)
+    return min(root * (1 + 1e-6), largest)
 
 
 def clipping_error(deviations: float) -> float:

@@ -59,9 +59,7 @@ class MatrixFields:
     """
 
     matrix_method: str = option(
-        "optimal",
-        f"Factorization of A, one of {', '.join(sorted(fact.METHODS))}.",
-        choices=fact.METHODS,
+        "optimal", "Factorization of A", choices=sorted(fact.METHODS)
     )
     matrix_momentum: float = option(
         0.0,
@@ -70,9 +68,7 @@ class MatrixFields:
         below=1,
     )
     matrix_schedule: str = option(
-        "constant",
-        f"Learning rates of the workload, one of {', '.join(SCHEDULES)}.",
-        choices=SCHEDULES,
+        "constant", "Learning rates of the workload", choices=SCHEDULES
     )
     matrix_bands: Optional[int] = option(
         None,
@@ -126,11 +122,8 @@ class MatrixFields:
                 )
         for name in ("matrix_bands", "matrix_rank"):
             value = getattr(self, name)
-            if value is not None and value > rounds:
-                raise ValueError(
-                    f"{name} must be at most the {rounds} rounds of a stream, "
-                    f"found {value}"
-                )
+            if value is not None:
+                checks.integer(name, value, 0, rounds, "the rounds of a stream")
 
     @property
     def file_digest(self) -> Optional[str]:

@@ -63,11 +63,8 @@ class Participation(Checked, abc.ABC):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.cohort_size > self.population:
-            raise ValueError(
-                f"cohort_size must be at most the population of {self.population} "
-                f"clients, found {self.cohort_size}"
-            )
+        most = self.population
+        checks.integer("cohort_size", self.cohort_size, 1, most, "the population")
 
     def first(self, rounds: int) -> Participation:
         """The participation in the first `rounds` rounds alone."""
@@ -223,15 +220,10 @@ class InEpochs(Participation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.epoch_rounds is None:
-            return
         most = self.population // self.cohort_size
-        if self.epoch_rounds > most:
-            raise ValueError(
-                f"epoch_rounds must be at most {most}, for {self.cohort_size} of "
-                f"{self.population} clients a round and no client twice, "
-                f"found {self.epoch_rounds}"
-            )
+        numbers = f"{self.cohort_size} of {self.population} clients a round"
+        limit = f"for {numbers} and no client twice"
+        checks.integer("epoch_rounds", self.rounds_per_epoch, 1, most, limit)
 
     @property
     def rounds_per_epoch(self) -> int:
@@ -239,14 +231,9 @@ class InEpochs(Participation):
         return self.epoch_rounds or self.population // self.cohort_size
 
     @property
-    def epochs(self) -> int:
-        """Number of epochs begun."""
-        return -(-self.rounds // self.rounds_per_epoch)
-
-    @property
     def max_participations(self) -> int:
         """One round in each epoch begun."""
-        return self.epochs
+        return -(-self.rounds // self.rounds_per_epoch)
 
     def most_rounds_in(self, first: int, last: int) -> int:
         """See base class: one in each epoch, and one that affects the first."""
@@ -280,14 +267,9 @@ class OncePerEpoch(InEpochs):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.min_separation is None:
-            return
-        if self.min_separation > self.rounds_per_epoch:
-            raise ValueError(
-                f"min_separation must be at most the {self.rounds_per_epoch} rounds of "
-                f"an epoch of {self.population} clients, {self.cohort_size} a round, "
-                f"found {self.min_separation}"
-            )
+        most = self.rounds_per_epoch
+        limit = f"the rounds of an epoch for {self.cohort_size} clients a round"
+        checks.integer("min_separation", self.separation, 1, most, limit)
 
     @property
     def separation(self) -> int:
@@ -324,12 +306,9 @@ class Separated(Independent):
     def __post_init__(self) -> None:
         super().__post_init__()
         most = self.population // self.cohort_size
-        if self.separation > most:
-            raise ValueError(
-                f"min_separation must be at most {most}, for {self.cohort_size} of "
-                f"{self.population} clients a round and no client twice in as many "
-                f"rounds, found {self.separation}"
-            )
+        numbers = f"{self.cohort_size} of {self.population} clients a round"
+        limit = f"for {numbers} and no client twice in as many rounds"
+        checks.integer("min_separation", self.separation, 1, most, limit)
 
     @property
     def separation(self) -> int:
@@ -448,26 +427,19 @@ class RandomAllocation(Independent, InEpochs):
     # An earlier name, which digests keep: seeds are made from them.
     name_in_digests = "random_slot"
 
-    @property
-    def slots(self) -> float:
-        """The S of the amplification, N / n."""
-        return self.population / self.cohort_size
-
     def run_event(self, round_event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
         """The releases of whole epochs and of a partial one, from that of a round."""
         if isinstance(round_event, dp_accounting.NonPrivateDpEvent):
             return round_event
         whole, rest = divmod(self.rounds, self.rounds_per_epoch)
+        event_class = random_allocation.RandomAllocationDpEvent
+        slots = self.population / self.cohort_size
         parts: list[dp_accounting.DpEvent] = []
         if whole:
-            epoch = random_allocation.RandomAllocationDpEvent(
-                round_event, self.rounds_per_epoch, self.slots
-            )
+            epoch = event_class(round_event, self.rounds_per_epoch, slots)
             parts.append(dp_accounting.SelfComposedDpEvent(epoch, whole))
         if rest:
-            parts.append(
-                random_allocation.RandomAllocationDpEvent(round_event, rest, self.slots)
-            )
+            parts.append(event_class(round_event, rest, slots))
         return parts[0] if len(parts) == 1 else dp_accounting.ComposedDpEvent(parts)
 
 

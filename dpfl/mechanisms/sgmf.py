@@ -35,7 +35,7 @@ class Sgmf(matrix_factorization.StreamedMatrix, csgm.L2Csgm):
     """
 
     name: ClassVar[str] = "sgmf"
-    released_measurements: ClassVar[tuple[str, ...]] = (
+    released_measurements = (
         *matrix_factorization.StreamedMatrix.released_measurements,
         "linf_clip",
     )

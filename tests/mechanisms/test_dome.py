@@ -32,7 +32,7 @@ def test_noise_and_event_come_from_the_same_numbers():
     local = 2.0 * 0.5 / math.sqrt(20)
     assert config.stddev == pytest.approx(local / math.sqrt(20))
     # E C^2 / (2 B a^2)
-    assert EPOCHS.epochs == 3
+    assert EPOCHS.max_participations == 3
     assert rho(config) == pytest.approx(3 * 0.5**2 / (2 * 20 * local**2))
     event = config.dp_event(EPOCHS, 100)
     assert accounting.relations_of(event) == (accounting.Relation.REPLACE_SPECIAL,)

@@ -45,7 +45,7 @@ def test_only_poisson_sampling_amplifies():
     assert poisson.sampling_probability == 0.1
     assert fixed.sampling_probability == epochs.sampling_probability == 1
     assert (poisson.max_participations, fixed.max_participations) == (35, 35)
-    assert (epochs.rounds_per_epoch, epochs.epochs) == (10, 4)
+    assert (epochs.rounds_per_epoch, epochs.max_participations) == (10, 4)
     assert epochs.first(10).max_participations == 1
     assert epochs.first(11).max_participations == 2
 
@@ -66,8 +66,8 @@ def test_bad_sizes_are_refused(sizes, name, value):
 def test_epochs_may_be_shorter_than_the_population_allows():
     whole = mechanisms.OncePerEpoch(population=3400, cohort_size=100, rounds=512)
     short = mechanisms.OncePerEpoch(3400, 100, 512, epoch_rounds=32)
-    assert (whole.rounds_per_epoch, whole.epochs) == (34, 16)
-    assert (short.rounds_per_epoch, short.epochs) == (32, 16)
+    assert (whole.rounds_per_epoch, whole.max_participations) == (34, 16)
+    assert (short.rounds_per_epoch, short.max_participations) == (32, 16)
     assert short.first(33).max_participations == 2
     for epoch_rounds in (0, 35, -1):
         with refuses(ValueError, "epoch_rounds", epoch_rounds):
@@ -88,7 +88,7 @@ FAMILIES = [
 class TestRandomAllocation:
     def test_whole_and_partial_epochs(self):
         chosen = mechanisms.RandomAllocation(109, 10, 35)
-        assert (chosen.slots, chosen.rounds_per_epoch) == (10.9, 10)
+        assert chosen.rounds_per_epoch == 10
         assert chosen.max_participations == 4
         run = GAUSSIAN.dp_event(chosen, 50)
         assert run.neighboring_relations[0] == accounting.Relation.ADD_OR_REMOVE_ONE
