@@ -74,7 +74,7 @@ def candidates(
     """
     mechanisms = []
     for name in names:
-        if build.accepted_fields(name).isdisjoint(build.RATE_FIELDS):
+        if "compression_rate" not in build.accepted_fields(name):
             mechanisms.append(build.build(name, values))
             continue
         mechanisms += [

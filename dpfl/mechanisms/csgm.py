@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import ClassVar, Optional
+from collections.abc import Mapping
+from typing import Any, ClassVar, Optional
 
 from dp_accounting import DpEvent
 
@@ -76,6 +77,16 @@ class L2Csgm(mechanism.NoiseMechanism):
     # Rotated vectors have up to twice the coordinates.
     peak_vectors: ClassVar[float] = 70
     _event_class: ClassVar[type] = accounting.SparsifiedGaussianDpEvent
+
+    @classmethod
+    def filled_in(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """See base class: the kept fraction is 1 / `compression_rate`."""
+        more = super().filled_in(values)
+        if "keep_fraction" not in values:
+            rate = values.get("compression_rate", mechanism.DEFAULT_COMPRESSION_RATE)
+            rate = checks.real("compression_rate", rate, at_least=1)
+            more["keep_fraction"] = 1 / rate
+        return more
 
     @property
     def compression_rate(self) -> float:  # type: ignore[override]

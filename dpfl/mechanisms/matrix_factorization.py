@@ -146,7 +146,10 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
     @classmethod
     def filled_in(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """See base class."""
-        return {"rounds_per_epoch": None} if values.get("noise_stream") == RUN else {}
+        more = super().filled_in(values)
+        if values.get("noise_stream") == RUN:
+            more["rounds_per_epoch"] = None
+        return more
 
     @property
     def is_over_run(self) -> bool:

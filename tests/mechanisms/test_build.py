@@ -62,11 +62,11 @@ def test_field_types_see_through_optional():
 
 
 def test_required_fields():
-    assert build.required_fields(mechanisms.NoMechanism) == ["cohort_size"]
-    assert build.required_fields(mechanisms.L2Csgm) == [*COMMON, "keep_fraction"]
-    assert build.required_fields(mechanisms.SketchedDdg) == [*COMMON, "bits"]
-    # The rate is one that `build` fills in.
-    assert build.missing_fields("l2_csgm", COMMON) == []
+    assert build.missing_fields("none", {}) == ["cohort_size"]
+    assert build.missing_fields("sketched_ddg", {}) == [*COMMON, "bits"]
+    assert build.missing_fields("sketched_ddg", {"bits": None}) == [*COMMON, "bits"]
+    # The rate is filled in.
+    assert build.missing_fields("l2_csgm", {}) == list(COMMON)
 
 
 class TestRates:
@@ -83,7 +83,7 @@ class TestRates:
     def test_compression_given_as_rate(self, name):
         assert self.build(name).compression_rate == 100
         assert self.build(name, compression_rate=7).compression_rate == 7
-        assert self.build(name, keep_fraction=0.125).compression_rate == 8
+        assert "keep_fraction" not in build.accepted_fields(name)
         # The class and the commands have one default.
         assert build.config_class(name).compression_rate == 100
 
@@ -92,7 +92,7 @@ class TestRates:
         assert built == mechanisms.Gaussian(**COMMON)
         assert not build.accepted_fields("gaussian").intersection(build.RATE_FIELDS)
 
-    @pytest.mark.parametrize("name", ["l2_csgm", "sketched_ddg"])
+    @pytest.mark.parametrize("name", ["l2_csgm", "sgmf"])
     def test_fraction_and_rate_together_are_refused(self, name):
         assert build.accepted_fields(name).issuperset(build.RATE_FIELDS)
         with refuses(ValueError, "compression_rate", 10, "keep_fraction"):
@@ -104,8 +104,11 @@ class TestRates:
     def test_rates_out_of_range_are_refused(self, name, rate):
         with refuses(ValueError, "compression_rate", rate):
             self.build(name, compression_rate=rate)
-        with refuses(ValueError, "keep_fraction", 1.5):
-            self.build(name, keep_fraction=1.5)
+
+    def test_auto_is_for_sketches(self):
+        assert self.build("sketched_ddg", compression_rate="auto")
+        with refuses(TypeError, "compression_rate", "auto"):
+            self.build("l2_csgm", compression_rate="auto")
 
 
 def test_an_unknown_name_is_refused():
