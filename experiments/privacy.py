@@ -63,6 +63,7 @@ from dpfl.accounting import calibration
 from dpfl.mechanisms import Mechanism, Participation, build, integer
 from dpfl.mechanisms import participation as participation_lib
 from dpfl.planning import remarks
+from dpfl.planning.budget import Setting
 from dpfl.planning.ledger import RunCost
 
 from . import (
@@ -218,8 +219,9 @@ def _remark(
     cost: comparison.MechanismCost,
 ) -> None:
     """Prints on stderr the remark on an epsilon, if `sentence` returns one."""
-    of_cost = (cost.dimension, cost.delta, _ACCOUNTING_METHOD.value)
-    remark = sentence(cost.epsilon, mechanism, participation, *of_cost)
+    budget = (cost.delta, _ACCOUNTING_METHOD.value)
+    setting = Setting(cost.dimension, participation, *budget)
+    remark = sentence(cost.epsilon, mechanism, setting)
     if remark:
         print(f"{mechanism.name}: {remark}", file=sys.stderr)
 

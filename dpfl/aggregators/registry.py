@@ -16,8 +16,11 @@ from typing import Any, Optional, cast
 
 from dpfl import checks, mechanisms
 from dpfl.aggregators.factory import CodecFactory
+from dpfl.aggregators.host_noise import HostNoise
+from dpfl.aggregators.none import FiniteMeanFactory
 from dpfl.codecs import build as build_codec
 from dpfl.codecs.base import Codec
+from dpfl.codecs.matrix_factorization import MatrixFactorizationCodec
 from dpfl.mechanisms import registry
 
 
@@ -60,17 +63,17 @@ def build(
         measures the updates themselves where that is not asked for, or if its matrix
         has fewer rounds than an epoch.
     """
-    entry = _entry(mechanism)
+    build_codec.check(mechanism)
     mechanism.check_measure(measure)
     if weighted:
-        if entry.weighted is None:
+        if not mechanism.is_weighted:
             raise ValueError(
                 "weighted must be False for a mechanism that bounds a client's "
                 f"contribution, found True for {mechanism!r}"
             )
         if output != "mean":
             raise ValueError(f"output must be 'mean' with weights, found {output!r}")
-        return entry.weighted(measure)
+        return FiniteMeanFactory(measure)
     # Computed or read now, so that errors in a matrix are raised here.
     _ = getattr(mechanism, "factorization", None)
 
@@ -110,13 +113,9 @@ def build_with_host_noise(
       TypeError: If `mechanism` is not a configuration from the table.
     """
     dimension = checks.dimension("dimension", dimension)
-    host_noise = _entry(mechanism).host_noise
-    if host_noise is None:
-        return build(mechanism, **options), lambda state: state
-    put_noise = host_noise(mechanism, dimension).put_into
-    return build(mechanism, noise_on_host=True, **options), put_noise
-
-
-def _entry(mechanism: mechanisms.Mechanism) -> registry.MechanismEntry:
     build_codec.check(mechanism)
-    return cast(registry.MechanismEntry, registry.entry(type(mechanism)))
+    codec = registry.codec(type(mechanism))
+    if not (isinstance(codec, type) and issubclass(codec, MatrixFactorizationCodec)):
+        return build(mechanism, **options), lambda state: state
+    put_noise = HostNoise(cast(Any, mechanism), dimension).put_into
+    return build(mechanism, noise_on_host=True, **options), put_noise

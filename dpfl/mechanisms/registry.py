@@ -12,7 +12,7 @@ not, or as the class itself:
 from __future__ import annotations
 
 import inspect
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 from dpfl import checks, plugins
 from dpfl.mechanisms.csgm import L2Csgm, LinfCsgm
@@ -32,28 +32,10 @@ __all__ += ["ProjectAndPerturb", "SparseRecovery", "Dome", "DomeDdg"]
 __all__ += ["MatrixFactorization", "Sgmf"]
 
 
-class MechanismEntry(NamedTuple):
-    """Implementation of a mechanism; each field is a class or "module:Class".
-
-    Attributes:
-      codec: Maps a configuration, the dimension d, the module of an array library (see
-        `dpfl.arrays`), and options of its own, to a `dpfl.codecs.Codec`.
-      host_noise: Maps a configuration and d to an object with `put_into(state)`, to be
-        called on the aggregator's state before each round if the factory was built with
-        `noise_on_host`; None for a mechanism that has no such noise.
-      weighted: Maps `measure` (see `CodecFactory`) to a factory that takes weights;
-        None if there is none.
-    """
-
-    codec: Any
-    host_noise: Any = None
-    weighted: Any = None
-
-
 # The classes of the configurations, and a small configuration of each, by name.
 MECHANISMS: dict[str, type[Mechanism]] = {}
 TEST_CONFIGS: dict[str, Mechanism] = {}
-_ENTRIES: dict[type[Mechanism], MechanismEntry] = {}
+_CODECS: dict[type[Mechanism], Any] = {}
 
 
 def register(
@@ -61,18 +43,16 @@ def register(
     codec: Any,
     *,
     example: Optional[Mechanism] = None,
-    host_noise: Any = None,
-    weighted: Any = None,
 ) -> None:
     """Registers a mechanism, so that commands have flags for it.
 
     Args:
       config: The configuration, a frozen dataclass.
-      codec: See `MechanismEntry`.
+      codec: A class or "module:Class", which maps a configuration, the dimension d, the
+        module of an array library (see `dpfl.arrays`), and options of its own, to a
+        `dpfl.codecs.Codec`.
       example: A small configuration, for three clients, with which the soak and the
         tests run the mechanism; None leaves it out of them.
-      host_noise: See `MechanismEntry`.
-      weighted: See `MechanismEntry`.
 
     Raises:
       TypeError: If `config` is not a class of configurations, or an argument or a field
@@ -95,30 +75,23 @@ def register(
         raise TypeError(checks.message("example", f"one of {config!r}", example))
     plugins.check(plugins.MECHANISMS, name, config)
     MECHANISMS[name] = config
-    _ENTRIES[config] = MechanismEntry(codec, host_noise, weighted)
+    _CODECS[config] = codec
     if example is not None:
         TEST_CONFIGS[name] = example
 
 
 def load_plugins() -> None:
     """Adds the mechanisms of installed packages."""
-    plugins.load(plugins.MECHANISMS, MECHANISMS, TEST_CONFIGS, _ENTRIES)
-
-
-def entry(config: type[Mechanism]) -> Optional[MechanismEntry]:
-    """The entry of a configuration's class, its classes imported; None if it has none.
-
-    A subclass needs an entry of its own, as it may mean other noise than its base's
-    codec adds.
-    """
-    parts = _ENTRIES.get(config)
-    return None if parts is None else MechanismEntry(*map(plugins.resolve, parts))
+    plugins.load(plugins.MECHANISMS, MECHANISMS, TEST_CONFIGS, _CODECS)
 
 
 def codec(config: type[Mechanism]) -> Any:
-    """The codec of a configuration's class, imported alone; None if it has none."""
-    parts = _ENTRIES.get(config)
-    return None if parts is None else plugins.resolve(parts.codec)
+    """The codec of a configuration's class, imported now; None if it has none.
+
+    A subclass needs a codec of its own, as it may mean other noise than its base's
+    codec adds.
+    """
+    return plugins.resolve(_CODECS.get(config))
 
 
 _NOISED: dict[str, Any] = {"cohort_size": 3, "clip_norm": 1.0, "noise_multiplier": 0.3}
@@ -127,15 +100,12 @@ _EPOCH = {**_NOISED, "rounds_per_epoch": 4, "matrix_method": "blt", "matrix_buff
 _RATE: dict[str, Any] = {"compression_rate": 2.0, "sketch_length": 16}
 
 
-def _register_own(example: Mechanism, codec: str, **others: str) -> None:
-    """Registers one of dpfl's own mechanisms, by the names in dpfl.codecs."""
-    of_others = {key: f"dpfl.{value}" for key, value in others.items()}
-    codec = f"dpfl.codecs.{codec}"
-    register(type(example), codec, example=example, **of_others)
+def _register_own(example: Mechanism, codec: str) -> None:
+    """Registers one of dpfl's own mechanisms, by the codec's name in dpfl.codecs."""
+    register(type(example), f"dpfl.codecs.{codec}", example=example)
 
 
-_MEAN = "aggregators.none:FiniteMeanFactory"
-_register_own(NoMechanism(3), "none:MeanCodec", weighted=_MEAN)
+_register_own(NoMechanism(3), "none:MeanCodec")
 _register_own(Gaussian(**_NOISED), "gaussian:GaussianCodec")
 for _kind in (L2Csgm, LinfCsgm):
     _register_own(_kind(**_NOISED, keep_fraction=0.5), "csgm:CsgmCodec")
@@ -146,12 +116,6 @@ _register_own(ProjectAndPerturb(**_NOISED, **_RATE), "sketch:ProjectAndPerturbCo
 _register_own(SparseRecovery(**_INTEGER, sparsity=1), "sketch:SparseRecoveryCodec")
 _register_own(Dome(**_NOISED, sketch_size=8), "dome:DomeCodec")
 _register_own(DomeDdg(**_INTEGER, sketch_size=8), "dome:DomeCodec")
-_HOST_NOISE = "aggregators.host_noise:HostNoise"
-_register_own(
-    MatrixFactorization(**_EPOCH),
-    "matrix_factorization:MatrixFactorizationCodec",
-    host_noise=_HOST_NOISE,
-)
-_register_own(
-    Sgmf(**_EPOCH, keep_fraction=0.5), "sgmf:SgmfCodec", host_noise=_HOST_NOISE
-)
+_STREAMED = "matrix_factorization:MatrixFactorizationCodec"
+_register_own(MatrixFactorization(**_EPOCH), _STREAMED)
+_register_own(Sgmf(**_EPOCH, keep_fraction=0.5), "sgmf:SgmfCodec")

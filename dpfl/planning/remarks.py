@@ -4,7 +4,7 @@
 """Remarks on an epsilon or a delta that means little, or could be smaller.
 
     delta_remark(0.05, population=100)  # "note that delta is above 1/100: ..."
-    epsilon_remark(epsilon, mechanism, participation, dimension, delta)
+    epsilon_remark(epsilon, mechanism, Setting(dimension, participation, delta))
 
 A remark is one sentence, and "" where there is nothing to say.
 """
@@ -17,8 +17,7 @@ import math
 from dpfl import accounting, checks
 from dpfl.mechanisms.integer_grid import MOST_BITS
 from dpfl.mechanisms.mechanism import Mechanism
-from dpfl.mechanisms.participation import Participation
-from dpfl.planning import budget
+from dpfl.planning.budget import Setting
 
 # The epsilon that the remark proposes.
 USUAL_EPSILON = 8.0
@@ -27,14 +26,7 @@ USUAL_EPSILON = 8.0
 _MORE_BITS, _WORTH_IT = 2, 0.9
 
 
-def epsilon_remark(
-    epsilon: float,
-    mechanism: Mechanism,
-    participation: Participation,
-    dimension: int,
-    delta: float,
-    accounting_method: str = "auto",
-) -> str:
+def epsilon_remark(epsilon: float, mechanism: Mechanism, setting: Setting) -> str:
     """One sentence about an epsilon that protects nobody.
 
     It names the noise multiplier that would bring epsilon to `USUAL_EPSILON`, which is
@@ -44,10 +36,7 @@ def epsilon_remark(
     Args:
       epsilon: The epsilon of the run, which may be infinite.
       mechanism: The mechanism with its noise.
-      participation: The choice of clients over the run.
-      dimension: Length d of the flattened model update.
-      delta: The delta that epsilon is at, in (0, 1).
-      accounting_method: See `dpfl.accounting.epsilon`.
+      setting: The run, and the delta that epsilon is at.
 
     Returns:
       The sentence; "" for an epsilon of at most `accounting.LARGE_EPSILON`, and for a
@@ -60,11 +49,9 @@ def epsilon_remark(
     )
     remark = f"note that {size} protects nobody"
     try:
-        calibrated = budget.calibrate(
-            mechanism, participation, dimension, USUAL_EPSILON, delta, accounting_method
-        )
+        calibrated = setting.calibrated(mechanism, USUAL_EPSILON)
         enough = _rounded_up(calibrated.noise_multiplier or 0.0)
-        mechanism.with_noise_multiplier(enough).check_noise(dimension)
+        mechanism.with_noise_multiplier(enough).check_noise(setting.dimension)
     except (accounting.CalibrationError, ValueError):
         return (
             f"{remark}; no noise_multiplier brings it to {USUAL_EPSILON:g} with these "
@@ -73,14 +60,7 @@ def epsilon_remark(
     return f"{remark}; a noise_multiplier of {enough:g} brings it to {USUAL_EPSILON:g}"
 
 
-def bits_remark(
-    epsilon: float,
-    mechanism: Mechanism,
-    participation: Participation,
-    dimension: int,
-    delta: float,
-    accounting_method: str = "auto",
-) -> str:
+def bits_remark(epsilon: float, mechanism: Mechanism, setting: Setting) -> str:
     """One sentence about an epsilon that a bit or two more would reduce.
 
     Noise on a coarse grid has a larger epsilon, and little is proved about sampled
@@ -92,10 +72,7 @@ def bits_remark(
     Args:
       epsilon: The epsilon of the run, which may be infinite.
       mechanism: The mechanism with its noise.
-      participation: The choice of clients over the run.
-      dimension: Length d of the flattened model update.
-      delta: The delta that epsilon is at, in (0, 1).
-      accounting_method: See `dpfl.accounting.epsilon`.
+      setting: The run, and the delta that epsilon is at.
 
     Returns:
       The sentence; "" where two bits more reduce epsilon by less than a tenth, and for
@@ -107,10 +84,7 @@ def bits_remark(
     enough, reached = bits, epsilon
     for more in range(bits + 1, min(bits + _MORE_BITS, MOST_BITS) + 1):
         wider = dataclasses.replace(mechanism, **{"bits": more})
-        event = wider.dp_event(participation, dimension)
-        smaller = accounting.epsilon(
-            event, delta, accounting_method=accounting_method
-        ).epsilon
+        smaller = setting.report(wider).epsilon
         if smaller < _WORTH_IT * reached:
             enough, reached = more, smaller
     if enough == bits:

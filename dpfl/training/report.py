@@ -18,6 +18,7 @@ import numpy as np
 from dpfl import accounting, privacy_coverage
 from dpfl.mechanisms import matrix_factorization
 from dpfl.planning import remarks
+from dpfl.planning.budget import Setting
 from dpfl.privacy_coverage import EXACT_FOR_SIMULATION, RELEASED
 from dpfl.training import plan as plan_lib
 from dpfl.training import provenance, record
@@ -265,12 +266,14 @@ def _remarks(plan: plan_lib.Plan, epsilon: float, rounds: int) -> list[str]:
     cost = plan.cost
     if not plan.mechanism.is_private:
         return []
-    budget = (plan.dimension, cost.delta, cost.accounting_method)
+    budget = (cost.delta, cost.accounting_method)
+    setting = Setting(plan.dimension, plan.participation, *budget)
     sentences = [
-        remarks.epsilon_remark(epsilon, plan.mechanism, plan.participation, *budget),
+        remarks.epsilon_remark(epsilon, plan.mechanism, setting),
         remarks.delta_remark(cost.delta, plan.task.population),
     ]
     if rounds and plan.config.noise_multiplier is not None:
         done = plan.participation.first(rounds)
-        sentences.append(remarks.bits_remark(epsilon, plan.mechanism, done, *budget))
+        setting = Setting(plan.dimension, done, *budget)
+        sentences.append(remarks.bits_remark(epsilon, plan.mechanism, setting))
     return [sentence for sentence in sentences if sentence]

@@ -271,9 +271,9 @@ def test_undeclared_measurement_is_refused_and_a_declared_one_unmarked():
     class Declared(mechanisms.Gaussian):
         released_measurements = (*mechanisms.Gaussian.released_measurements, "own")
 
-    entry = mechanisms.registry._ENTRIES[mechanisms.Gaussian]
+    codecs = mechanisms.registry._CODECS
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(mechanisms.registry._ENTRIES, Declared, entry)
+        patch.setitem(codecs, Declared, codecs[mechanisms.Gaussian])
         process = build(Declared(N, 1.0, 0.3)).create(VALUE_TYPE)
     assert "own" in measured_names(process)
     declared = Declared.released_measurements

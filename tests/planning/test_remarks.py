@@ -8,6 +8,7 @@ import pytest
 
 from dpfl import accounting, mechanisms, planning
 from dpfl.planning import remarks
+from dpfl.planning.budget import Setting
 from tests.refusals import names
 
 D, DELTA = 1000, 1e-3
@@ -21,7 +22,7 @@ def epsilon_of(mechanism, participation=POISSON, dimension=D):
 def remark(mechanism, participation=POISSON, epsilon=None):
     if epsilon is None:
         epsilon = epsilon_of(mechanism, participation)
-    return remarks.epsilon_remark(epsilon, mechanism, participation, D, DELTA)
+    return remarks.epsilon_remark(epsilon, mechanism, Setting(D, participation, DELTA))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,8 @@ def test_a_delta_above_one_in_all_clients():
 
 def bits_remark(mechanism, participation, dimension):
     epsilon = epsilon_of(mechanism, participation, dimension)
-    return remarks.bits_remark(epsilon, mechanism, participation, dimension, DELTA)
+    setting = Setting(dimension, participation, DELTA)
+    return remarks.bits_remark(epsilon, mechanism, setting)
 
 
 @pytest.mark.parametrize(("bits", "named"), [(7, 9), (8, 9), (9, None)])
@@ -103,5 +105,5 @@ def test_each_extra_bit_must_save_a_tenth_of_epsilon(
     monkeypatch.setattr(accounting, "epsilon", epsilon)
     kind = mechanisms.DistributedDiscreteGaussian
     monkeypatch.setattr(kind, "dp_event", lambda own, *setting: own.bits)
-    found = remarks.bits_remark(1.0, helped(8), POISSON, D, DELTA)
+    found = remarks.bits_remark(1.0, helped(8), Setting(D, POISSON, DELTA))
     assert (found == "") if named is None else names(found, "bits", named)
