@@ -176,8 +176,13 @@ def error_ratio(
     orders alone, by which RDP may give some 2% more error than `Gaussian`, for any
     bits.)
 
-    The bits are known, and the setting's dimension is that of the release. Infinity if
-    no noise meets the budget, or the grid is too coarse.
+    Args:
+      release: The mechanism, whose bits are known.
+      setting: The run, with the dimension of the release.
+      epsilon: The epsilon of both; None for that of the release's noise.
+
+    Returns:
+      The ratio; infinity if no noise meets the budget, or the grid is too coarse.
     """
     noised = release
     if epsilon is not None:
