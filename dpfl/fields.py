@@ -98,7 +98,7 @@ def said(
     """
     if check is None and "choices" in bounds:
         check = checks.choice
-    if text is not None and not text.endswith(".") and "choices" in bounds:
+    if "choices" in bounds and text is not None and not text.endswith("."):
         text = f"{text}, one of {', '.join(bounds['choices'])}."
     metadata: dict[str, Any] = {"auto": auto, "check": check, "bounds": bounds}
     return metadata if text is None else {"help": text, **metadata}
