@@ -20,8 +20,7 @@ from dpfl.aggregators.host_noise import HostNoise
 from dpfl.aggregators.none import FiniteMeanFactory
 from dpfl.codecs import build as build_codec
 from dpfl.codecs.base import Codec
-from dpfl.codecs.matrix_factorization import MatrixFactorizationCodec
-from dpfl.mechanisms import registry
+from dpfl.mechanisms.matrix_factorization import StreamedMatrix
 
 
 def build(
@@ -114,8 +113,7 @@ def build_with_host_noise(
     """
     dimension = checks.dimension("dimension", dimension)
     build_codec.check(mechanism)
-    codec = registry.codec(type(mechanism))
-    if not (isinstance(codec, type) and issubclass(codec, MatrixFactorizationCodec)):
+    if not isinstance(mechanism, StreamedMatrix):
         return build(mechanism, **options), lambda state: state
     put_noise = HostNoise(cast(Any, mechanism), dimension).put_into
     return build(mechanism, noise_on_host=True, **options), put_noise
