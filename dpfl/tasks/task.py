@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from dpfl.tasks.configs import TaskConfig
-from dpfl.tasks.shared_array import SharedArray
+from dpfl.tasks.shared_memory import SharedArray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -293,7 +293,7 @@ def in_memory_datasets(
 ) -> IndexedClients:
     """A task's `dataset_from_index` from arrays sorted by client.
 
-    Graphs read `x` and `y` in place, see `shared_array`.
+    Graphs read `x` and `y` in place, see `shared_memory`.
 
     Args:
       x: Inputs of all clients, client after client: array of shape [examples, ...].

@@ -35,8 +35,9 @@ from dpfl.aggregators import reductions
 from dpfl.aggregators.factory import CodecFactory
 from dpfl.aggregators.layout import IDENTITIES
 from dpfl.aggregators.round_functions import RoundFunctions
+from dpfl.tasks import shared_memory
 from dpfl.tasks.task import Task
-from dpfl.training import local_training, shared_leaf
+from dpfl.training import local_training
 from dpfl.training.process_state import (
     ProcessState,
     RoundOutput,
@@ -91,11 +92,11 @@ class Cohort:
         self._state_type = state_type
         self.group_type = tff.TensorType(np.int64, [None, _WIDTH])
 
-        self._loose_state_type = shared_leaf.of_any_length(state_type)
+        self._loose_state_type = shared_memory.of_any_length(state_type)
 
         @tff.tensorflow.computation(self._loose_state_type)
         def prepare(state: Any) -> Any:
-            return self.prepare(shared_leaf.of_known_length(state, state_type))
+            return self.prepare(shared_memory.of_known_length(state, state_type))
 
         self._prepare = prepare
         self._shared_type = prepare.type_signature.result
@@ -159,7 +160,7 @@ class Cohort:
             self._loose_state_type, self._shared_type, partials.type_signature.member
         )
         def finish(state: Any, shared: Any, partials: Any) -> Any:
-            state = shared_leaf.of_known_length(state, self._state_type)
+            state = shared_memory.of_known_length(state, self._state_type)
             total = partials[0][0]
             for other, _ in partials[1:]:
                 total = steps.codec.reduce_modulo(steps.codec.merge(total, other))

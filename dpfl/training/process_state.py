@@ -19,8 +19,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from dpfl.tasks import shared_array
-from dpfl.training import shared_leaf
+from dpfl.tasks import shared_memory
 
 
 class RoundOutput(NamedTuple):
@@ -69,15 +68,15 @@ def specs_of_state(state_type: tff.Type) -> ProcessState:
 
 def files_take(spec: tff.TensorType) -> bool:
     """Whether a leaf of a state is passed through files rather than sent."""
-    return not shared_array.is_in_graphs() and shared_leaf.is_large(spec)
+    return not shared_memory.is_in_graphs() and shared_memory.is_large(spec)
 
 
 class StateValues:
     """The transfer of a state to TFF's worker, and back after a round.
 
-    Large leaves are not sent: they are `shared_leaf.SharedLeaf`s, and the worker is
+    Large leaves are not sent: they are `shared_memory.SharedLeaf`s, and the worker is
     told the paths of the old and the new ones. If graphs carry their arrays themselves
-    (`shared_array.in_graphs`), these leaves are sent too.
+    (`shared_memory.in_graphs`), these leaves are sent too.
 
     Attributes:
       type: TFF type of the message: the small leaves, and the paths of the large leaves
@@ -92,7 +91,7 @@ class StateValues:
         self._is_large = [files_take(spec) for spec in leaves]
         self._large = [spec for spec, large in zip(leaves, self._is_large) if large]
         small = tuple(spec for spec, large in zip(leaves, self._is_large) if not large)
-        parts = [shared_leaf.rows_of_parts(s.shape, s.dtype) for s in self._large]
+        parts = [shared_memory.rows_of_parts(s.shape, s.dtype) for s in self._large]
         self._files = [len(rows) for rows in parts]
         self.has_files = bool(self._large)
         self.paths_type = tff.TensorType(np.str_, [sum(self._files)])
@@ -103,14 +102,14 @@ class StateValues:
             return self.in_graph(values)
 
         @tff.tensorflow.computation(
-            shared_leaf.of_any_length(state_type), self.paths_type
+            shared_memory.of_any_length(state_type), self.paths_type
         )
         def write(state: Any, paths: Any) -> Any:
-            state = shared_leaf.of_known_length(state, state_type)
+            state = shared_memory.of_known_length(state, state_type)
             small, large = self._apart(state)
             done: list[tf.Operation] = []
             for paths_of_leaf, leaf in zip(self._by_leaf(paths), large):
-                done += shared_leaf.write(paths_of_leaf, leaf)
+                done += shared_memory.write(paths_of_leaf, leaf)
             with tf.control_dependencies(done):
                 return tf.nest.map_structure(tf.identity, small)
 
@@ -122,7 +121,7 @@ class StateValues:
         All of the leaves must be kept until the round is done.
         """
         small, large = self._apart(state)
-        before = [shared_leaf.SharedLeaf.of(leaf) for leaf in large]
+        before = [shared_memory.SharedLeaf.of(leaf) for leaf in large]
         paths, after = self.files()
         return (small, _paths(before), paths), before, after
 
@@ -131,7 +130,7 @@ class StateValues:
 
         The leaves must be kept until they are written.
         """
-        large = [shared_leaf.SharedLeaf(s.shape, s.dtype) for s in self._large]
+        large = [shared_memory.SharedLeaf(s.shape, s.dtype) for s in self._large]
         return _paths(large), large
 
     def together(self, small: Any, large: Any) -> Any:
@@ -143,7 +142,7 @@ class StateValues:
     def in_graph(self, values: Any) -> Any:
         """Rebuilds a state from its message in a graph, which reads what it uses."""
         large = [
-            shared_leaf.read(paths, spec.shape, spec.dtype)
+            shared_memory.read(paths, spec.shape, spec.dtype)
             for paths, spec in zip(self._by_leaf(values[1]), self._large)
         ]
         return self.together(values[0], large)
@@ -177,7 +176,7 @@ class StateValues:
         return small, [leaf for is_large, leaf in leaves if is_large]
 
 
-def _paths(leaves: list[shared_leaf.SharedLeaf]) -> np.ndarray:
+def _paths(leaves: list[shared_memory.SharedLeaf]) -> np.ndarray:
     return np.array([path for leaf in leaves for path in leaf.paths], np.str_)
 
 

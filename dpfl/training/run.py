@@ -210,7 +210,7 @@ class Run:
 
     def _process(self, groups: int, worker: Any, remote: Any) -> Any:
         from dpfl import aggregators
-        from dpfl.tasks import shared_array
+        from dpfl.tasks import shared_memory
         from dpfl.training import (
             federated_averaging,
             grouped,
@@ -241,7 +241,7 @@ class Run:
         # The digest covers all but the seed, the data's place, the harmless settings
         # and the measurements.
         digest = provenance.digest(plan)
-        with shared_array.in_graphs(is_elsewhere):
+        with shared_memory.in_graphs(is_elsewhere):
             rounds = self._last.get(
                 (digest, config.measure, config.task_config, groups, is_elsewhere),
                 lambda: grouped.GroupedRounds(

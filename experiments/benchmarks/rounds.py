@@ -24,7 +24,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl import aggregators, machine, mechanisms
-from dpfl.tasks import load_task, shared_array
+from dpfl.tasks import load_task, shared_memory
 from dpfl.training import (
     federated_averaging,
     grouped,
@@ -327,7 +327,7 @@ def workers(settings: Settings) -> list[Row]:
                 os.sched_setaffinity(int(thread), {cores[number % len(cores)]})
             places.append(f"127.0.0.1:{started.port}")
         tff.framework.set_default_context(settings.worker.context(secure_sums=True))
-        with shared_array.in_graphs():
+        with shared_memory.in_graphs():
             made = grouped_rounds(task, _csgm(n), 1)
         calls = {}
         for some in (places[:1], places):

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from dpfl.tasks import shared_array
+from dpfl.tasks import shared_memory
 from dpfl.tasks import task as task_lib
 from dpfl.tasks.configs import TaskConfig
-from dpfl.tasks.shared_array import SharedArray
+from dpfl.tasks.shared_memory import SharedArray
 from tests.refusals import refuses
 
 X = np.arange(30, dtype=np.float32).reshape(10, 3)
@@ -158,6 +158,6 @@ def test_equal_arrays_are_stored_once():
 
 def test_graph_for_another_machine_embeds_the_array():
     shared = SharedArray(LARGE)
-    with shared_array.in_graphs():
+    with shared_memory.in_graphs():
         graph = tf.function(shared.tensor, autograph=False).get_concrete_function()
     assert graph.graph.as_graph_def().ByteSize() > LARGE.nbytes

@@ -13,14 +13,13 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl import aggregators, mechanisms
-from dpfl.tasks import shared_array
+from dpfl.tasks import shared_memory
 from dpfl.training import (
     federated_averaging,
     grouped,
     local_training,
     process_state,
     server_optimizers,
-    shared_leaf,
 )
 from dpfl.training import local_worker as worker_lib
 
@@ -147,7 +146,7 @@ def bits(outputs):
 @pytest.fixture
 def small_leaves(monkeypatch):
     """Leaves of a few thousand bytes lie in files."""
-    monkeypatch.setattr(shared_leaf, "LEAST_BYTES", 2000)
+    monkeypatch.setattr(shared_memory, "LEAST_BYTES", 2000)
 
 
 @functools.cache
@@ -190,15 +189,15 @@ def test_large_tensors_are_passed_through_shared_memory(
 ):
     """With the same bits, and each state as good as ever after later rounds."""
     # The 16 directions of DOME are then in several files.
-    monkeypatch.setattr(shared_leaf, "_PART_BYTES", 2**17)
+    monkeypatch.setattr(shared_memory, "_PART_BYTES", 2**17)
     expected = one_at_a_time(task, "dome_ddg")
     # What other tests have built sends all leaves.
     training = process(task, "dome_ddg", 2, build_for=built_for.__wrapped__)
     first = training.initialize()
-    both = {shared_leaf.SharedLeaf, np.ndarray}
+    both = {shared_memory.SharedLeaf, np.ndarray}
     assert both <= set(map(type, tf.nest.flatten(first)))
     handed = alone(task, "dome_ddg").initialize()
-    assert shared_leaf.SharedLeaf not in map(type, tf.nest.flatten(handed))
+    assert shared_memory.SharedLeaf not in map(type, tf.nest.flatten(handed))
     for leaf, same in zip(training.leaves(first), training.leaves(handed)):
         np.testing.assert_array_equal(leaf, same)
     found = two_rounds(training)
@@ -269,7 +268,7 @@ def test_few_groups_read_only_the_state_they_need(
     if groups == 2 and not in_graphs:
         rounds = of_small_leaves(task)
     else:
-        with shared_array.in_graphs(in_graphs):
+        with shared_memory.in_graphs(in_graphs):
             rounds = build(task, "dome_ddg", groups)
     found = messages_of(rounds)
     reads = {files_read(each) for each in found if each.DESCRIPTOR.name == "TensorFlow"}

@@ -27,7 +27,7 @@ class Rounds:
         import tensorflow_federated as tff
 
         from dpfl import mechanisms
-        from dpfl.tasks import load_task, shared_array
+        from dpfl.tasks import load_task, shared_memory
         from dpfl.training import local_worker as worker_lib
         from dpfl.training import remote_workers
         from experiments.benchmarks import rounds
@@ -42,7 +42,7 @@ class Rounds:
             "synthetic", model="small_cnn", num_clients=len(_COHORT), **sizes
         )
         mechanism = mechanisms.L2Csgm(len(_COHORT), 1.0, 1.0, 0.1)
-        with shared_array.in_graphs():
+        with shared_memory.in_graphs():
             made = rounds.grouped_rounds(task, mechanism, 1)
         self.said: list[str] = []
         places = [f"127.0.0.1:{w.port}" for w in self.workers]

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from dpfl.training import shared_leaf
-from dpfl.training.shared_leaf import SharedLeaf
+from dpfl.tasks import shared_memory
+from dpfl.tasks.shared_memory import SharedLeaf
 from tests import forks
 from tests.refusals import refuses
 
@@ -16,13 +16,13 @@ from tests.refusals import refuses
 @pytest.mark.parametrize("part_bytes", [100, 2**20])
 @pytest.mark.parametrize("shape", [(7, 31), (50,), (1, 1)])
 def test_arrays_round_trip_through_shared_memory(monkeypatch, part_bytes, shape):
-    monkeypatch.setattr(shared_leaf, "_PART_BYTES", part_bytes)
+    monkeypatch.setattr(shared_memory, "_PART_BYTES", part_bytes)
     array = np.arange(np.prod(shape)).astype(np.int16).reshape(shape)
     leaf = SharedLeaf.of(array)
     assert SharedLeaf.of(leaf) is leaf
     assert (leaf.shape, leaf.dtype) == (shape, array.dtype)
-    read = tf.function(lambda: shared_leaf.read(leaf.paths, shape, np.int16))
-    for found in (np.asarray(leaf), shared_leaf.read(leaf.paths, shape, np.int16)):
+    read = tf.function(lambda: shared_memory.read(leaf.paths, shape, np.int16))
+    for found in (np.asarray(leaf), shared_memory.read(leaf.paths, shape, np.int16)):
         np.testing.assert_array_equal(found, array)
     np.testing.assert_array_equal(read(), array)
     assert np.asarray(leaf, np.float64).dtype == np.float64
@@ -50,16 +50,16 @@ import numpy as np
 import psutil
 import tensorflow as tf
 from dpfl import machine
-from dpfl.training import shared_leaf
+from dpfl.tasks import shared_memory
 
-shared_leaf._PART_BYTES = 2**22
-leaf = shared_leaf.SharedLeaf.of(np.ones([64, 2**20], np.int16))
+shared_memory._PART_BYTES = 2**22
+leaf = shared_memory.SharedLeaf.of(np.ones([64, 2**20], np.int16))
 graph = tf.Graph()
 with graph.as_default():
     # Of paths that it knows the compiler would read the files.
     paths = tf.compat.v1.placeholder(tf.string, [len(leaf.paths)])
     parts = tf.unstack(paths)
-    some = shared_leaf.read(parts, leaf.shape, leaf.dtype)[-2:, -3:]
+    some = shared_memory.read(parts, leaf.shape, leaf.dtype)[-2:, -3:]
 with tf.compat.v1.Session(graph=graph) as session:
     session.run(parts, {paths: leaf.paths})
     before = psutil.Process().memory_info().rss
@@ -81,10 +81,10 @@ def test_reading_allocates_one_tensor(tmp_path):
 
 
 def test_parts_respect_the_size_limit(monkeypatch):
-    monkeypatch.setattr(shared_leaf, "_PART_BYTES", 100)
-    rows = shared_leaf.rows_of_parts((7, 10), np.int16)
+    monkeypatch.setattr(shared_memory, "_PART_BYTES", 100)
+    rows = shared_memory.rows_of_parts((7, 10), np.int16)
     assert sum(rows) == 7 and max(rows) * 20 <= 100
-    assert shared_leaf.rows_of_parts((3, 1000), np.int16) == [1, 1, 1]
+    assert shared_memory.rows_of_parts((3, 1000), np.int16) == [1, 1, 1]
 
 
 def test_files_are_removed_while_mapped_arrays_stay():

@@ -1,23 +1,34 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Large tensors shared by Python and TFF's worker on the same machine.
+"""Arrays and large tensors that Python and TFF's worker share on one machine.
 
+    shared = SharedArray(array)
+    row = tf.function(lambda i: tf.gather(shared.tensor(), i), autograph=False)
     leaf = SharedLeaf.of(array)
     same = np.asarray(leaf)
 
-A message between them is copied several times: a state of half a gigabyte takes tens of
-seconds and gigabytes of memory a round. Instead a graph is told the path of a file in
-memory, from which it reads a tensor or to which it writes one. The file has no name in
-any folder, can be opened only by processes of the same user through this process, and
-ends with it.
+They are files in memory without a name in any folder, which only processes of the same
+user can open, through this process, and which end with it.
+
+A `SharedArray` is a constant. As a part of every graph that uses it, it would be sent
+to TFF's worker with every call: 50 MB of images cost a second a round. An operation
+that maps a file into memory costs nothing, and all graphs share what it maps.
+
+A `SharedLeaf` is a tensor of a state, which is another in every round. A message is
+copied several times: a state of half a gigabyte takes tens of seconds and gigabytes of
+memory a round. Instead a graph is told the path of a file, from which it reads a tensor
+or to which it writes one.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import mmap
 import os
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -25,10 +36,80 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from tensorflow.core.framework import tensor_pb2
 
+# Smaller arrays are sent faster than they are mapped.
+_LEAST_MAPPED = 2**16
 # Smaller tensors are faster to send by gRPC.
 LEAST_BYTES = 2**20
 # Larger tensors are copied in parts.
 _PART_BYTES = 2**26
+
+_in_graphs = False
+# Descriptors of the arrays in memory, by the digest of their bytes.
+_descriptors: dict[bytes, int] = {}
+
+
+@contextlib.contextmanager
+def in_graphs(wanted: bool = True) -> Iterator[None]:
+    """Makes graphs that are traced in the block carry their arrays themselves.
+
+    Graphs that read arrays in place run only on this machine, and not in a worker
+    isolated by a namespace, from which the kernel hides this process too. If it is not
+    `wanted` nothing changes.
+    """
+    global _in_graphs
+    before, _in_graphs = _in_graphs, wanted or _in_graphs
+    try:
+        yield
+    finally:
+        _in_graphs = before
+
+
+def is_in_graphs() -> bool:
+    """Whether graphs that are traced now carry their arrays themselves."""
+    return _in_graphs
+
+
+def _path(descriptor: int) -> str:
+    """The path of a file in memory, valid while this process holds it open."""
+    return f"/proc/{os.getpid()}/fd/{descriptor}"
+
+
+def _descriptor_of(array: np.ndarray) -> int:
+    """A descriptor of memory with the bytes of an array, which is never closed."""
+    digest = hashlib.sha256(array.data).digest()
+    if digest not in _descriptors:
+        descriptor = os.memfd_create("dpfl_array")
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(array.data)
+        _descriptors[digest] = descriptor
+    return _descriptors[digest]
+
+
+class SharedArray:
+    """An array that the graphs of this machine's processes read in place.
+
+    It lasts as long as this process, since a graph may outlive the object and would
+    read whatever takes its place; equal arrays share memory.
+    """
+
+    def __init__(self, array: np.ndarray):
+        """Copies the numbers of an array of any shape."""
+        self._array = np.ascontiguousarray(array)
+        is_large = self._array.nbytes >= _LEAST_MAPPED
+        self._descriptor = _descriptor_of(self._array) if is_large else -1
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def tensor(self) -> tf.Tensor:
+        """The array as a tensor, in the graph that is being traced, or eagerly."""
+        if self._descriptor < 0 or _in_graphs:
+            return tf.constant(self._array)
+        return tf.raw_ops.ImmutableConst(
+            dtype=self._array.dtype,
+            shape=self._array.shape,
+            memory_region_name=_path(self._descriptor),
+        )
 
 
 class SharedLeaf:
@@ -44,9 +125,8 @@ class SharedLeaf:
     def __init__(self, shape: tuple[int, ...], dtype: Any):
         self.shape, self.dtype = tuple(shape), np.dtype(dtype)
         self._rows = rows_of_parts(self.shape, self.dtype)
-        names = [f"dpfl_leaf_{i}" for i in range(len(self._rows))]
-        self._descriptors = [os.memfd_create(name) for name in names]
-        self.paths = [f"/proc/{os.getpid()}/fd/{fd}" for fd in self._descriptors]
+        self._descriptors = [os.memfd_create("dpfl_leaf") for _ in self._rows]
+        self.paths = [_path(descriptor) for descriptor in self._descriptors]
         weakref.finalize(self, _close, self._descriptors)
 
     @classmethod
