@@ -29,12 +29,15 @@ import mmap
 import os
 import weakref
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_federated as tff
 from tensorflow.core.framework import tensor_pb2
+
+# Loaded by functions that need it, since tasks are also used without it.
+if TYPE_CHECKING:
+    import tensorflow_federated as tff
 
 # Smaller arrays are sent faster than they are mapped.
 _LEAST_MAPPED = 2**16
@@ -214,6 +217,7 @@ def of_any_length(structure_type: tff.Type) -> tff.Type:
     for each placeholder of known shape Grappler, which TFF runs on all graphs,
     allocates an array in Python's memory and keeps it.
     """
+    import tensorflow_federated as tff
 
     def loosened(spec: tff.TensorType) -> tff.TensorType:
         shape = [None, *spec.shape[1:]] if is_large(spec) else spec.shape
@@ -225,6 +229,8 @@ def of_any_length(structure_type: tff.Type) -> tff.Type:
 
 def of_known_length(structure: Any, structure_type: tff.Type) -> Any:
     """Restores the shapes that `of_any_length` loosened."""
+    import tensorflow_federated as tff
+
     specs = tff.types.structure_from_tensor_type_tree(lambda spec: spec, structure_type)
     return tf.nest.map_structure(
         lambda tensor, spec: tf.ensure_shape(tensor, spec.shape), structure, specs
