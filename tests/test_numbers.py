@@ -291,7 +291,7 @@ INTEGERS = {**INTEGERS, "noise_of_helpers": False}
 CSGM = {"noise_multiplier": 1.5, "keep_fraction": 0.5, "linf_ratio": 0.25}
 CSGM = {**CSGM, "dimension": 100}
 RELEASE = dp_accounting.GaussianDpEvent(1.5)
-COUNT = accounting.SparsifiedGaussianDpEvent(1.5, 0.5, 0.5, 1)
+COUNT = accounting.DistributedSkellamDpEvent(**{**INTEGERS, "sampling_probability": 1})
 # Arguments of each class of events, and of others that keep what checks return.
 CLASSES: dict[str, dict[str, Any]] = {
     "BallsInBinsDpEvent": {"noise_multiplier": 1.5, "gram": np.eye(2), "groups": 100},
