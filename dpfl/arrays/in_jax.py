@@ -8,11 +8,12 @@
         nx.below(nx.fold_in(seed, 1), length=5, bound=10)
 
 `in_numpy` describes the functions that `jax.numpy` does not have. Shapes are fixed:
-draws are made for all places, and values behind the last one are zeros.
+draws are made for a fixed number of places, and values behind the last are zeros.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -41,7 +42,7 @@ def __getattr__(name: str) -> Any:
     return getattr(jnp, name)
 
 
-# Squares that are added up in float32; the sums of so many are added in float64.
+# Numbers that are added up in float32; the sums of so many squares in float64.
 _ROW = 256
 
 
@@ -270,17 +271,63 @@ def add_at(total: Any, places: Any, values: Any, number: Any) -> Any:
     return added, matches
 
 
-def replaced(values: Any, is_meant: Any, draw: Callable[..., Any]) -> Any:
-    """See `in_numpy`; draws for all places.
+def replaced(
+    values: Any, is_meant: Any, draw: Callable[..., Any], share: float = 1.0
+) -> Any:
+    """See `in_numpy`; `most_of` the places are drawn for, few if the share is small.
 
     Args:
       values: [n] of any dtype.
       is_meant: bool[n].
       draw: Function from a selector of the meant places of any array of n, their ranks
         among each other, and their number, to the new values.
+      share: The probability that a place is meant; below 1 the selector is None.
     """
-    rank = jnp.cumsum(is_meant) - 1
-    return jnp.where(is_meant, draw(lambda array: array, rank, rank[-1] + 1), values)
+    ranks = _counts(is_meant) - 1
+    number, most = ranks[-1] + 1, most_of(values.size, share)
+    is_all = most == values.size
+
+    def drawn(_: Any, few: Any) -> tuple[Any]:
+        if is_all:
+            return (draw(lambda array: array, ranks, number),)
+        return (draw(None, jnp.arange(most), number),)
+
+    # A loop of one step, which XLA does not fuse: it would draw anew for each place.
+    few = jnp.zeros([most], values.dtype)
+    [few] = fori_loop(0, jnp.minimum(number, 1), drawn, few)
+    found = few if is_all else jnp.take(few, ranks, mode="clip")
+    return jnp.where(is_meant, found, values)
+
+
+def most_of(length: int, share: float) -> int:
+    """Places of which more are meant with a probability below 1e-60 at most.
+
+    Args:
+      length: Number of places, each meant independently.
+      share: The probability of each.
+    """
+    deviation = math.sqrt(length * share * (1 - share))
+    return min(length, math.ceil(length * share + 20 * deviation + 100))
+
+
+def _counts(flags: Any) -> Any:
+    """Sums of the first flags, int32[n].
+
+    Products with a triangular matrix: `cumsum` takes XLA four times as long to compile
+    on a processor, and twice as long to run.
+    """
+    # Integers up to 2**24 are exact.
+    wide = jnp.float32 if flags.size < 1 << 24 else jnp.float64
+    return _sums(flags.astype(wide)).astype(jnp.int32)
+
+
+def _sums(values: Any) -> Any:
+    rows = jnp.reshape(jnp.pad(values, (0, -values.size % _ROW)), (-1, _ROW))
+    sums = matmul(rows, np.triu(np.ones([_ROW, _ROW], values.dtype)))
+    if len(rows) > 1:
+        totals = sums[:, -1]
+        sums = sums + (_sums(totals) - totals)[:, jnp.newaxis]
+    return jnp.reshape(sums, [-1])[: values.size]
 
 
 def fold_in(seed: Any, value: Any) -> Any:
@@ -320,14 +367,12 @@ def words_at(seed: Any, places: Any, count: Any, dtype: Any = np.uint32) -> Any:
     places = jnp.asarray(places).astype(jnp.uint32)
     if np.dtype(dtype).itemsize == 4:
         return bitcast(_word(seed, places), dtype)
-    low, high = (_word(seed, 2 * places + np.uint32(half)) for half in (0, 1))
-    return bitcast(_joined(low, high), dtype)
+    return bitcast(_joined(*_word_pair(seed, places)), dtype)
 
 
 def uniform(seed: Any, length: int) -> Any:
     """See `in_numpy`."""
-    places = 2 * lax.iota(jnp.uint32, length)
-    high, low = (_word(seed, places + np.uint32(half)) for half in (0, 1))
+    high, low = _word_pair(seed, lax.iota(jnp.uint32, length))
     bits = (_joined(low, high) & ((1 << 52) - 1)) | (1023 << 52)
     return bitcast(bits, jnp.float64) - 1
 
@@ -339,21 +384,26 @@ def float_uniform(seed: Any, length: int) -> Any:
     return bitcast(bits, jnp.float32) - np.float32(1)
 
 
+@jax.jit
 def _word(seed: Any, places: Any) -> Any:
     """uint32, the words of Philox at places below 2**32."""
+    first, second = _word_pair(seed, places >> np.uint32(1))
+    return jnp.where(places & np.uint32(1) == 0, first, second)
+
+
+@jax.jit
+def _word_pair(seed: Any, pairs: Any) -> tuple[Any, Any]:
+    """Two uint32, the words of Philox at twice some places, and those behind them."""
     seed = jnp.asarray(seed, jnp.int64)
     mixed = _enciphered(
         (*_halves(seed[0]), *_halves(seed[1])), _halves(philox.SEED_KEY)
     )
     key, upper = mixed[:2], mixed[2:]
-    blocks, lane = places // np.uint32(4), places % np.uint32(4)
+    blocks, is_second = pairs >> np.uint32(1), pairs & np.uint32(1) == 1
     zero = jnp.zeros_like(blocks)
     words = _enciphered((blocks, zero, zero + upper[0], zero + upper[1]), key)
-    return jnp.where(
-        lane < 2,
-        jnp.where(lane == 0, words[0], words[1]),
-        jnp.where(lane == 2, words[2], words[3]),
-    )
+    first = jnp.where(is_second, words[2], words[0])
+    return first, jnp.where(is_second, words[3], words[1])
 
 
 def _halves(value: Any) -> tuple[Any, Any]:
@@ -366,16 +416,35 @@ def _joined(low: Any, high: Any) -> Any:
     return low.astype(jnp.int64) | (high.astype(jnp.int64) << 32)
 
 
+@jax.jit
 def _enciphered(counter: Any, key: Any) -> Any:
-    """Applies Philox4x32-10 to four uint32 arrays under two uint32."""
-    c0, c1, c2, c3 = counter
-    k0, k1 = key
+    """Applies Philox4x32-10 to four uint32 arrays under two uint32.
+
+    Most of a program's ciphers are of single seeds. A processor compiles a loop of
+    rounds in a fifth of the time, and runs it as fast; a card runs one kernel faster.
+    """
+    given = (*counter, *key)
+    if counter[0].ndim:
+        return _all_rounds(*given)
+    return lax.platform_dependent(*given, cpu=_loop_of_rounds, default=_all_rounds)
+
+
+def _all_rounds(*values: Any) -> Any:
     for _ in range(philox.ROUNDS):
-        high0, low0 = _product(c0, philox.MULTIPLIERS[0])
-        high1, low1 = _product(c2, philox.MULTIPLIERS[1])
-        c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
-        k0, k1 = k0 + np.uint32(philox.WEYL[0]), k1 + np.uint32(philox.WEYL[1])
-    return c0, c1, c2, c3
+        values = _round(*values)
+    return values[:4]
+
+
+def _loop_of_rounds(*values: Any) -> Any:
+    return fori_loop(0, philox.ROUNDS, lambda _, *each: _round(*each), *values)[:4]
+
+
+def _round(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any) -> Any:
+    """The counter and the key after a round."""
+    high0, low0 = _product(c0, philox.MULTIPLIERS[0])
+    high1, low1 = _product(c2, philox.MULTIPLIERS[1])
+    after = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
+    return *after, k0 + np.uint32(philox.WEYL[0]), k1 + np.uint32(philox.WEYL[1])
 
 
 def _product(word: Any, multiplier: Any) -> tuple[Any, Any]:

@@ -291,7 +291,9 @@ def float_uniform(seed: Any, length: int) -> np.ndarray:
     return bits.view(np.float32) - np.float32(1)
 
 
-def replaced(values: Any, is_meant: Any, draw: Callable[..., Any]) -> Any:
+def replaced(
+    values: Any, is_meant: Any, draw: Callable[..., Any], share: float = 1.0
+) -> Any:
     """`values` with draws in the places that are meant, which are few.
 
     Args:
@@ -299,7 +301,10 @@ def replaced(values: Any, is_meant: Any, draw: Callable[..., Any]) -> Any:
       is_meant: bool[n].
       draw: Function from a selector of the meant places of any array of n, their ranks
         among each other, and their number, to the new values.
+      share: The probability that a place is meant, each independently. Where shapes are
+        fixed, fewer places are drawn for if it is below 1, and `draw` gets no selector.
     """
+    del share
     [places] = np.nonzero(is_meant)
     values = np.array(values)
     drawn = draw(lambda array: array[places], np.arange(len(places)), len(places))

@@ -269,7 +269,9 @@ def float_uniform(seed: tf.Tensor, length: int) -> tf.Tensor:
     return drawn(operation, [length], seed, dtype=tf.float32)
 
 
-def replaced(values: tf.Tensor, is_meant: tf.Tensor, draw: Callable[..., Any]) -> Any:
+def replaced(
+    values: tf.Tensor, is_meant: tf.Tensor, draw: Callable[..., Any], share: float = 1.0
+) -> Any:
     """See `in_numpy`.
 
     Args:
@@ -277,7 +279,9 @@ def replaced(values: tf.Tensor, is_meant: tf.Tensor, draw: Callable[..., Any]) -
       is_meant: bool[n].
       draw: Function from a selector of the meant places of any array of n, their ranks
         among each other, and their number, to the new values.
+      share: Ignored.
     """
+    del share
     places = tf.where(is_meant)
     number = tf.shape(places)[0]
     new = draw(lambda array: tf.gather(array, places[:, 0]), tf.range(number), number)

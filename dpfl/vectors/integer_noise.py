@@ -24,7 +24,7 @@ from dpfl import arrays, checks, seed_domains
 from dpfl.arrays import Array
 from dpfl.vectors import integer_tables as tables
 from dpfl.vectors import randomness
-from dpfl.vectors.integer_tables import FIRST_BITS, FURTHER, LARGEST_DRAW, ONE_TABLE
+from dpfl.vectors.integer_tables import FIRST_BITS, FURTHER, ONE_TABLE
 
 # The least and the largest parameter; 14 of the largest stay below the flag.
 # A grid of s = 2**24 steps asks for a little more, sqrt(s**2 + 4).
@@ -49,7 +49,8 @@ def look_further(alias: tables.Alias, seed: Array, rank: Array, count: Array) ->
     own = randomness.fold_in(seed, seed_domains.AliasDomain.LOW_BITS)
 
     def by_low_bits(pick: Any, rank: Array, count: Array) -> Array:
-        low = [nx.words_at(own, rank + i * count, 2 * count, np.int64) for i in (0, 1)]
+        places = nx.concatenate([rank, rank + count], 0)
+        low = nx.reshape(nx.words_at(own, places, 2 * count, np.int64), [2, -1])
         limit = nx.take(nx.table(alias.low_thresholds), pick(column), axis=1)
         is_even = nx.equal(low[0], limit[0])
         return (low[0] < limit[0]) | (is_even & (low[1] < limit[1]))
@@ -83,33 +84,24 @@ class DiscreteGaussian:
 
     def sample(self, seed: Array, length: int) -> Array:
         """Draws int32[length] independently, as a function of the seed."""
-        nx = arrays.of(seed)
         own = randomness.fold_in(seed, seed_domains.DrawDomain.TABLES)
         halves = _sixteen_bits(own, length, len(self.parts))
-        firsts = [nx.table(part.first) for part in self.parts]
-        drawn = nx.take(firsts[0], halves[0])
-        for table, half in zip(firsts[1:], halves[1:]):
-            drawn = drawn + nx.take(table, half)
-
-        def resolved(pick: Any, rank: Array, count: Array) -> Array:
-            outcomes = []
-            for i, (part, table, half) in enumerate(zip(self.parts, firsts, halves)):
-                value = nx.take(table, pick(half))
-                own = randomness.fold_in(seed, seed_domains.DrawDomain.SECOND_LEVEL + i)
-                outcomes.append(_resolved(value, FURTHER, part.alias, own))
-            return functools.reduce(operator.add, outcomes)
-
-        # Bound on sums without a flag; with one or more the sum is above it.
-        return nx.replaced(drawn, drawn >= LARGEST_DRAW, resolved)
+        drawn = []
+        for i, (part, half) in enumerate(zip(self.parts, halves)):
+            own = randomness.fold_in(seed, seed_domains.DrawDomain.SECOND_LEVEL + i)
+            drawn.append(_looked_up(part, half, FURTHER, own))
+        return functools.reduce(operator.add, drawn)
 
 
-def _resolved(drawn: Array, further: int, alias: tables.Alias, own: Array) -> Array:
-    """The draws, with an outcome in place of each `further`."""
-    nx = arrays.of(drawn)
+def _looked_up(table: tables.Table, half: Array, further: int, own: Array) -> Array:
+    """Outcomes by sixteen bits, int32[n], and where they are `further` by more."""
+    nx = arrays.of(half)
+    drawn = nx.take(nx.table(table.first), half)
     return nx.replaced(
         drawn,
         nx.equal(drawn, further),
-        lambda pick, rank, count: look_further(alias, own, rank, count),
+        lambda pick, rank, count: look_further(table.alias, own, rank, count),
+        table.further_share,
     )
 
 
@@ -197,9 +189,9 @@ class TableNoise:
         count = (length + 1) // 2 if self.is_paired else length
         own = randomness.fold_in(seed, seed_domains.DrawDomain.TABLES)
         words = nx.random_words(own, (count + 1) // 2)
-        drawn = nx.take(nx.table(self.table.first), nx.halves(words)[:count])
         own = randomness.fold_in(seed, seed_domains.DrawDomain.SECOND_LEVEL)
-        drawn = _resolved(drawn, _FURTHER_SHARES, self.table.alias, own)
+        half = nx.halves(words)[:count]
+        drawn = _looked_up(self.table, half, _FURTHER_SHARES, own)
         if not self.is_paired:
             return drawn
         return nx.signed_halves(drawn)[:length]

@@ -124,11 +124,13 @@ class Table(NamedTuple):
       alias: The second level.
       distance: Upper bound on the total variation distance of an outcome to its
         probabilities.
+      further_share: The share of the first level's entries for 'look further'.
     """
 
     first: np.ndarray
     alias: Alias
     distance: float
+    further_share: float
 
 
 def build(
@@ -163,7 +165,8 @@ def build(
         distance = decimal.Decimal(lost) / unit / entries + beyond
     first = np.append(np.repeat(outcomes, counts), np.full(left, further))
     alias = alias_tables(outcomes, weights)
-    return Table(first.astype(np.int32), alias, float(distance) * (1 + 1e-9))
+    bound, share = float(distance) * (1 + 1e-9), left / entries
+    return Table(first.astype(np.int32), alias, bound, share)
 
 
 def alias_tables(values: np.ndarray, weights: list[int]) -> Alias:
@@ -199,10 +202,8 @@ def alias_tables(values: np.ndarray, weights: list[int]) -> Alias:
 ONE_TABLE, _TWO_TABLES = 1 << 10, 1 << 20
 # Least square of s1 s2 / s where two parts are added.
 _SMOOTHING_VARIANCE = 4
-# The value of an entry for 'look further'; three of them fit int32.
+# The value of an entry for 'look further'; no outcome is as large.
 FURTHER = 1 << 29
-# Bound on sums of entries none of which is 'look further'.
-LARGEST_DRAW = 1 << 28
 
 
 def decompose(

@@ -11,7 +11,7 @@ import pytest
 
 import dpfl
 from dpfl import arrays
-from dpfl.vectors import clipping, integers, randomness, rotation, rounding
+from dpfl.vectors import clipping, integers, masks, randomness, rotation, rounding
 from tests.arrays import libraries
 
 LARGEST = np.finfo(np.float32).max
@@ -215,6 +215,19 @@ def test_jax_multiplies_matrices_in_full_precision(name):
     assert bool(products) == (name not in ("none", "gaussian"))
     for line in products:
         assert "precision = [HIGHEST, HIGHEST]" in line, line
+
+
+@pytest.mark.skipif(libraries.HAS_TENSORFLOW, reason="JAX has its own environment")
+@pytest.mark.parametrize("share", [1e-5, 0.01, 0.3])
+def test_jax_draws_for_all_places_that_are_meant(share):
+    from dpfl.arrays import in_jax
+
+    for length in (10_000, 200_001):
+        most = in_jax.most_of(length, share)
+        assert most < length / 2
+        assert masks.shortfall(length, share, most) < 1e-60
+        flags = np.random.default_rng(0).random(length) < share
+        assert np.array_equal(in_jax._counts(flags), np.cumsum(flags))
 
 
 def test_a_rotated_vector_keeps_its_norm(nx):
