@@ -292,9 +292,12 @@ def replaced(
             return (draw(lambda array: array, ranks, number),)
         return (draw(None, jnp.arange(most), number),)
 
-    # A loop of one step, which XLA does not fuse: it would draw anew for each place.
     few = jnp.zeros([most], values.dtype)
-    [few] = fori_loop(0, jnp.minimum(number, 1), drawn, few)
+    if isinstance(number, jax.core.Tracer):
+        # A loop of one step, which XLA does not fuse: it would draw for each place.
+        [few] = fori_loop(0, jnp.minimum(number, 1), drawn, few)
+    else:
+        [few] = drawn(0, few)
     found = few if is_all else jnp.take(few, ranks, mode="clip")
     return jnp.where(is_meant, found, values)
 

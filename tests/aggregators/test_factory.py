@@ -11,6 +11,7 @@ import tensorflow_federated as tff
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import aggregators, mechanisms
+from dpfl.aggregators import layout
 from dpfl.arrays import in_tensorflow as nx
 from dpfl.codecs import none
 from tests.aggregators import cohorts
@@ -170,6 +171,16 @@ class TestExecution:
         assert_array_equal(results[1:], replayed)
         tf.nest.map_structure(assert_array_equal, state, end)
         assert len({tuple(result) for result in results}) == 3
+
+
+def test_keys_of_a_structure_are_sorted():
+    """As in the layout of a pytree of JAX; see `arrays/test_jax_aggregator.py`."""
+    tree = collections.OrderedDict(z=tf.range(2.0), a=[tf.range(3.0) + 5])
+    types = tff.to_type(
+        collections.OrderedDict(z=(np.float32, [2]), a=[(np.float32, [3])])
+    )
+    vector = layout.Layout(types).flatten(tree, 6)
+    assert_array_equal(vector, [5, 6, 7, 0, 1, 0])
 
 
 def test_a_round_of_federated_averaging_with_more_measurements(tff_context):

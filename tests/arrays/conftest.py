@@ -6,10 +6,17 @@
 These tests run twice: here, and in the environment with JAX (package/test_jax.py).
 """
 
+import os
+
 import pytest
 
 from dpfl import arrays
 from tests.arrays import libraries
+
+# Four devices on a processor; optimized programs take longer to compile than they save.
+_FLAGS = "--xla_force_host_platform_device_count=4 --xla_backend_optimization_level=0"
+if not libraries.HAS_TENSORFLOW:
+    os.environ.setdefault("XLA_FLAGS", _FLAGS)
 
 
 @pytest.fixture(params=libraries.NAMES)

@@ -36,8 +36,9 @@ from dpfl.vectors import randomness
 
 # Updates with a leading axis of clients, or a function from places to them.
 Updates = Union[Any, Callable[[Array], Any]]
-# Numbers of the updates that are encoded at once, by default.
-_NUMBERS_AT_ONCE = 1 << 25
+# Numbers of the updates that are encoded at once, by default: a processor is faster
+# if they stay in its cache.
+_NUMBERS_AT_ONCE, _NUMBERS_ON_CPU = 1 << 25, 1 << 20
 # Bytes of a number that programs of 32-bit types do not have.
 _WIDE = 8
 
@@ -91,7 +92,9 @@ class JaxAggregator:
         self._identity = f"{identity}:{layout.dimension}:{layout.text}"
         self._types: dict[bool, Fields] = {}
         self._axis_name = axis_name
-        most = _NUMBERS_AT_ONCE // codec.input_length
+        is_cpu = jax.default_backend() == "cpu"
+        numbers = _NUMBERS_ON_CPU if is_cpu else _NUMBERS_AT_ONCE
+        most = numbers // codec.input_length
         self._clients_at_once = clients_at_once or max(most, 1)
         self._measuring = measuring
 
@@ -348,8 +351,9 @@ def jax_aggregator(
         are distributed, as many to each; None for clients on one device. The states of
         a codec's loops are not annotated by device, so it needs `check_vma=False`.
       clients_at_once: The most clients whose updates are encoded at once, in as much
-        memory; by default so many that their updates have 2**25 numbers. The result
-        has the same bits.
+        memory; by default so many that their updates have 2**20 numbers on a processor,
+        as `jax.default_backend()` says, and 2**25 elsewhere. The result has the same
+        bits.
       **options: Options of the codec's class, as for `dpfl.aggregator`.
 
     Raises:

@@ -7,12 +7,14 @@
     vector = layout.flatten(update, layout.dimension)
     update = layout.restore(vector)
 
-The template may be of anything with a shape and a dtype.
+The template may be of anything with a shape and a dtype. Keys are sorted, those of an
+OrderedDict too, as in the layout of `dpfl.aggregators`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
@@ -41,6 +43,8 @@ class Layout:
           template: A pytree of float arrays, or of anything with a shape and a dtype.
         """
         leaves, self._structure = jax.tree.flatten(template)
+        places = jax.tree.unflatten(self._structure, range(len(leaves)))
+        self._order = list(_sorted_leaves(places))
         for leaf in leaves:
             if not (hasattr(leaf, "dtype") and _is_float(leaf)):
                 wanted = "a pytree of float arrays, or of their shapes and dtypes"
@@ -73,23 +77,37 @@ class Layout:
     def flatten(self, update: Update, length: int) -> Array:
         """Flattens an update to float32[length], padded with zeros."""
         leaves = jax.tree.leaves(update)
-        parts = [jnp.reshape(leaf, [-1]).astype(jnp.float32) for leaf in leaves]
+        ordered = (leaves[place] for place in self._order)
+        parts = [jnp.reshape(leaf, [-1]).astype(jnp.float32) for leaf in ordered]
         parts.append(jnp.zeros([length - self.dimension], jnp.float32))
         return jnp.concatenate(parts)
 
     def restore(self, vector: Array) -> Update:
         """Restores a pytree of the template's dtypes from a flat float32 vector."""
-        parts = jnp.split(vector, np.cumsum(self._sizes)[:-1])
-        leaves = [
-            jnp.reshape(part, shape).astype(dtype)
-            for part, (shape, dtype) in zip(parts, self._types)
-        ]
+        sizes = [self._sizes[place] for place in self._order]
+        parts = jnp.split(vector, np.cumsum(sizes)[:-1])
+        leaves: list[Any] = [None] * len(parts)
+        for place, part in zip(self._order, parts):
+            shape, dtype = self._types[place]
+            leaves[place] = jnp.reshape(part, shape).astype(dtype)
         return jax.tree.unflatten(self._structure, leaves)
 
     def zeros(self, clients: int) -> Any:
         """Updates of zeros."""
         leaves = [jnp.zeros([clients, *shape], dtype) for shape, dtype in self._types]
         return jax.tree.unflatten(self._structure, leaves)
+
+
+def _sorted_leaves(tree: Any) -> Iterator[Any]:
+    """The leaves in the order of `tf.nest`; JAX sorts no OrderedDict."""
+    if isinstance(tree, Mapping):
+        for key in sorted(tree):
+            yield from _sorted_leaves(tree[key])
+    elif isinstance(tree, (list, tuple)):
+        for part in tree:
+            yield from _sorted_leaves(part)
+    else:
+        yield from jax.tree.leaves(tree)
 
 
 def _is_float(leaf: Any) -> bool:
