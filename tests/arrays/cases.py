@@ -12,6 +12,7 @@ computed; `python -m tests.arrays.cases` writes it.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -132,8 +133,9 @@ def _noise(nx: Any, seed: Any) -> Iterator[tuple[str, Any]]:
         "skellam": (5.0,),
     }.items():
         for stddev in stddevs:
-            drawn = integer_noise.NOISE[kind](stddev).sample(seed, 4097)
-            yield f"{kind}_{stddev:g}", drawn
+            sample = integer_noise.NOISE[kind](stddev).sample
+            draw = libraries.traced(nx, functools.partial(sample, length=4097))
+            yield f"{kind}_{stddev:g}", draw(seed)
 
 
 def _streams(nx: Any, seed: Any) -> Iterator[tuple[str, Any]]:
