@@ -190,20 +190,21 @@ class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
     def _their_rdp(self, event: dp_accounting.DpEvent) -> np.ndarray:
         """The RDP that dp_accounting has for an event; infinite where it has none."""
         orders, rdp = self._orders, self._rdp
-        finite = np.isfinite(orders)
         result = np.full(orders.shape, np.inf)
         # All releases of dp_accounting refuse an RDP below 1e-16 of selected runs, and
         # order 1 of randomized response.
         errors: list[type[Exception]] = [OverflowError, ZeroDivisionError]
         if isinstance(event, dp_event.RepeatAndSelectDpEvent):
             errors.append(ValueError)
-        least = _ABOVE_ONE if hasattr(event, "num_buckets") else 1.0
+        # Of randomized response alone all releases know the largest loss.
+        is_response = hasattr(event, "num_buckets")
+        asked = np.isfinite(orders) | is_response
         try:
-            self._orders = np.maximum(orders[finite], least)
+            self._orders = np.maximum(orders[asked], _ABOVE_ONE if is_response else 1.0)
             self._rdp = np.zeros(self._orders.shape)
             with contextlib.suppress(*errors), np.errstate(all="ignore"):
                 super()._maybe_compose(event, 1, True)
-                result[finite] = self._rdp
+                result[asked] = self._rdp
         finally:
             self._orders, self._rdp = orders, rdp
         # NaN and negative numbers mean that the RDP could not be computed, too.
@@ -223,32 +224,32 @@ class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
         )
 
     def get_epsilon_and_optimal_order(self, target_delta: float) -> tuple[float, float]:
-        """The least epsilon at a delta of at least 0, and the order that gave it.
-
-        The infinite order counts for none.
-        """
+        """The least epsilon at a delta of at least 0, and the order that gave it."""
         target_delta = min(trees.up_to_infinity("target_delta", target_delta), 1.0)
-        known = self._known_orders()
-        if not known.any():
-            return math.inf, self._orders[0]
-        with np.errstate(over="ignore"):
-            return rdp_privacy_accountant.compute_epsilon(
-                self._orders[known], self._rdp[known], target_delta
-            )
+        known, found = self._known_orders(), (math.inf, self._orders[0])
+        if known.any():
+            with np.errstate(over="ignore"):
+                found = rdp_privacy_accountant.compute_epsilon(
+                    self._orders[known], self._rdp[known], target_delta
+                )
+        return min(found, (self._largest_loss(), math.inf))
 
     def get_delta_and_optimal_order(self, target_epsilon: float) -> tuple[float, float]:
-        """The least delta at an epsilon of at least 0, and the order that gave it.
-
-        The infinite order counts for none.
-        """
+        """The least delta at an epsilon of at least 0, and the order that gave it."""
         target_epsilon = trees.up_to_infinity("target_epsilon", target_epsilon)
+        if self._largest_loss() <= target_epsilon < math.inf:
+            return 0.0, math.inf
         known = self._known_orders()
         if not known.any():
             return 1.0, self._orders[0]
         return _delta_of(self._orders[known], self._rdp[known], target_epsilon)
 
+    def _largest_loss(self) -> float:
+        """The RDP at the infinite order, a pure epsilon; infinite without the order."""
+        return float(np.min(self._rdp[np.isinf(self._orders)], initial=math.inf))
+
     def _known_orders(self) -> np.ndarray:
-        """Whether an order gives a bound: an infinite RDP does not, and NaN would."""
+        """Whether a finite order gives a bound, which an infinite RDP does not."""
         return np.isfinite(self._orders) & np.isfinite(self._rdp)
 
     def get_epsilon(self, target_delta: float) -> float:

@@ -119,8 +119,10 @@ def test_order_infinity_of_repeat_and_select():
 )
 def test_randomized_response_at_any_order():
     event = dp_event.RandomizedResponseDpEvent(np.float32(0.5), np.int8(2))
-    found = by_rdp(event, ONE, orders=[1.0, 1024.0])
-    assert found == pytest.approx(math.log(3), rel=0.02)
+    assert by_rdp(event, ONE, orders=[1.0, INF]) == pytest.approx(math.log(3))
+    ledger = accounting.DpflAccountant([2.0, INF], ONE).compose(event)
+    assert ledger.get_epsilon(0.0) == pytest.approx(math.log(3))
+    assert ledger.get_delta(1.1) == 0 < ledger.get_delta(1.0)
     for wrong in (2.5, INF, 0, True):
         with refuses((TypeError, ValueError), "num_buckets", wrong):
             epsilon(dp_event.RandomizedResponseDpEvent(0.5, wrong), ONE)
