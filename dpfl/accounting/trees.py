@@ -98,7 +98,7 @@ def _with_python_numbers(event: DpEvent) -> DpEvent:
         if isinstance(value, DpEvent) or field.name == "events":
             continue
         checked = _CHECKS.get(field.name, _any_number)(field.name, value)
-        if type(checked) is not type(value) or checked != value:
+        if checked is not value:
             changes[field.name] = checked
     return attr.evolve(event, **changes) if changes else event
 
