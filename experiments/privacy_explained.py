@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
 import attr
@@ -21,7 +21,7 @@ import dp_accounting
 from dp_accounting import dp_event
 
 from dpfl import accounting, checks
-from dpfl.accounting import events, trees
+from dpfl.accounting import events, routes, trees
 from dpfl.mechanisms import Mechanism, Participation, build
 from dpfl.mechanisms import participation as participation_lib
 from dpfl.planning import ledger
@@ -36,6 +36,20 @@ _HEADS = {
     "reason": "why",
     "pages": "theorems, in docs/privacy",
 }
+_OF_EXACT = ("gaussian.md#the-exact-curve",)
+_OF_SAMPLED = ("gaussian.md#poisson-sampled-gaussians",)
+_DOMINATION = ("gaussian_domination.md",)
+ROUTE_PAGES: Mapping[str, tuple[str, ...]] = {
+    "monte-carlo": ("balls_in_bins.md",),
+    "exact-gaussian": _OF_EXACT,
+    "pld": _OF_SAMPLED,
+    "unsampled-gaussian": _OF_SAMPLED,
+    "stopped-exact-gaussian": _DOMINATION + _OF_EXACT,
+    "stopped-pld": _DOMINATION + _OF_SAMPLED,
+    "stopped-unsampled-gaussian": _DOMINATION + _OF_SAMPLED,
+    "rdp": (),
+}
+"""Pages of docs/privacy with the theorems of each route, beside those of the event."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +65,8 @@ class Explained:
       event: Lines of the event's tree, see `_outline`.
       asked_method: Value of --accounting_method, by which a route may be taken.
       accounting_method: Name of the route that was taken.
-      routes: Fields of the `accounting.routes.Candidate` of each route.
+      routes: Fields of the `accounting.routes.Candidate` of each route, and the pages
+        of docs/privacy with the theorems that it uses.
     """
 
     run: Optional[str]
@@ -94,8 +109,48 @@ def of_cost(cost: ledger.RunCost, rounds: int, run: Optional[str] = None) -> Exp
         report.accounting_method,
         report.order,
         report.relation,
-        [attr.asdict(candidate) for candidate in report.candidates],
+        [
+            {**attr.asdict(candidate), "pages": pages_of(candidate, report.event)}
+            for candidate in report.candidates
+        ],
     )
+
+
+def pages_of(candidate: routes.Candidate, event: dp_event.DpEvent) -> tuple[str, ...]:
+    """Pages of a route; those of the event are left out where it is refused."""
+    every = list(ROUTE_PAGES[candidate.route])
+    if candidate.epsilon is not None:
+        is_dominated = candidate.route.startswith("stopped-")
+        every += pages(event, dominating=is_dominated)
+    # A page is named once, by its first section.
+    files = [page.partition("#")[0] for page in every]
+    return tuple(p for i, p in enumerate(every) if files[i] not in files[:i])
+
+
+def pages(event: dp_event.DpEvent, *, dominating: bool = False) -> Iterator[str]:
+    """Yields pages of docs/privacy with the theorems of a tree's releases.
+
+    Args:
+      event: The tree, normalised.
+      dominating: Whether Gaussians stand for releases that one can stand for.
+    """
+    for release, _ in trees.releases(event):
+        resolved = trees.resolve_sampling(release)
+        stands = getattr(resolved, "dominating_pages", ())
+        if dominating and stands:
+            yield from stands
+        elif isinstance(resolved, dp_accounting.PoissonSampledDpEvent):
+            yield "gaussian.md#poisson-sampled-gaussians"
+        elif isinstance(resolved, dp_accounting.GaussianDpEvent):
+            yield "gaussian.md"
+        else:
+            yield from getattr(resolved, "pages", ())
+            if getattr(resolved, "sampling_probability", 1.0) < 1:
+                yield from getattr(resolved, "sampling_pages", ())
+        for name in ("round_event", "update", "count"):
+            part = getattr(resolved, name, None)
+            if isinstance(part, dp_event.DpEvent):
+                yield from pages(part, dominating=dominating)
 
 
 def _outline(event: dp_event.DpEvent) -> list[str]:

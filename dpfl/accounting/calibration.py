@@ -146,8 +146,8 @@ def epsilon(
       relation: The relation between neighbours; None is the first for which the event
         holds, ADD_OR_REMOVE_ONE for dp_accounting's own events alone.
       every_route: Whether the report has a candidate for each of `routes.ROUTES`,
-        with its pages, which takes longer and changes no epsilon. Otherwise it has
-        those that were needed.
+        which takes longer and changes no epsilon. Otherwise it has those that were
+        needed.
 
     Raises:
       dp_accounting.UnsupportedEventError: the tree has an event without a bound, for

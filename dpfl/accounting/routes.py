@@ -1,20 +1,20 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Routes from an event to an epsilon, in one table, with the pages that prove them.
+"""Routes from an event to an epsilon, in one table.
 
     report = accounting.epsilon(event, 1e-5, every_route=True)
     for candidate in report.candidates:
         print(candidate.route, candidate.epsilon, candidate.reason)
 
-`dpfl-privacy explain` prints them.
+`dpfl-privacy explain` prints them, with the pages that prove them.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Optional, Union
 
 import attr
@@ -94,17 +94,13 @@ class Route(NamedTuple):
     Attributes:
       name: Value of `PrivacyReport.accounting_method`.
       find: Computes epsilon, or says why this route has none.
-      pages: Pages of docs/privacy with its theorems, beside those of the event.
       is_last: Whether its epsilon is the least that 'tight' has.
-      dominates: Whether Gaussians stand for releases.
       accounting_methods: Values of `accounting_method` that allow it.
     """
 
     name: str
     find: Callable[[Question], Found]
-    pages: tuple[str, ...] = ()
     is_last: bool = False
-    dominates: bool = False
     accounting_methods: Sequence[str] = _TIGHT
 
 
@@ -153,22 +149,14 @@ def _exact(question: Question) -> Found:
 
 _EXACT, _PLD = gaussian.EpsilonCurves.exact, gaussian.EpsilonCurves.pld
 _UNSAMPLED = gaussian.EpsilonCurves.unsampled
-_OF_EXACT = ("gaussian.md#the-exact-curve",)
-_OF_SAMPLED = ("gaussian.md#poisson-sampled-gaussians",)
-_STOPPED = ("gaussian_domination.md",)
 ROUTES: tuple[Route, ...] = (
-    Route("monte-carlo", _by_draws, ("balls_in_bins.md",), True),
-    Route("exact-gaussian", _exact, _OF_EXACT, True),
-    Route("pld", _of_gaussians(_PLD), _OF_SAMPLED),
-    Route("unsampled-gaussian", _of_gaussians(_UNSAMPLED), _OF_SAMPLED),
-    *(
-        Route(f"stopped-{name}", _of_dominating(curve), _STOPPED + page, last, True)
-        for name, curve, page, last in (
-            ("exact-gaussian", _EXACT, _OF_EXACT, True),
-            ("pld", _PLD, _OF_SAMPLED, False),
-            ("unsampled-gaussian", _UNSAMPLED, _OF_SAMPLED, False),
-        )
-    ),
+    Route("monte-carlo", _by_draws, is_last=True),
+    Route("exact-gaussian", _exact, is_last=True),
+    Route("pld", _of_gaussians(_PLD)),
+    Route("unsampled-gaussian", _of_gaussians(_UNSAMPLED)),
+    Route("stopped-exact-gaussian", _of_dominating(_EXACT), is_last=True),
+    Route("stopped-pld", _of_dominating(_PLD)),
+    Route("stopped-unsampled-gaussian", _of_dominating(_UNSAMPLED)),
     Route(
         "rdp",
         lambda question: float(question.rdp[0]),
@@ -188,14 +176,12 @@ class Candidate:
       epsilon: None if it has none.
       reason: Why it was taken, or was not, or has no epsilon.
       is_taken: Whether its epsilon is that of the report.
-      pages: Pages of docs/privacy with the theorems that it uses.
     """
 
     route: str
     epsilon: Optional[float]
     reason: str
     is_taken: bool
-    pages: tuple[str, ...] = ()
 
 
 def candidates(
@@ -206,8 +192,7 @@ def candidates(
     Args:
       question: The event and delta.
       accounting_method: See `accounting.epsilon`.
-      every_route: Whether to compute routes that are not needed as well, and to name
-        the pages.
+      every_route: Whether to compute routes that are not needed as well.
     """
     results: dict[Route, Found] = {}
     for route in ROUTES:
@@ -234,7 +219,6 @@ def candidates(
             if route == taken
             else _reason(route, value, accounting_method, least),
             route == taken,
-            _pages_of(route, value, question.event) if every_route else (),
         )
         for route, value in results.items()
     )
@@ -247,40 +231,3 @@ def _reason(route: Route, result: Found, accounting_method: str, least: float) -
     if accounting_method not in route.accounting_methods:
         return f"excluded by accounting_method {accounting_method!r}"
     return "not taken: larger" if result > least else "not taken: no smaller"
-
-
-def _pages_of(
-    route: Route, epsilon: Found, event: dp_accounting.DpEvent
-) -> tuple[str, ...]:
-    """Pages of a route; those of the event are left out where it is refused."""
-    own = () if isinstance(epsilon, str) else pages(event, dominating=route.dominates)
-    every = [*route.pages, *own]
-    # A page is named once, by its first section.
-    files = [page.partition("#")[0] for page in every]
-    return tuple(p for i, p in enumerate(every) if files[i] not in files[:i])
-
-
-def pages(event: dp_accounting.DpEvent, *, dominating: bool = False) -> Iterator[str]:
-    """Yields pages of docs/privacy with the theorems of a tree's releases.
-
-    Args:
-      event: The tree, normalised.
-      dominating: Whether Gaussians stand for releases that one can stand for.
-    """
-    for release, _ in trees.releases(event):
-        resolved = trees.resolve_sampling(release)
-        stands = getattr(resolved, "dominating_pages", ())
-        if dominating and stands:
-            yield from stands
-        elif isinstance(resolved, dp_accounting.PoissonSampledDpEvent):
-            yield "gaussian.md#poisson-sampled-gaussians"
-        elif isinstance(resolved, dp_accounting.GaussianDpEvent):
-            yield "gaussian.md"
-        else:
-            yield from getattr(resolved, "pages", ())
-            if getattr(resolved, "sampling_probability", 1.0) < 1:
-                yield from getattr(resolved, "sampling_pages", ())
-        for name in ("round_event", "update", "count"):
-            part = getattr(resolved, name, None)
-            if isinstance(part, dp_accounting.DpEvent):
-                yield from pages(part, dominating=dominating)

@@ -12,6 +12,7 @@ import pytest
 
 from dpfl import accounting, mechanisms
 from dpfl.accounting import events, gaussian, routes, trees
+from experiments import privacy_explained
 
 PAGES = Path(__file__).resolve().parents[2] / "docs/privacy"
 GAUSSIAN = dp_accounting.GaussianDpEvent
@@ -112,7 +113,9 @@ def anchors(text):
 
 
 def test_theorem_pages_exist():
-    every = {page for route in routes.ROUTES for page in route.pages}
+    of_routes = privacy_explained.ROUTE_PAGES
+    assert [*of_routes] == [route.name for route in routes.ROUTES]
+    every = {page for pages in of_routes.values() for page in pages}
     for event in {*all_events(events.RdpDpEvent)}:
         own = {*event.pages, *event.sampling_pages, *event.dominating_pages}
         assert event.pages or event.__subclasses__(), event
@@ -138,14 +141,15 @@ def test_theorem_pages_exist():
     ],
 )
 def test_pages_name_the_route_and_the_event(name, route, pages):
-    found = explained(CASES[name][0])[1][route].pages
+    report, candidates = explained(CASES[name][0])
+    found = privacy_explained.pages_of(candidates[route], report.event)
     assert [page.partition(".md")[0] for page in found] == pages.split()
 
 
 def test_pages_of_slots_include_the_releases_page():
     plan = mechanisms.RandomAllocation(100, 10, 8)
     event = mechanisms.L2Csgm(10, 1.0, 2.0, 0.1).dp_event(plan, 100)
-    assert [*routes.pages(trees.normalised(event))] == [
+    assert [*privacy_explained.pages(trees.normalised(event))] == [
         *("random_allocation.md", "sparsified_gaussian.md")
     ]
 
