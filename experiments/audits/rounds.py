@@ -62,7 +62,10 @@ def witnessed(codec: Codec) -> Codec:
     def decode(*arguments: Any) -> Decoded:
         decoded = own_decode(*arguments)
         measured = collections.OrderedDict(decoded.measurements)
+        # A release may be what decoding gives.
+        codec.decode = own_decode  # type: ignore[method-assign]
         measured[_RELEASE] = _named(codec.release(*arguments))
+        codec.decode = decode  # type: ignore[assignment, method-assign]
         return decoded._replace(measurements=measured)
 
     codec.released_measurements += (_RELEASE,)

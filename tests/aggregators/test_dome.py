@@ -12,10 +12,9 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dpfl import aggregators, mechanisms
+from dpfl import aggregators, files, mechanisms
 from dpfl.arrays import in_tensorflow as nx
 from dpfl.codecs import dome
-from dpfl.training import checkpoint
 from dpfl.vectors import adaptive_sketch
 from tests.aggregators import cohorts
 from tests.aggregators.rounds import compiled_round, many_means, many_totals, run_codec
@@ -368,7 +367,7 @@ class TestHostile:
 
 
 class TestExecution:
-    def test_replay_through_a_checkpoint(self, tff_secure_context):
+    def test_replay_through_a_file(self, tff_secure_context, tmp_path):
         config = make(0.5)
         options = {"seed": 1, "measure": "exact_for_simulation"}
         process = aggregators.build(config, **options).create(
@@ -385,9 +384,12 @@ class TestExecution:
             output = process.next(state, values(number))
             outputs.append(output)
             leaves = [np.asarray(leaf) for leaf in tf.nest.flatten(output.state)]
-            parts = checkpoint.encode(checkpoint.Checkpoint(number, leaves, {}))
-            loaded = checkpoint.decode(b"".join(parts)).arrays
-            state = tf.nest.pack_sequence_as(output.state, [x[()] for x in loaded])
+            named = {str(place): leaf for place, leaf in enumerate(leaves)}
+            files.write_arrays(tmp_path / "state.npz", {}, named)
+            loaded = files.read_arrays(tmp_path / "state.npz")[1]
+            state = tf.nest.pack_sequence_as(
+                output.state, [loaded[name][()] for name in named]
+            )
             replayed = process.next(again, values(number))
             again = replayed.state
         tf.nest.map_structure(

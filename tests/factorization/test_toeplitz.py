@@ -7,7 +7,6 @@ from scipy import optimize
 
 from dpfl.factorization import factors, optimal, sensitivity, toeplitz
 from dpfl.factorization.workloads import LinearCooldown, Workload
-from tests.refusals import refuses
 
 COOLDOWN = Workload(20, 0.8, LinearCooldown())
 
@@ -97,8 +96,3 @@ def test_several_participations_are_optimised_for():
     banded = toeplitz.optimize_toeplitz(workload, bands=16)
     assert banded.sensitivity(plan).value == pytest.approx(2)
     assert many.errors(plan).total <= banded.errors(plan).total * (1 + 1e-4)
-
-
-def test_bad_correlations_are_refused():
-    with refuses(ValueError, "rho", 1.5):
-        toeplitz.inverse_root(1.5, 4)
