@@ -31,8 +31,9 @@ from dpfl import fields, files, mechanisms
 from dpfl.mechanisms.build import accepted_fields
 from dpfl.tasks import registry
 from dpfl.training import config as config_lib
-from dpfl.training import deadlines, loop, report
+from dpfl.training import deadlines, engine, loop, report
 from dpfl.training import run as training
+from dpfl.training.engine import EngineLostError
 from dpfl.training.plan import make_plan
 
 from . import cli, mechanism_flags, start
@@ -216,12 +217,13 @@ def check(argv: Sequence[str]) -> None:
 
 
 def _checked_config(argv: Sequence[str]) -> config_lib.RunConfig:
-    """Imports TensorFlow and returns the checked settings."""
+    """Imports TensorFlow if it trains, and returns the checked settings."""
     cli.no_arguments(argv)
     forget_other_mechanisms()
     config = run_config()
     files.check_folder("output_dir", config.output_dir)
-    start.import_tensorflow()
+    if engine.of(config.engine) == "tff":
+        start.import_tensorflow()
     return config
 
 
@@ -231,7 +233,8 @@ def main(argv: Sequence[str], **shared: Any) -> None:
     plan = make_plan(config)
     with training.Run(plan, deadlines.say, **shared) as run:
         print(report.describe(plan), flush=True)
-        start.import_federated()
+        if plan.config.engine == "tff":
+            start.import_federated()
         cli.work_begins()
         try:
             summary = run.train()
@@ -245,7 +248,7 @@ def main(argv: Sequence[str], **shared: Any) -> None:
         except loop.DivergedError as error:
             deadlines.say(f"error: {error}")
             sys.exit(1)
-        except (OSError, *training.worker_errors()) as error:  # type: ignore[misc]
+        except (OSError, EngineLostError) as error:
             deadlines.say(
                 f"error: {error}; the same command resumes from the newest checkpoint"
             )

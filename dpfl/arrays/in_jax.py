@@ -560,3 +560,14 @@ def segment_sum(values: Any, places: Any, length: int) -> Any:
 def argsort(values: Any) -> Any:
     """See `in_numpy`."""
     return jnp.argsort(values, stable=True).astype(jnp.int32)
+
+
+def last_argmax(values: Any) -> Any:
+    """See `in_numpy`."""
+    return jnp.argmax(values, -1).astype(np.int32)
+
+
+def cross_entropy(logits: Any, labels: Any) -> Any:
+    """See `in_numpy`."""
+    shifted = jax.nn.log_softmax(logits)
+    return -jnp.take_along_axis(shifted, labels[..., np.newaxis], -1)[..., 0]

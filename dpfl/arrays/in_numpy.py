@@ -35,7 +35,7 @@ round, sign, sin, sqrt, square = np.round, np.sign, np.sin, np.sqrt, np.square
 stack, sum, take, transpose = np.stack, np.sum, np.take, np.transpose
 where, zeros, zeros_like, cumsum = np.where, np.zeros, np.zeros_like, np.cumsum
 max, mean, size = np.max, np.mean, np.size
-eigvalsh, norm = np.linalg.eigvalsh, np.linalg.norm
+eigvalsh, expm1, norm = np.linalg.eigvalsh, np.expm1, np.linalg.norm
 diag, diagonal, eye, linalg = np.diag, np.diagonal, np.eye, np.linalg
 pad, shape = np.pad, np.shape
 
@@ -533,3 +533,21 @@ def segment_sum(values: np.ndarray, places: np.ndarray, length: int) -> np.ndarr
 def argsort(values: np.ndarray) -> np.ndarray:
     """The order that sorts values, the first of equal ones first; int32[n]."""
     return np.argsort(values, kind="stable").astype(np.int32)
+
+
+def last_argmax(values: np.ndarray) -> np.ndarray:
+    """The place of the largest value along the last axis, int32."""
+    return np.argmax(values, -1).astype(np.int32)
+
+
+def cross_entropy(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The cross entropy of each label, in the dtype of the logits.
+
+    Args:
+      logits: [..., classes].
+      labels: Integers [...].
+    """
+    shifted = logits - np.max(logits, -1, keepdims=True)
+    total = np.log(np.sum(np.exp(shifted), -1))
+    chosen = np.take_along_axis(shifted, labels[..., np.newaxis], -1)[..., 0]
+    return total - chosen

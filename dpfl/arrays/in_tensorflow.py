@@ -30,7 +30,7 @@ _ROWS_AT_ONCE = 16
 
 abs, arange, clip, cos, cumsum = tf.abs, tf.range, tf.clip_by_value, tf.cos, tf.cumsum
 all, max, sum, take = tf.reduce_all, tf.reduce_max, tf.reduce_sum, tf.gather
-erfc, mean, pad = tf.math.erfc, tf.reduce_mean, tf.pad
+erfc, expm1, mean, pad = tf.math.erfc, tf.math.expm1, tf.reduce_mean, tf.pad
 eigvalsh, norm = tf.linalg.eigvalsh, tf.norm
 count_nonzero = tf.math.count_nonzero
 diag, diagonal, eye, linalg = tf.linalg.diag, tf.linalg.diag_part, tf.eye, tf.linalg
@@ -487,3 +487,13 @@ segment_sum = tf.math.unsorted_segment_sum
 def argsort(values: tf.Tensor) -> tf.Tensor:
     """See `in_numpy`."""
     return tf.argsort(values, stable=True)
+
+
+def last_argmax(values: tf.Tensor) -> tf.Tensor:
+    """See `in_numpy`."""
+    return tf.argmax(values, -1, output_type=tf.int32)
+
+
+def cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    """See `in_numpy`."""
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)

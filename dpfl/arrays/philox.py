@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
-WEYL = (0x9E3779B9, 0xBB67AE85)
+WEYL = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 ROUNDS = 10
 _WORD = 0xFFFFFFFF
 _SHIFT = np.uint64(32)
@@ -79,21 +79,58 @@ def random_words(seed: Any, count: int) -> np.ndarray:
     return words.reshape(-1)[:count]
 
 
+def fold_in_each(seed: Any, values: np.ndarray) -> np.ndarray:
+    """The seeds `fold_in(seed, value)` of many values, int64[n, 2]."""
+    seed = np.asarray(seed, np.int64)
+    counters = np.stack([values, np.full(len(values), seed[1])], -1).astype(np.int64)
+    words = _encipher(_halves(counters).reshape(-1, 4).T, _halves(seed[:1]))
+    return np.ascontiguousarray(words.T).view("<i8").astype(np.int64)
+
+
+def words_of_each(seeds: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The words `random_words(seed, count)` of many seeds, one after the other.
+
+    Args:
+      seeds: int64[n, 2].
+      counts: int64[n], at least 0.
+
+    Returns:
+      uint32[sum of counts].
+    """
+    own = _encipher(_halves(seeds).reshape(-1, 4).T, _halves(np.array([SEED_KEY])))
+    blocks = -(-counts // 4)
+    owner = np.repeat(np.arange(len(counts)), blocks)
+    ends = np.cumsum(blocks)
+    block = np.arange(len(owner)) - np.repeat(ends - blocks, blocks)
+    counter = np.zeros((4, len(owner)), np.uint32)
+    counter[0], counter[2:] = block, own[2:, owner]
+    words = _encipher(counter, own[:2, owner]).T.reshape(-1)
+    place = np.arange(4 * len(owner)) - np.repeat(4 * (ends - blocks), 4 * blocks)
+    return words[place < np.repeat(counts, 4 * blocks)]
+
+
 def _halves(words: np.ndarray) -> np.ndarray:
-    """Splits int64[n] into uint32[2 n], the lower half first."""
-    return words.astype("<i8").view("<u4").astype(np.uint32)
+    """Splits int64[...] into uint32[2 n], the lower half first."""
+    flat = np.ascontiguousarray(words, "<i8").reshape(-1)
+    return flat.view("<u4").astype(np.uint32)
 
 
 def _encipher(counter: np.ndarray, key: Any) -> np.ndarray:
-    """Applies Philox4x32-10 (Salmon et al. 2011) to uint32[4, n] under uint32[2]."""
+    """Applies Philox4x32-10 (Salmon et al. 2011) to uint32[4, n].
+
+    Args:
+      counter: uint32[4, n].
+      key: uint32[2], or uint32[2, n] with a key for each.
+    """
     c0, c1, c2, c3 = counter
-    k0, k1 = (int(word) for word in key)
+    # 64 bits, whose lower halves do not overflow.
+    k0, k1 = np.asarray(key).astype(np.uint64)
     for _ in range(ROUNDS):
         first = c0.astype(np.uint64) * MULTIPLIERS[0]
         second = c2.astype(np.uint64) * MULTIPLIERS[1]
-        c0 = (second >> _SHIFT).astype(np.uint32) ^ c1 ^ np.uint32(k0)
+        c0 = (second >> _SHIFT).astype(np.uint32) ^ c1 ^ k0.astype(np.uint32)
         c1 = second.astype(np.uint32)
-        c2 = (first >> _SHIFT).astype(np.uint32) ^ c3 ^ np.uint32(k1)
+        c2 = (first >> _SHIFT).astype(np.uint32) ^ c3 ^ k1.astype(np.uint32)
         c3 = first.astype(np.uint32)
-        k0, k1 = (k0 + WEYL[0]) & _WORD, (k1 + WEYL[1]) & _WORD
+        k0, k1 = k0 + WEYL[0], k1 + WEYL[1]
     return np.stack([c0, c1, c2, c3])

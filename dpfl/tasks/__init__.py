@@ -12,7 +12,6 @@ A worker builds a client's batches in its own graph, from the client's index.
 # Mechanisms' fields are flags, which a task's options may not be.
 from dpfl import (
     mechanisms,  # noqa: F401
-    needs_tff,  # noqa: F401
     plugins,
 )
 from dpfl.tasks import registry

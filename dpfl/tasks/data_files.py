@@ -1,15 +1,16 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Federated data in TFF's SQLite format, read in the graphs that train on them.
+"""Federated data in TFF's SQLite format.
 
 path = data_files.find_sql_file(file, config)
-pieces = data_files.sql_pieces(path, file, parse_batch, config)
+pieces = data_files.sql_pieces(path, file, record, config)
 """
 
 from __future__ import annotations
 
 import bz2
+import contextlib
 import dataclasses
 import hashlib
 import io
@@ -20,26 +21,64 @@ import sqlite3
 import tarfile
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Optional, Union
+from typing import Any, Optional, Protocol, Union
 
 import numpy as np
-import tensorflow as tf
 
 from dpfl import checks, files
-from dpfl.tasks import downloads
-from dpfl.tasks import task as task_lib
+from dpfl.tasks import downloads, records
 from dpfl.tasks.configs import FashionConfig, FilesConfig, SqlConfig
 from dpfl.tasks.downloads import DataFileError as DataFileError
 
 # Evaluation examples come from at most this many clients when they are capped.
 _EVALUATION_CLIENTS = 1000
+_EXAMPLES_OF_CLIENT = (
+    "SELECT serialized_example_proto FROM examples"
+    " WHERE client_id = ? AND split_name = ?"
+)
 
-# Graph function from a string vector of serialised examples to batches (x, y).
-_Parser = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
+
+class Record(Protocol):
+    """A kind of records, which each engine knows how to parse."""
+
+    def parse(self, records: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
+        """The inputs and labels of records."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SqlClients:
+    """Clients whose examples are read from a checked file in every round.
+
+    Attributes:
+      path: Path of the file.
+      split: Name of the clients' split.
+      client_ids: Identifiers of the clients, sorted.
+      sizes: int64[clients], the number of examples of each.
+      record: The kind of the records.
+    """
+
+    path: str
+    split: str
+    client_ids: tuple[str, ...]
+    sizes: np.ndarray
+    record: Record
+
+    def read(self, clients: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The inputs and labels of some clients, in the order of their indices."""
+        found: list[bytes] = []
+        with contextlib.closing(connect(self.path)) as connection:
+            for client in clients:
+                own = (self.client_ids[client], self.split)
+                rows = connection.execute(_EXAMPLES_OF_CLIENT, own)
+                found.extend(bytes(row[0]) for row in rows)
+        try:
+            return self.record.parse(found)
+        except records.DamagedRecordError as error:
+            raise damaged(self.path, str(error)) from error
 
 
 def sql_pieces(
-    path: str, file: SqlFile, parse_batch: _Parser, config: SqlConfig
+    path: str, file: SqlFile, record: Record, config: SqlConfig
 ) -> dict[str, Any]:
     """The arguments of `Task` for the examples in a checked file.
 
@@ -48,116 +87,57 @@ def sql_pieces(
     Args:
       path: Path of the file.
       file: The published file.
-      parse_batch: Graph function from serialised examples to a batch (x, y).
+      record: The kind of the records.
       config: Options of the task.
     """
-    import tensorflow_federated as tff
-
     training, testing = file.splits
+    query = (
+        "SELECT client_id, SUM(num_examples) FROM client_metadata"
+        " WHERE split_name = ? GROUP BY client_id ORDER BY client_id"
+    )
     try:
-        client_data = tff.simulation.datasets.SqlClientData(path, training)
-    except (TypeError, sqlite3.Error) as error:
+        with contextlib.closing(connect(path)) as connection:
+            rows = connection.execute(query, (training,)).fetchall()
+    except sqlite3.Error as error:
         raise damaged(path, f"a client's name is not a string: {error}") from error
-    client_ids = tuple(client_data.client_ids)
+    client_ids = tuple(name for name, _ in rows)
+    if not all(isinstance(name, str) for name in client_ids):
+        raise damaged(path, "a client's name is not a string")
+    sizes = np.array([size for _, size in rows], np.int64)
     return dict(
         client_ids=client_ids,
-        dataset_from_index=client_datasets(
-            client_data, client_ids, parse_batch, config
-        ),
-        evaluation_dataset=evaluation_dataset(
-            path, testing, parse_batch, config.max_test_examples
+        clients=SqlClients(path, training, client_ids, sizes, record),
+        test_examples=lambda: record.parse(
+            _sample_records(path, testing, config.max_test_examples)
         ),
         data_file=path,
     )
 
 
-def client_datasets(
-    client_data: Any,
-    client_ids: Sequence[str],
-    parse_batch: _Parser,
-    config: SqlConfig,
-) -> Callable[..., tf.data.Dataset]:
-    """A task's `dataset_from_index` that reads SQLite where it is traced.
+def _sample_records(path: str, split: str, limit: Optional[int]) -> list[bytes]:
+    """Up to `limit` examples, the first ones of clients in a fixed random order.
 
-    A client's records are all read as strings and put in their local order; only the
-    chosen ones are parsed, a batch at a time.
-
-    Args:
-      client_data: TFF's client data of the file.
-      client_ids: Identifiers of the clients.
-      parse_batch: Graph function from serialised examples to a batch (x, y).
-      config: Options of the task.
+    They are spread over up to 1000 clients; without a limit they are all examples, in
+    the file's order.
     """
-    # The largest batch size in int32, far above any client's examples.
-    everything = 2**31 - 1
-
-    def dataset_from_index(index: Any, round_index: Any = 0) -> tf.data.Dataset:
-        index = tf.cast(index, tf.int64)
-        client_id = tf.gather(tf.constant(client_ids), index)
-        records = client_data.serializable_dataset_fn(client_id).batch(everything)
-
-        def in_order(block: tf.Tensor) -> tf.data.Dataset:
-            count = tf.size(block, tf.int64)
-            order = task_lib.local_order(count, config, index, round_index)
-            return tf.data.Dataset.from_tensor_slices(tf.gather(block, order))
-
-        chosen = records.flat_map(in_order).batch(config.batch_size)
-        return chosen.map(parse_batch)
-
-    return dataset_from_index
-
-
-def _sample_records(path: str, split: str, limit: int) -> list[bytes]:
-    """Up to `limit` examples, the first ones of clients in a fixed random order."""
-    connection = connect(path)
-    clients = connection.execute(
-        "SELECT DISTINCT client_id FROM client_metadata WHERE split_name = ?"
-        " ORDER BY client_id",
-        (split,),
-    ).fetchall()
-    each = -(-limit // min(len(clients), _EVALUATION_CLIENTS))
-    query = (
-        "SELECT serialized_example_proto FROM examples"
-        " WHERE client_id = ? AND split_name = ? LIMIT ?"
-    )
-    records: list[bytes] = []
-    for i in np.random.RandomState(0).permutation(len(clients)):
-        if len(records) >= limit:
-            break
-        rows = connection.execute(query, (clients[i][0], split, each))
-        records.extend(bytes(row[0]) for row in rows)
-    connection.close()
-    return records[:limit]
-
-
-def evaluation_dataset(
-    path: str, split: str, parse_batch: _Parser, limit: Optional[int]
-) -> Callable[[], tf.data.Dataset]:
-    """A task's `evaluation_dataset` from a split of a checked file.
-
-    With a limit the examples are spread over a fixed random choice of up to 1000
-    clients.
-
-    Args:
-      path: Path of the file.
-      split: Name of the split, a literal of dpfl and no user input.
-      parse_batch: Graph function from serialised examples to a batch (x, y).
-      limit: Most examples; None for the whole split in the file's order.
-    """
-
-    def records() -> tf.data.Dataset:
-        if limit is not None:
-            samples = np.array(_sample_records(path, split, limit), object)
-            return tf.data.Dataset.from_tensor_slices(samples)
-        return tf.data.experimental.SqlDataset(
-            "sqlite",
-            path,
-            "SELECT serialized_example_proto FROM examples"
-            f" WHERE split_name = '{split}'",
-            (tf.string,),
-        ).map(lambda record: record)
-
-    return lambda: records().batch(256).map(parse_batch)
+    with contextlib.closing(connect(path)) as connection:
+        if limit is None:
+            query = "SELECT serialized_example_proto FROM examples WHERE split_name = ?"
+            return [bytes(row[0]) for row in connection.execute(query, (split,))]
+        clients = connection.execute(
+            "SELECT DISTINCT client_id FROM client_metadata WHERE split_name = ?"
+            " ORDER BY client_id",
+            (split,),
+        ).fetchall()
+        each = -(-limit // min(len(clients), _EVALUATION_CLIENTS))
+        found: list[bytes] = []
+        for i in np.random.RandomState(0).permutation(len(clients)):
+            if len(found) >= limit:
+                break
+            own = (clients[i][0], split, each)
+            rows = connection.execute(f"{_EXAMPLES_OF_CLIENT} LIMIT ?", own)
+            found.extend(bytes(row[0]) for row in rows)
+    return found[:limit]
 
 
 _MAGIC = b"SQLite format 3\x00"

@@ -18,6 +18,7 @@ import numpy as np
 
 from dpfl.tasks import models
 from dpfl.tasks import task as task_lib
+from dpfl.tasks.clients import ArrayClients
 from dpfl.tasks.configs import DigitsConfig
 
 NUM_CLASSES = 10
@@ -154,15 +155,13 @@ def load(config: DigitsConfig) -> task_lib.Task:
         name="digits",
         description="8x8 handwritten digits scaled to 28x28, split by label.",
         client_ids=task_lib.client_names(config.num_clients),
-        dataset_from_index=task_lib.in_memory_datasets(
-            x[rows], labels[rows], sizes, config
-        ),
-        evaluation_dataset=task_lib.evaluation_batches(x[test], labels[test]),
+        clients=ArrayClients(x[rows], labels[rows], sizes),
+        test_examples=lambda: (x[test], labels[test]),
+        network=models.IMAGE_MODELS[config.model](NUM_CLASSES),
         defaults=DEFAULTS,
         config=config,
         fingerprint=digest.hexdigest(),
         # Held-out images are drawn before the others are dealt, and belong to no
         # client.
         clients_hold_test_examples=False,
-        **models.image_pieces(config.model, NUM_CLASSES),
     )

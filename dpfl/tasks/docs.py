@@ -27,6 +27,7 @@ import numpy as np
 
 from dpfl.tasks import task as task_lib
 from dpfl.tasks import text
+from dpfl.tasks.clients import ArrayClients
 from dpfl.tasks.configs import DocsConfig
 
 MINIMUM_MODULES = 20
@@ -229,8 +230,8 @@ def load(config: DocsConfig, folder: str | None = None) -> task_lib.Task:
         name="docs",
         description="Next word in docstrings of the library, by module.",
         client_ids=clients,
-        dataset_from_index=task_lib.in_memory_datasets(*_pairs(train), sizes, config),
-        evaluation_dataset=task_lib.evaluation_batches(*_pairs(test)),
+        clients=ArrayClients(*_pairs(train), sizes),
+        test_examples=lambda: _pairs(test),
         defaults=DEFAULTS,
         config=config,
         fingerprint=digest.hexdigest(),

@@ -10,10 +10,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-import tensorflow as tf
+from collections.abc import Sequence
 
-from dpfl.tasks import data_files, models
+import numpy as np
+
+from dpfl import checks
+from dpfl.tasks import data_files, models, records
 from dpfl.tasks import task as task_lib
 from dpfl.tasks.configs import EmnistConfig
 
@@ -34,24 +36,29 @@ DEFAULTS = task_lib.TrainingDefaults(
 )
 
 
-def parse_batch(records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Parses serialised examples, a string vector, to images and labels.
+class ImageRecord:
+    """Records of an image, float32 [28, 28] with the background at 1, and its class.
 
-    They are float32 [batch, 28, 28, 1] in [0, 1] with the background at 1, and int32
-    [batch]. An invalid label would end the whole run with an error, so its image
-    becomes NaN instead and the client counts as one that diverged.
+    An invalid class would end the whole run with an error, so its image becomes NaN
+    instead and the client counts as one that diverged.
     """
-    features = tf.io.parse_example(
-        records,
-        {
-            "pixels": tf.io.FixedLenFeature((28, 28), tf.float32),
-            "label": tf.io.FixedLenFeature((), tf.int64),
-        },
-    )
-    label = features["label"]
-    is_class = tf.logical_and(label >= 0, label < NUM_CLASSES)
-    pixels = tf.where(is_class[:, None, None], features["pixels"], np.nan)
-    return pixels[..., tf.newaxis], tf.cast(tf.where(is_class, label, 0), tf.int32)
+
+    def parse(self, found: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
+        """See base class: float32 [records, 28, 28, 1] and int32 [records]."""
+        x = np.empty((len(found), 28, 28, 1), np.float32)
+        y = np.zeros(len(found), np.int32)
+        for place, record in enumerate(found):
+            fields = records.fields(record)
+            pixels, label = fields.get("pixels", ()), fields.get("label", ())
+            if len(pixels) != 28 * 28 or len(label) != 1:
+                wanted = "pixels and a label"
+                raise records.DamagedRecordError(
+                    checks.message("a record", wanted, sorted(fields))
+                )
+            is_class = 0 <= label[0] < NUM_CLASSES
+            x[place] = np.reshape(pixels, (28, 28, 1)) if is_class else np.nan
+            y[place] = label[0] if is_class else 0
+        return x, y
 
 
 def load(config: EmnistConfig, file: data_files.SqlFile = FILE) -> task_lib.Task:
@@ -72,6 +79,6 @@ def load(config: EmnistConfig, file: data_files.SqlFile = FILE) -> task_lib.Task
         fingerprint=data_files.fingerprint(path, file),
         # The writers of 'all_test' are those of 'all_train'.
         clients_hold_test_examples=True,
-        **data_files.sql_pieces(path, file, parse_batch, config),
-        **models.image_pieces(config.model, NUM_CLASSES),
+        network=models.IMAGE_MODELS[config.model](NUM_CLASSES),
+        **data_files.sql_pieces(path, file, ImageRecord(), config),
     )

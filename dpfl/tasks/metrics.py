@@ -4,24 +4,23 @@
 """Evaluation of dpfl's tasks: their metrics, and the one that judges their runs.
 
 Progress bar, metrics.csv, TensorBoard, summary.json, report.html, dpfl-search and
-dpfl-compare take names and order from here. A new metric is one line in the list of
-its tasks, and a task that is judged by it one line in `HEADLINES`:
+dpfl-compare take names and order from here. A new metric is one row of `Objective`'s
+metrics, and a task that is judged by it one line in `HEADLINES`:
 
     TOP_5 = TaskMetric("top_5", "test top-5 accuracy")
     HEADLINES = {"docs": LOSS, "digits": TOP_5}
-
-TensorFlow is imported only when metrics are made.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
+
+from dpfl.arrays import Array
 from dpfl.fields import Checked
-
-if TYPE_CHECKING:
-    import tensorflow as tf
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,30 +55,63 @@ LOSS = TaskMetric("loss", "test loss", lower_is_better=True)
 HEADLINES = {"docs": LOSS}
 
 
-def image_metrics() -> list[tf.keras.metrics.Metric]:
-    """'loss' and 'accuracy' over examples."""
-    import tensorflow as tf
-
-    return [
-        tf.keras.metrics.SparseCategoricalCrossentropy(name="loss", from_logits=True),
-        tf.keras.metrics.SparseCategoricalAccuracy(name="accuracy"),
-    ]
+def _cross_entropy(nx: Any, logits: Array, y: Array) -> Array:
+    return nx.cross_entropy(logits, y)
 
 
-def next_word_metrics(tokens: Any) -> list[tf.keras.metrics.Metric]:
-    """The metrics of the literature's next-word tasks.
+def _hits(nx: Any, logits: Array, y: Array) -> Array:
+    return nx.asarray(nx.equal(nx.last_argmax(logits), y), np.float32)
 
-    These are 'loss' per token, padding left out, and 'accuracy' over the words of the
-    vocabulary: labels that are padding, unknown or the end of the sentence do not
-    count.
 
-    Args:
-      tokens: The numbering of the tokens, a `text.Tokens`.
+@dataclasses.dataclass(frozen=True)
+class LabelMetric:
+    """Mean over labels, in every engine.
+
+    Attributes:
+      name: The metric's name.
+      values: Function of a library of arrays, logits [..., classes] and int32 labels
+        [...] to float32 values [...].
+      ignored: Name of the field of an `Objective` with the labels that do not count.
     """
-    from dpfl.tasks import models
 
-    unscored = [tokens.padding, tokens.unknown, tokens.end]
-    return [
-        models.MaskedLoss([tokens.padding], name="loss"),
-        models.MaskedAccuracy(unscored, name="accuracy"),
-    ]
+    name: str
+    values: Callable[[Any, Array, Array], Array]
+    ignored: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Objective:
+    """The objective of a task: cross entropy, and the metrics of its runs.
+
+    The loss is the mean cross entropy of a batch's labels that are learned; 0 if there
+    are none. The literature's next-word tasks learn all but padding, and score the
+    words of the vocabulary alone.
+
+    Attributes:
+      unlearned: Labels without loss, as padding.
+      unscored: Labels without accuracy, as padding and unknown words.
+      metrics: The metrics, on training batches and on the test set.
+    """
+
+    unlearned: tuple[int, ...] = ()
+    unscored: tuple[int, ...] = ()
+    metrics: tuple[LabelMetric, ...] = (
+        LabelMetric("loss", _cross_entropy, "unlearned"),
+        LabelMetric("accuracy", _hits, "unscored"),
+    )
+
+    def values(
+        self, metric: LabelMetric, nx: Any, logits: Array, y: Array
+    ) -> tuple[Array, Array]:
+        """A metric's values of labels, 0 where one is ignored; and 1 or 0 for each.
+
+        Args:
+          metric: One of the metrics.
+          nx: The library of arrays.
+          logits: Float array [..., classes].
+          y: int32[...], labels.
+        """
+        counts = nx.ones_like(y, dtype=np.float32)
+        for label in getattr(self, metric.ignored):
+            counts = nx.where(nx.equal(y, label), np.float32(0), counts)
+        return metric.values(nx, logits, y) * counts, counts

@@ -31,11 +31,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
-from dpfl import files, reading
+from dpfl import arrays, files, reading
+from dpfl.arrays import Array
 from dpfl.tasks import configs, data_files, digits, downloads, models
 from dpfl.tasks import task as task_lib
+from dpfl.tasks.clients import ArrayClients
 from dpfl.tasks.configs import FashionConfig, MnistConfig
 
 ARCHIVE = "mnist.npz"
@@ -255,9 +256,10 @@ def by_label(labels: np.ndarray, training: int, config: FashionConfig) -> Split:
     return Split(task_lib.client_names(count), [train[part] for part in dealt], test)
 
 
-def _to_float(pixels: tf.Tensor) -> tf.Tensor:
-    """Converts pixels to float32 [batch, 28, 28, 1] in [0, 1]."""
-    return tf.cast(pixels, tf.float32)[..., tf.newaxis] / 255.0
+def _to_float(pixels: Array) -> Array:
+    """Converts pixels to float32 [..., 28, 28, 1] in [0, 1]."""
+    floats = arrays.of(pixels).asarray(pixels, np.float32)
+    return floats[..., np.newaxis] / np.float32(255)
 
 
 MNIST = ImageSet(
@@ -319,21 +321,16 @@ def load(
     for array in (images, labels, rows, sizes, test):
         digest.update(array.tobytes())
 
-    def evaluation_dataset() -> tf.data.Dataset:
-        examples = task_lib.evaluation_batches(images[test], labels[test])()
-        return examples.map(lambda pixels, label: (_to_float(pixels), label))
-
     return task_lib.Task(
         name=of.name,
         description=of.description,
         client_ids=client_ids,
-        dataset_from_index=task_lib.in_memory_datasets(
-            images[rows], labels[rows], sizes, config, _to_float
-        ),
-        evaluation_dataset=evaluation_dataset,
+        clients=ArrayClients(images[rows], labels[rows], sizes),
+        test_examples=lambda: (images[test], labels[test]),
+        to_input=_to_float,
+        network=models.IMAGE_MODELS[config.model](digits.NUM_CLASSES),
         defaults=of.defaults,
         config=config,
         fingerprint=digest.hexdigest(),
         clients_hold_test_examples=of.clients_hold_test_examples,
-        **models.image_pieces(config.model, num_classes=10),
     )

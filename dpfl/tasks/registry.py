@@ -154,7 +154,7 @@ def load_config(name: str, config: configs.TaskConfig) -> Task:
     """
     entry = task_entry(name)
     task = importlib.import_module(entry.module).load(config)
-    names = [plugins.check_name(metric.name) for metric in task.metrics()]
+    names = [plugins.check_name(name) for name in task.metric_names]
     if len({*names}) < len(names) or not {"loss", entry.metric.name} <= {*names}:
         wanted = f"distinct and include 'loss' and {entry.metric.name!r}"
         raise ValueError(checks.message(f"metrics of {name}", wanted, names))

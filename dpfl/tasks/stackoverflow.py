@@ -9,13 +9,12 @@ task = stackoverflow.load(configs.StackOverflowConfig(data_dir=folder))
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-import tensorflow as tf
 
 from dpfl import checks
-from dpfl.tasks import data_files, text
+from dpfl.tasks import data_files, records, text
 from dpfl.tasks import task as task_lib
 from dpfl.tasks.configs import StackOverflowConfig
 
@@ -67,50 +66,40 @@ def read_vocabulary(
     return list(vocabulary)
 
 
-def batch_parser(
-    vocabulary: Sequence[str], sequence_length: int
-) -> Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
-    """The graph function from serialised examples to batches of tokens.
+class PostRecord:
+    """Records of a post's words, as rows of the tokens that `text.Tokens` numbers.
 
-    It takes a string vector to (x, y), each int32 [batch, sequence_length], y one token
-    ahead; the tokens are TFF's, as `text.Tokens` numbers them. The words of the
-    vocabulary must be distinct.
+    Attributes:
+      vocabulary: The known words, which are distinct.
+      sequence_length: Number of positions.
     """
-    tokens = text.Tokens(len(vocabulary))
-    width = sequence_length + 1
-    # No lookup table is used, since a table is a resource, to be initialised wherever
-    # it is traced; a search among sorted 62-bit hashes is plain graph. Two of the known
-    # words must not share a hash, which is checked; an unknown word hits one with
-    # probability 1e4 / 4e18.
-    hashes = _hash(tf.constant(list(vocabulary))).numpy()
-    order = np.argsort(hashes)
-    if len(np.unique(hashes)) < len(vocabulary):
-        raise ValueError("vocabulary must have distinct words, found a duplicate")
 
-    def look_up(words: tf.Tensor) -> tf.Tensor:
-        wanted = _hash(words)
-        sorted_hashes = tf.constant(hashes[order])
-        place = tf.searchsorted(sorted_hashes, wanted)
-        place = tf.minimum(place, len(vocabulary) - 1)
-        known = tf.equal(tf.gather(sorted_hashes, place), wanted)
-        number = tf.gather(tf.constant(order + 1, tf.int32), place)
-        return tf.where(known, number, tokens.unknown)
+    def __init__(self, vocabulary: Sequence[str], sequence_length: int):
+        if len(set(vocabulary)) < len(vocabulary):
+            raise ValueError("vocabulary must have distinct words, found a duplicate")
+        self.vocabulary = tuple(vocabulary)
+        self.sequence_length = sequence_length
+        self._numbers = {
+            word.encode(): place for place, word in enumerate(self.vocabulary, 1)
+        }
 
-    def parse_batch(records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        feature = {"tokens": tf.io.FixedLenFeature((), tf.string)}
-        posts = tf.io.parse_example(records, feature)["tokens"]
-        words = tf.strings.split(posts, sep=" ")
-        numbers = tf.ragged.map_flat_values(look_up, words)
-        edge = tf.ones([tf.size(posts, tf.int64), 1], tf.int32)
-        rows = tf.concat([edge * tokens.begin, numbers, edge * tokens.end], axis=1)
-        rows = rows.to_tensor(tokens.padding, shape=[None, width])
+    def parse(self, found: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
+        """See base class: int32 [records, sequence_length], labels a token ahead."""
+        tokens = text.Tokens(len(self.vocabulary))
+        rows = np.full((len(found), self.sequence_length + 1), tokens.padding, np.int32)
+        for row, record in zip(rows, found):
+            posts = records.fields(record).get("tokens", ())
+            if len(posts) != 1:
+                wanted = "a text of tokens"
+                raise records.DamagedRecordError(
+                    checks.message("a record", wanted, len(posts))
+                )
+            numbers = [
+                self._numbers.get(word, tokens.unknown) for word in posts[0].split(b" ")
+            ]
+            whole = [tokens.begin, *numbers, tokens.end][: len(row)]
+            row[: len(whole)] = whole
         return rows[:, :-1], rows[:, 1:]
-
-    return parse_batch
-
-
-def _hash(words: tf.Tensor) -> tf.Tensor:
-    return tf.strings.to_hash_bucket_fast(words, 2**62)
 
 
 def load(
@@ -133,7 +122,7 @@ def load(
     """
     path = data_files.find_sql_file(file, config)
     vocabulary = read_vocabulary(config, word_counts)
-    parse_batch = batch_parser(vocabulary, config.sequence_length)
+    record = PostRecord(vocabulary, config.sequence_length)
     return task_lib.Task(
         name="stackoverflow",
         description="Next word in Stack Overflow posts, a client per user.",
@@ -142,6 +131,6 @@ def load(
         fingerprint=data_files.fingerprint(path, file, *vocabulary),
         # The split is by date: 'test' has later posts, also of users in 'train'.
         clients_hold_test_examples=True,
-        **data_files.sql_pieces(path, file, parse_batch, config),
+        **data_files.sql_pieces(path, file, record, config),
         **text.next_word_pieces(config),
     )

@@ -12,22 +12,25 @@ number of clients takes no memory. Accuracies on it are meaningless.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable
 from typing import Any
 
-import tensorflow as tf
+import numpy as np
 
+from dpfl.arrays import Array
 from dpfl.tasks import digits, emnist, models, stackoverflow, text
 from dpfl.tasks import task as task_lib
+from dpfl.tasks.clients import MadeUpClients
 from dpfl.tasks.configs import StackOverflowConfig, SyntheticConfig
+from dpfl.vectors import randomness
 
-_DATA_SEED = 0
 # Clients are numbered from 0 on; the evaluation set is drawn as client -1.
 _EVALUATION_INDEX = -1
 
-# Function that draws examples of a kind from their number and a seed, with the other
-# arguments of `Task`.
-_Family = tuple[Callable[[int, tf.Tensor], tuple[tf.Tensor, tf.Tensor]], dict[str, Any]]
+# Function that draws examples of a kind from a library of arrays, their number and a
+# seed, with the other arguments of `Task`.
+_Family = tuple[Callable[[Any, int, Array], tuple[Array, Array]], dict[str, Any]]
 
 
 def _images(
@@ -36,25 +39,24 @@ def _images(
     defaults: task_lib.TrainingDefaults,
     **sizes: int,
 ) -> _Family:
-    def draw(count: int, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        x = tf.random.stateless_uniform([count, 28, 28, 1], seed)
-        y = tf.random.stateless_uniform(
-            [count], task_lib.fold_seed(0, seed[0], seed[1]), 0, num_classes, tf.int32
-        )
-        return x, y
+    def draw(nx: Any, count: int, seed: Array) -> tuple[Array, Array]:
+        shape = (count, *models.IMAGE_SHAPE)
+        x = nx.float_uniform(seed, math.prod(shape))
+        y = nx.below(randomness.fold_in(seed, 0), count, num_classes)
+        return nx.reshape(x, shape), nx.asarray(y, np.int32)
 
-    pieces = models.image_pieces(model, num_classes, **sizes)
-    return draw, {**pieces, "defaults": defaults}
+    network = models.IMAGE_MODELS[model](num_classes, **sizes)
+    return draw, {"network": network, "defaults": defaults}
 
 
 def _words(own: SyntheticConfig) -> _Family:
     del own
     config = StackOverflowConfig()
 
-    def draw(count: int, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        shape = [count, config.sequence_length + 1]
-        top = config.vocab_size + 1
-        rows = tf.random.stateless_uniform(shape, seed, 1, top, tf.int32)
+    def draw(nx: Any, count: int, seed: Array) -> tuple[Array, Array]:
+        shape = (count, config.sequence_length + 1)
+        drawn = nx.below(seed, math.prod(shape), config.vocab_size)
+        rows = nx.reshape(nx.asarray(drawn, np.int32) + 1, shape)
         return rows[:, :-1], rows[:, 1:]
 
     pieces = text.next_word_pieces(config)
@@ -78,26 +80,17 @@ def load(config: SyntheticConfig) -> task_lib.Task:
     """The task `synthetic`, marked `benchmark_only`."""
     draw, pieces = _FAMILIES[config.model](config)
 
-    def examples(index: Any, round_index: Any) -> task_lib.Examples:
-        count = config.examples_per_client
-        x, y = draw(count, task_lib.fold_seed(_DATA_SEED, index))
-        order = task_lib.local_order(count, config, index, round_index)
-        return task_lib.Examples(x, y, order)
-
-    def evaluation_dataset() -> tf.data.Dataset:
-        seed = task_lib.fold_seed(_DATA_SEED, _EVALUATION_INDEX)
-        examples = draw(config.num_test_examples, seed)
-        return tf.data.Dataset.from_tensor_slices(examples).batch(256)
-
+    clients = MadeUpClients(config.num_clients, config.examples_per_client, draw)
+    tested = MadeUpClients(0, config.num_test_examples, draw)
     shape = [config.model, config.num_clients, config.examples_per_client]
     return task_lib.Task(
         name="synthetic",
         description="Made-up examples in the shapes of the other tasks.",
         client_ids=task_lib.client_names(config.num_clients),
-        dataset_from_index=task_lib.IndexedClients(examples, config.batch_size),
-        evaluation_dataset=evaluation_dataset,
+        clients=clients,
+        test_examples=lambda: tested.read(np.array([_EVALUATION_INDEX])),
         config=config,
-        fingerprint=hashlib.sha256(f"synthetic 1 {shape}".encode()).hexdigest(),
+        fingerprint=hashlib.sha256(f"synthetic 2 {shape}".encode()).hexdigest(),
         # The evaluation examples are those of a client that does not exist.
         clients_hold_test_examples=False,
         benchmark_only=True,

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import tensorflow as tf
-
-from dpfl.tasks import metrics, models
+from dpfl.tasks import models
+from dpfl.tasks.metrics import Objective
 
 
 class Tokens:
@@ -38,19 +37,20 @@ class Tokens:
 
 
 def next_word_pieces(config: Any) -> dict[str, Any]:
-    """The arguments of `Task` for the model, loss and metrics of a next-word task.
+    """The arguments of `Task` for the model and objective of a next-word task.
 
     Args:
       config: Has `vocab_size`, `sequence_length`, `embedding_size`, `lstm_size`.
     """
     tokens = Tokens(config.vocab_size)
-    length, width = config.sequence_length, config.embedding_size
-    spec = tf.TensorSpec([None, length], tf.int32)
+    length = config.sequence_length
     return dict(
-        model_builder=lambda seed: models.lstm(
-            tokens.total, length, width, config.lstm_size, seed
+        network=models.lstm(
+            tokens.total, length, config.embedding_size, config.lstm_size
         ),
-        loss=lambda: models.MaskedCrossentropy([tokens.padding]),
-        metrics=lambda: metrics.next_word_metrics(tokens),
-        element_spec=(spec, spec),
+        objective=Objective(
+            unlearned=(tokens.padding,),
+            unscored=(tokens.padding, tokens.unknown, tokens.end),
+        ),
+        label_shape=(length,),
     )

@@ -7,5 +7,3 @@ plan = dpfl.make_plan(dpfl.RunConfig(...))
 with dpfl.Run(plan) as run:
     summary = run.train()
 """
-
-from dpfl import needs_tff  # noqa: F401

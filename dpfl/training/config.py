@@ -23,7 +23,7 @@ from dpfl.mechanisms import participation as participation_lib
 from dpfl.mechanisms.participation import MIN_SEPARATION_HELP, MOST_CLIENTS
 from dpfl.privacy_coverage import MEASURES
 from dpfl.tasks import TaskConfig, registry
-from dpfl.training import isolation
+from dpfl.training import engine, isolation
 
 _ADDRESS = re.compile(r"(\[[^\[\]]+\]|[^:\[\]]+):([0-9]+)", re.ASCII)
 
@@ -56,6 +56,8 @@ CHOICES: dict[str, Collection[str]] = {
     "accounting_method": ACCOUNTING_METHODS,
     "worker_isolation": isolation.ISOLATIONS,
     "measure": MEASURES,
+    "engine": ("auto", *engine.ENGINES),
+    "precision": engine.PRECISIONS,
 }
 # Limits beyond which a float32 model diverges in the first rounds.
 LARGEST_NOISE_MULTIPLIER = 1e4
@@ -69,6 +71,7 @@ _LARGEST_EPSILON = 1e6
 # Longer seeds add nothing: the run's other seeds are parts of a SHA-256 of the seed.
 _LARGEST_SEED = 2**256 - 1
 _OF_ROUNDS: dict[str, Any] = {"at_least": 1, "at_most": _MOST_ROUNDS}
+_OF_CLIENTS: dict[str, Any] = {"at_least": 1, "at_most": MOST_CLIENTS}
 _OF_RATES: dict[str, Any] = {"above": 0, "at_most": _LARGEST_LEARNING_RATE}
 
 
@@ -155,6 +158,24 @@ class RunConfig(Checked):
     )
     accounting_method: str = option(
         "auto", ACCOUNTING_METHODS_HELP, choices=CHOICES["accounting_method"]
+    )
+    engine: str = option(
+        "auto",
+        "Engine that trains: TensorFlow Federated, or JAX, on a card too; default: tff "
+        "where it is installed and JAX sees no card, else jax.",
+        choices=CHOICES["engine"],
+    )
+    precision: str = option(
+        "float32",
+        "Precision of products in local training, with --engine=jax; clips, "
+        "messages and noise are in float32 always.",
+        choices=CHOICES["precision"],
+    )
+    clients_at_once: Optional[int] = option(
+        None,
+        "Clients that train at once, with --engine=jax; default: as many as the memory "
+        "of the device suggests.",
+        **_OF_CLIENTS,
     )
     seed: Optional[int] = option(
         None,

@@ -22,6 +22,7 @@ import tensorflow_federated as tff
 
 import dpfl
 from dpfl.tasks import data_files
+from dpfl.training.engine import EngineLostError
 
 _GIGABYTE = 1000**3
 # The largest number of milliseconds that gRPC accepts, 24 days.
@@ -49,7 +50,7 @@ _SECURE = b"federated_secure"
 _MOST_DETAILS = 300
 
 
-class WorkerDiedError(RuntimeError):
+class WorkerDiedError(EngineLostError):
     """The worker process ended, was lost, or took longer than the user allows."""
 
 

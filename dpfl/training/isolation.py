@@ -45,6 +45,7 @@ import psutil
 
 from dpfl import checks, files, launcher
 from dpfl.training import deadlines
+from dpfl.training.engine import EngineLostError
 
 ISOLATIONS = ("auto", "socket", "namespace", "loopback", "anyone_can_connect")
 _PRIVATE = ("socket", "namespace")
@@ -70,7 +71,7 @@ _ADD_DESCRIPTOR = struct.Struct("@QIIII")
 _ADD_AT_NUMBER = 1
 
 
-class IsolationError(RuntimeError):
+class IsolationError(EngineLostError):
     """The system does not allow the requested isolation of the worker."""
 
 

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from dpfl.tasks.task import IndexedClients, Task
+from dpfl.engines.tff.datasets import IndexedClients
+from dpfl.tasks.task import Task
 
 # Bound on a client's metrics, so that float32 holds the sum over the largest cohort,
 # 1e11 clients, whatever they report.

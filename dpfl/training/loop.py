@@ -3,19 +3,19 @@
 
 """The round loop of a run: selection, training, accounting and records.
 
-    loop = Loop(plan, key, process=process, worker=worker, store=store, record=record,
-                evaluate=evaluate, publish=page.at_checkpoint, say=print)
+    loop = Loop(plan, key, engine=engine, store=store, record=record,
+                publish=page.at_checkpoint, say=print)
     state, progress = loop.run()
 
-Training, evaluation and storage are passed in, so that nothing here needs TensorFlow.
+Engine and storage are passed in, so that nothing here needs TensorFlow or JAX.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Optional, Union
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Optional
 
 import numpy as np
 import tqdm
@@ -30,9 +30,7 @@ from dpfl.training.checkpoint import Progress
 from dpfl.training.record import MetricsFiles, Row, RunTotals, check_noise, round_row
 
 if TYPE_CHECKING:
-    from dpfl.training.federated_averaging import TrainingProcess
-    from dpfl.training.local_worker import Worker
-    from dpfl.training.remote_workers import Workers
+    from dpfl.training.engine import Engine
 
 
 _WITHOUT_PACE = "{l_bar}{bar}| {n_fmt}/{total_fmt}{postfix}"
@@ -54,11 +52,9 @@ class Loop:
         plan: plan_lib.Plan,
         key: int,
         *,
-        process: TrainingProcess,
-        worker: Union[Worker, Workers],
+        engine: Engine,
         store: checkpoint_lib.CheckpointStore,
         record: MetricsFiles,
-        evaluate: Callable[[Any, bool], Mapping[str, Any]],
         publish: Callable[[Progress], None],
         say: Callable[[str], None],
         on_round: Callable[[int, int], None] = lambda done, of: None,
@@ -68,11 +64,9 @@ class Loop:
         Args:
           plan: The plan of the run.
           key: The run's key from `selection.run_key`, from which cohorts are drawn.
-          process: The process of federated averaging.
-          worker: The worker, with its deadline.
+          engine: The engine, which trains.
           store: The store of checkpoints.
           record: The files of metrics.
-          evaluate: Evaluates a state's model.
           publish: Called with the saved progress, once its rows are recorded.
           say: Called with sentences for the user.
           on_round: Called with the number of rounds done and in all, at the beginning
@@ -80,11 +74,9 @@ class Loop:
         """
         self._plan = plan
         self._key = key
-        self._process = process
-        self._worker = worker
+        self._engine = engine
         self._store = store
         self._record = record
-        self._evaluate = evaluate
         self._publish = publish
         self._say = say
         self._on_round = on_round
@@ -135,7 +127,7 @@ class Loop:
 
     def _save(self, state: Any, progress: Progress) -> Progress:
         """Writes a checkpoint, and then appends its rows to the files."""
-        progress = progress._replace(leaves=self._process.leaves(state))
+        progress = progress._replace(leaves=self._engine.leaves(state))
         self._store.save(progress.to_checkpoint(self._record.marks))
         self._record.append(progress.rows, progress.times)
         self._publish(progress)
@@ -144,7 +136,7 @@ class Loop:
     def _problem(self, state: Any, row: Row) -> Optional[str]:
         """A sentence on a round's result that cannot be trained further, else None."""
         flaw = None
-        if not all(np.isfinite(part).all() for part in self._process.weights(state)):
+        if not all(np.isfinite(part).all() for part in self._engine.weights(state)):
             flaw = "the model is not finite"
         # Missing if clients hold test examples.
         loss = row.get("eval_loss")
@@ -184,8 +176,7 @@ class Loop:
     def _restore(self) -> tuple[Any, Progress]:
         checkpoint = self._store.load_newest()
         if checkpoint is None:
-            with self._worker.deadline(self._plan.config.round_deadline):
-                first = self._process.initialize()
+            first = self._engine.initialize()
             self._record.rewind()
             return first, checkpoint_lib.beginning(self._plan.participation.population)
         progress = checkpoint_lib.from_checkpoint(checkpoint)
@@ -203,8 +194,8 @@ class Loop:
 
     def _state_of(self, progress: Progress) -> Any:
         try:
-            state = self._process.from_leaves(progress.leaves)
-            if all(np.isfinite(part).all() for part in self._process.weights(state)):
+            state = self._engine.from_leaves(progress.leaves)
+            if all(np.isfinite(part).all() for part in self._engine.weights(state)):
                 return state
             why = "the checkpoint's model is not finite"
         except ValueError as error:
@@ -221,15 +212,14 @@ class Loop:
         """Runs a round; returns the next state, the round's row and its clients."""
         clients = self._cohort(before.rounds)
         epsilon = self._ledger.record_round(clients)
-        with self._worker.deadline(self._plan.config.round_deadline):
-            output = self._process.next(state, clients)
+        output = self._engine.round(state, clients)
         is_due = self._plan.is_evaluated(before.rounds + 1)
         row = round_row(
             self._plan,
             before,
             len(clients),
             output.train,
-            self._evaluate(output.state, is_due),
+            self._engine.evaluate(output.state, is_due),
             epsilon,
             output.aggregator,
         )

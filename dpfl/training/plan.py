@@ -18,6 +18,7 @@ from dpfl.mechanisms import participation as participation_lib
 from dpfl.planning import ledger as ledger_lib
 from dpfl.tasks import registry
 from dpfl.training import config as config_lib
+from dpfl.training import engine
 
 DEFAULT_EPSILON = 8.0
 # Memory of both processes of a run for a small model, and the vectors of a model that
@@ -165,6 +166,7 @@ def _with_defaults(config: config_lib.RunConfig, task: Any) -> config_lib.RunCon
     }
     if config.server_momentum is None and config.server_optimizer == "sgd":
         chosen["server_momentum"] = task.defaults.server_momentum
+    chosen["engine"] = engine.of(config.engine)
     if config.delta is None:
         chosen["delta"] = ledger_lib.default_delta(task.population)
     is_private = config.mechanism_class.is_private

@@ -19,7 +19,9 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from dpfl.engines.tff.optimizers import TffOptimizer
 from dpfl.tasks import shared_memory
+from dpfl.training.server_optimizers import ServerOptimizer
 
 
 class RoundOutput(NamedTuple):
@@ -207,7 +209,7 @@ def next_state(
 
 
 def build_finalizer(
-    optimizer: tff.learning.optimizers.Optimizer, weights_type: tff.Type
+    optimizer: ServerOptimizer, weights_type: tff.Type
 ) -> tff.learning.templates.FinalizerProcess:
     """TFF's finalizer, which skips an update that is not finite."""
     # TFF's own check has nothing to convert for AutoGraph, which takes long to find
@@ -216,7 +218,7 @@ def build_finalizer(
         tff.learning.templates.reject_non_finite_update
     )
     return tff.learning.templates.build_apply_optimizer_finalizer(
-        optimizer, weights_type, should_reject
+        TffOptimizer(optimizer), weights_type, should_reject
     )
 
 

@@ -35,6 +35,7 @@ _NAMES_IN_DIGEST = {"accounting_method": "accountant"}
 _WHERE_DATA_ARE = ("data_dir", "download", "verify")
 _PACKAGES = (
     *("tensorflow", "tensorflow-federated", "dp-accounting", "numpy", "scipy"),
+    *("jax", "jaxlib"),
 )
 
 
@@ -98,6 +99,10 @@ def digest(plan: plan_lib.Plan) -> str:
     del facts["source"], facts["arithmetic"]
     named = facts["flags"]
     del named["seed"], named["measure"]
+    if plan.config.engine == "tff":
+        # Settings of the other engine.
+        for name in ("engine", "precision", "clients_at_once"):
+            del named[name]
     named["participation"] = plan.participation.name_in_digests
     flags = {_NAMES_IN_DIGEST.get(k, k): named[k] for k in named}
     gone = {**plan.mechanism.gone_fields(), **plan.config.task_config.former_fields}

@@ -27,7 +27,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from dpfl.tasks.task import IndexedClients, Task
+from dpfl.engines.tff.datasets import IndexedClients
+from dpfl.tasks.task import Task
 from dpfl.training import connection, deadlines
 from dpfl.training.connection import Connection, WorkerDiedError
 from dpfl.training.federated_averaging import GroupedProcess

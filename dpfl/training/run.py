@@ -18,23 +18,18 @@ what the guarantee covers.
 from __future__ import annotations
 
 import contextlib
-import functools
-import json
 import pathlib
 import secrets
-import time
-import types
-import zipfile
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable
 from typing import Any, Optional
 
-from dpfl import files, machine, privacy_coverage, reading, seed_domains
+from dpfl import files, privacy_coverage, reading, seed_domains
 from dpfl.training import checkpoint as checkpoint_lib
+from dpfl.training import engine as engine_lib
 from dpfl.training import loop as loop_lib
 from dpfl.training import page as page_lib
 from dpfl.training import plan as plan_lib
-from dpfl.training import provenance, report, selection
-from dpfl.training.checkpoint import Progress
+from dpfl.training import provenance, record, report, selection
 from dpfl.training.record import METRICS, OWN_EVENTS
 
 
@@ -47,7 +42,7 @@ class Run:
         say: Callable[[str], None] = print,
         *,
         on_round: Callable[[int, int], None] = lambda done, of: None,
-        last: Optional[LastProcess] = None,
+        last: Optional[engine_lib.LastProcess] = None,
     ):
         """Initializes the run; the folder is not touched yet.
 
@@ -62,7 +57,7 @@ class Run:
         self.plan = plan
         self._say = say
         self._on_round = on_round
-        self._last = last or LastProcess()
+        self._last = last or engine_lib.LastProcess()
         self._directory = pathlib.Path(plan.config.output_dir)
         self._stack = contextlib.ExitStack()
         self._seed, self._key = 0, 0
@@ -157,116 +152,29 @@ class Run:
             written.
           DivergedError: If a round leaves a model that is not finite, or whose loss is
             not on test examples that belong to no client.
-          WorkerDiedError: If TFF's worker ends or fails, or a round takes too long.
+          EngineLostError: If the engine ends or fails, or a round takes too long.
         """
-        # Imported here, so that bad settings are refused before TensorFlow is imported.
-        import tensorflow_federated as tff
-
-        from dpfl.training import connection, federated_averaging, record
-        from dpfl.training import local_worker as worker_lib
-        from dpfl.training import remote_workers as remote_lib
-
-        concurrency = self.plan.config.concurrency or machine.processors()
-        with contextlib.ExitStack() as stack:
-            told = connection.failures_told(self.plan.task.data_file)
-            stack.enter_context(told)
-            worker = stack.enter_context(
-                worker_lib.start(
-                    concurrency=concurrency,
-                    groups=True,
-                    log_path=self._directory / "worker.log",
-                    isolation=self.plan.config.worker_isolation,
-                )
-            )
-            # Secure sums are simulated: the worker adds values that real parties would
-            # hide.
-            tff.framework.set_default_context(worker.context(secure_sums=True))
-            remote = None
-            if places := self.plan.config.worker_addresses:
-                remote = remote_lib.workers_at(places, self.plan.task, self._say)
-                stack.callback(remote.close)
+        setup = engine_lib.Setup(
+            self._directory, self._key, self._model_seed, self._say, self._last
+        )
+        name = self.plan.config.engine
+        with engine_lib.opened(name, self.plan, setup) as trainer:
             page = page_lib.Page(self.plan, self._directory)
-            # Built before the evaluator, since Keras refuses models older than TFF's
-            # graphs.
-            process = self._process(concurrency, worker, remote)
             loop = loop_lib.Loop(
                 self.plan,
                 self._key,
-                process=process,
-                worker=worker if remote is None else remote,
+                engine=trainer,
                 store=self._store,
                 record=record.MetricsFiles(self._directory, self._say),
-                evaluate=federated_averaging.Evaluator(
-                    self.plan.task, self._model_seed
-                ),
                 publish=page.at_checkpoint,
                 say=self._say,
                 on_round=self._on_round,
             )
             state, progress = loop.run()
-        summary = self._finish(state, progress)
-        page.write(summary)
-        return summary
-
-    def _process(self, groups: int, worker: Any, remote: Any) -> Any:
-        from dpfl import aggregators
-        from dpfl.tasks import shared_memory
-        from dpfl.training import (
-            federated_averaging,
-            grouped,
-            remote_workers,
-            server_optimizers,
-        )
-
-        plan, config = self.plan, self.plan.config
-        aggregator, put_noise = aggregators.build_with_host_noise(
-            plan.mechanism,
-            plan.dimension,
-            seed=selection.derive_seed(self._key, seed_domains.RunDomain.MECHANISM),
-            **({"weighted": True} if config.weighted else {}),
-            measure=config.measure,
-        )
-        optimizer = server_optimizers.build_server_optimizer(
-            config.server_optimizer,
-            plan.server_lr,
-            config.server_momentum,
-            plan_lib.noise_variance(config, plan.mechanism, plan.dimension),
-        )
-        if config.weighted:
-            return federated_averaging.PlainProcess(
-                plan.task, aggregator, plan.client_lr, optimizer, self._model_seed
-            )
-        is_elsewhere = remote is not None or worker.isolation == "namespace"
-        model = plan.task.functional_model(self._model_seed)
-        # The digest covers all but the seed, the data's place, the harmless settings
-        # and the measurements.
-        digest = provenance.digest(plan)
-        with shared_memory.in_graphs(is_elsewhere):
-            rounds = self._last.get(
-                (digest, config.measure, config.task_config, groups, is_elsewhere),
-                lambda: grouped.GroupedRounds(
-                    plan.task, model, aggregator, plan.client_lr, optimizer, groups
-                ),
-                lambda last: last.with_other_seeds(model, aggregator),
-            )
-        client_key = functools.partial(selection.client_key, self._key)
-        if remote is None:
-            return federated_averaging.GroupedProcess(rounds, put_noise, client_key)
-        return remote_workers.RemoteProcess(
-            rounds, put_noise, client_key, remote, worker
-        )
-
-    def _finish(self, state: Any, progress: Progress) -> dict[str, Any]:
-        from dpfl.training import federated_averaging
-
-        model = self.plan.task.build_keras_model(self._model_seed)
-        federated_averaging.assign_weights(state, model)
-        with files.replacing(self._directory / "model.keras") as partial:
-            with _any_clock():
-                model.save(partial)
-            _take_times_away(partial)
+            trainer.save_model(state, self._directory)
         summary = report.summary(self.plan, progress)
         files.write_json(self._directory / "summary.json", summary)
+        page.write(summary)
         return summary
 
     @property
@@ -277,18 +185,9 @@ class Run:
         )
 
 
-def worker_errors() -> tuple[type[Exception], ...]:
-    """Exceptions of `Run.train` after the loss of TFF's worker."""
-    from dpfl.training import isolation
-    from dpfl.training import local_worker as worker_lib
-
-    return (isolation.IsolationError, worker_lib.WorkerDiedError)
-
-
 def input_errors() -> tuple[type[Exception], ...]:
     """Exceptions of `Run.train` about a file that was changed or damaged."""
     from dpfl.tasks import data_files
-    from dpfl.training import record
 
     return (
         checkpoint_lib.DamagedCheckpointError,
@@ -323,52 +222,3 @@ def _check_fresh(directory: pathlib.Path) -> None:
                     f"output_dir has {path}, which this run would replace, and no "
                     "manifest.json; choose another output_dir"
                 )
-
-
-class LastProcess:
-    """The newest process of this Python process, with the key that it was built for."""
-
-    def __init__(self) -> None:
-        self._key: Optional[Hashable] = None
-        self._process: Any = None
-
-    def get(
-        self,
-        key: Hashable,
-        build: Callable[[], Any],
-        with_other_seeds: Callable[[Any], Any],
-    ) -> Any:
-        """The process for a key: built now, or the last one if its key is the same.
-
-        Args:
-          key: Everything that the process depends on, except seeds.
-          build: Builds a process.
-          with_other_seeds: Derives one with other seeds from an old process.
-        """
-        process = with_other_seeds(self._process) if key == self._key else build()
-        self._key, self._process = key, process
-        return process
-
-
-@contextlib.contextmanager
-def _any_clock() -> Iterator[None]:
-    """Dates archives in 1980, their first year, which an unset clock may precede."""
-    archives: Any = zipfile
-    clock, first = archives.time, time.struct_time((1980, 1, 1, 0, 0, 0, 1, 1, 0))
-    fixed = {**vars(clock), "localtime": lambda *unused: first}
-    archives.time = types.SimpleNamespace(**fixed)
-    try:
-        yield
-    finally:
-        archives.time = clock
-
-
-def _take_times_away(path: pathlib.Path) -> None:
-    """Makes a .keras file a function of the model, without the times of saving."""
-    with zipfile.ZipFile(path) as saved:
-        parts = {name: saved.read(name) for name in saved.namelist()}
-    about = json.loads(parts["metadata.json"])
-    parts["metadata.json"] = json.dumps({**about, "date_saved": ""}).encode()
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in parts.items():
-            archive.writestr(zipfile.ZipInfo(name), content)

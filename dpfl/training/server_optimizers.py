@@ -1,39 +1,92 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The server's optimizers by name, and Adam variants that correct for noise.
+"""The server's optimizers by name, over the arrays of any library.
 
-optimizer = build_server_optimizer("adam", 0.01, momentum=0.9)
+    optimizer = build_server_optimizer("adam", 0.01, momentum=0.9)
+    state = optimizer.initialize(arrays.named("numpy"), [(3, 2), (2,)])
+    state, weights = optimizer.next(state, weights, gradients)
+
+Weights and gradients are lists of float arrays. The aggregate of a round is the
+gradient.
 """
 
 from __future__ import annotations
 
-import collections
-from typing import Any, Optional
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Optional, Protocol
 
-import tensorflow as tf
-import tensorflow_federated as tff
+import numpy as np
 
-from dpfl import checks
+from dpfl import arrays, checks
+from dpfl.arrays import Array
 from dpfl.training.config import SERVER_OPTIMIZERS
 
 # Decay of the second moment.
 _BETA_2 = 0.999
-# TFF's epsilon of Adam, which is added to the root of the second moment.
+# Epsilon of Adam, which is added to the root of the second moment.
 _LEAST_ROOT = 1e-7
 
 
-class Adam(tff.learning.optimizers.Optimizer):
+class ServerOptimizer(Protocol):
+    """A step of the server as a function; a state is a mapping of arrays and lists."""
+
+    def initialize(self, nx: Any, shapes: Sequence[Sequence[int]]) -> dict[str, Any]:
+        """The state before the first step, of weights of some shapes."""
+
+    def next(
+        self,
+        state: dict[str, Any],
+        weights: Sequence[Array],
+        gradients: Sequence[Array],
+    ) -> tuple[dict[str, Any], list[Array]]:
+        """The state and the weights after a step."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sgd:
+    """Gradient descent with momentum: v <- b v + g, w <- w - lr v.
+
+    Attributes:
+      learning_rate: lr.
+      momentum: b.
+    """
+
+    learning_rate: float
+    momentum: float = 0.0
+
+    def initialize(self, nx: Any, shapes: Sequence[Sequence[int]]) -> dict[str, Any]:
+        """See base class."""
+        return {"velocity": _zeros(nx, shapes)} if self.momentum else {}
+
+    def next(
+        self,
+        state: dict[str, Any],
+        weights: Sequence[Array],
+        gradients: Sequence[Array],
+    ) -> tuple[dict[str, Any], list[Array]]:
+        """See base class."""
+        velocity = list(gradients)
+        if self.momentum:
+            pairs = zip(state["velocity"], gradients)
+            velocity = [self.momentum * v + g for v, g in pairs]
+            state = {"velocity": velocity}
+        moved = [w - self.learning_rate * v for w, v in zip(weights, velocity)]
+        return state, moved
+
+
+class Adam:
     """Adam with optional bias correction, and debiased from noise if asked.
 
       m <- b1 m + (1 - b1) g                    m' = m / (1 - b1^t), or m
       v <- b2 v + (1 - b2) (g^2 - s^2)          v' = v / (1 - b2^t), or v
       w <- w - lr m' / sqrt(max(v', s^2, 1e-14))
 
-    TFF's own Adam always corrects the bias of the moments, and never that of noise.
-    b2 is 0.999, as TFF's by default. With s^2 the variance of the noise on a coordinate
-    of g, this is DP-AdamBC (Tang et al. 2024, Algorithm 1, whose floor is a parameter)
-    with the floor that `mechanisms.Dome` has. Moments start at zero.
+    b2 is 0.999. With s^2 the variance of the noise on a coordinate of g, this is
+    DP-AdamBC (Tang et al. 2024, Algorithm 1, whose floor is a parameter) with the floor
+    that `mechanisms.Dome` has. Moments start at zero.
 
     State: `step` (int32, t), `first_moment` and `second_moment`, shaped as the weights.
     """
@@ -60,50 +113,61 @@ class Adam(tff.learning.optimizers.Optimizer):
         self._corrects_start = corrects_start
         self._variance = checks.nonnegative("noise_variance", noise_variance)
 
-    def initialize(self, specs: Any) -> collections.OrderedDict[str, Any]:
+    def initialize(self, nx: Any, shapes: Sequence[Sequence[int]]) -> dict[str, Any]:
         """See base class."""
-
-        def zeros() -> Any:
-            return tf.nest.map_structure(lambda s: tf.zeros(s.shape, s.dtype), specs)
-
-        return collections.OrderedDict(
-            step=tf.zeros([], tf.int32), first_moment=zeros(), second_moment=zeros()
-        )
+        return {
+            "step": nx.zeros([], np.int32),
+            "first_moment": _zeros(nx, shapes),
+            "second_moment": _zeros(nx, shapes),
+        }
 
     def next(
-        self, state: collections.OrderedDict[str, Any], weights: Any, gradients: Any
-    ) -> tuple[collections.OrderedDict[str, Any], Any]:
+        self,
+        state: dict[str, Any],
+        weights: Sequence[Array],
+        gradients: Sequence[Array],
+    ) -> tuple[dict[str, Any], list[Array]]:
         """See base class."""
-        beta_1, beta_2 = self._betas
+        nx, (beta_1, beta_2) = arrays.of(gradients[0]), self._betas
         step = state["step"] + 1
-        first_part, second_part = (self._correction(beta, step) for beta in self._betas)
-        floor = max(self._variance, _LEAST_ROOT**2)
-
-        def first_moment(m: tf.Tensor, g: tf.Tensor) -> tf.Tensor:
-            return beta_1 * m + (1 - beta_1) * g
-
-        def second_moment(v: tf.Tensor, g: tf.Tensor) -> tf.Tensor:
-            return beta_2 * v + (1 - beta_2) * (tf.square(g) - self._variance)
-
-        def moved(w: tf.Tensor, m: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
-            root = tf.sqrt(tf.maximum(v / second_part, floor))
-            return w - self._lr * (m / first_part) / root
-
-        each = tf.nest.map_structure
-        first = each(first_moment, state["first_moment"], gradients)
-        second = each(second_moment, state["second_moment"], gradients)
-        new_weights = each(moved, weights, first, second)
-        new_state = collections.OrderedDict(
-            step=step, first_moment=first, second_moment=second
+        first_part, second_part = (
+            self._correction(nx, beta, step) for beta in self._betas
         )
-        return new_state, new_weights
+        floor = max(self._variance, _LEAST_ROOT**2)
+        first = [
+            beta_1 * m + (1 - beta_1) * g
+            for m, g in zip(state["first_moment"], gradients)
+        ]
+        second = [
+            beta_2 * v + (1 - beta_2) * (nx.square(g) - self._variance)
+            for v, g in zip(state["second_moment"], gradients)
+        ]
+        moved = [
+            w
+            - self._lr * (m / first_part) / nx.sqrt(nx.maximum(v / second_part, floor))
+            for w, m, v in zip(weights, first, second)
+        ]
+        return {"step": step, "first_moment": first, "second_moment": second}, moved
 
-    def _correction(self, beta: float, step: tf.Tensor) -> tf.Tensor:
+    def _correction(self, nx: Any, beta: float, step: Array) -> Any:
         """The bias correction 1 - beta^t, float32; 1 if it is off."""
-        if not self._corrects_start:
-            return tf.ones([])
-        power = tf.pow(tf.constant(beta, tf.float64), tf.cast(step, tf.float64))
-        return tf.cast(1 - power, tf.float32)
+        if not self._corrects_start or not beta:
+            return 1.0
+        return -nx.expm1(nx.asarray(step, np.float32) * math.log(beta))
+
+
+def _zeros(nx: Any, shapes: Sequence[Sequence[int]]) -> list[Array]:
+    return [nx.zeros(shape, np.float32) for shape in shapes]
+
+
+# Functions of the learning rate, beta_1 and the noise variance, by name.
+_BUILD: dict[str, Callable[[float, float, Any], ServerOptimizer]] = {
+    "adam": lambda lr, beta, _: Adam(lr, beta_1=beta),
+    "adam_uncorrected": lambda lr, beta, _: Adam(lr, beta_1=beta, corrects_start=False),
+    "adam_debiased": lambda lr, beta, variance: Adam(
+        lr, beta_1=beta, noise_variance=variance
+    ),
+}
 
 
 def build_server_optimizer(
@@ -111,7 +175,7 @@ def build_server_optimizer(
     learning_rate: float,
     momentum: Optional[float] = None,
     noise_variance: Optional[float] = None,
-) -> tff.learning.optimizers.Optimizer:
+) -> ServerOptimizer:
     """Builds the server's optimizer.
 
     Args:
@@ -122,17 +186,8 @@ def build_server_optimizer(
         'adam_debiased' only; None for others.
     """
     checks.choice("server_optimizer", name, SERVER_OPTIMIZERS)
-    optimizers = tff.learning.optimizers
-    beta_1 = 0.9 if momentum is None else momentum
     if name == "sgd":
-        optimizer = optimizers.build_sgdm(learning_rate, momentum=momentum or None)
-    elif name == "adam":
-        optimizer = optimizers.build_adam(learning_rate, beta_1=beta_1)
-    elif name == "adam_uncorrected":
-        optimizer = Adam(learning_rate, beta_1=beta_1, corrects_start=False)
-    else:
-        optimizer = Adam(learning_rate, beta_1=beta_1, noise_variance=noise_variance)
-    # Optimizers have no control flow that depends on tensors, and searching for it
-    # (autograph) is a third of what it takes to build a process.
-    optimizer.next = tf.autograph.experimental.do_not_convert(optimizer.next)
-    return optimizer
+        return Sgd(learning_rate, momentum or 0.0)
+    return _BUILD[name](
+        learning_rate, 0.9 if momentum is None else momentum, noise_variance
+    )

@@ -215,7 +215,7 @@ def _environment() -> Optional[dict[str, str]]:
 
 def main() -> None:
     """Executes orders until stdin ends."""
-    from dpfl.training import run as run_lib
+    from dpfl.training import engine
 
     train = importlib.import_module(_TRAIN)
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
@@ -223,7 +223,7 @@ def main() -> None:
     def answer(**fields: Any) -> None:
         answers.write(json.dumps(fields) + "\n")
 
-    last = run_lib.LastProcess()
+    last = engine.LastProcess()
     for line in sys.stdin:
         order = json.loads(line)
         work: Callable[..., Any] = functools.partial(

@@ -3,12 +3,16 @@
 
 import collections
 import dataclasses
+import functools
+import itertools
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from dpfl.tasks import metrics, models, text
+from dpfl.engines.tff import keras_models
+from dpfl.tasks import configs, models, networks, text
+from dpfl.tasks.metrics import Objective
 from dpfl.tasks.registry import load_task
 
 
@@ -24,7 +28,9 @@ from dpfl.tasks.registry import load_task
     ],
 )
 def test_parameter_count(name, num_classes, count):
-    model = models.IMAGE_MODELS[name](num_classes, 0)
+    network = models.IMAGE_MODELS[name](num_classes)
+    assert network.dimension == count
+    model = keras_models.build(network, 0)
     assert sum(int(np.prod(v.shape)) for v in model.trainable_variables) == count
     assert not any(v.dtype.is_floating for v in model.non_trainable_variables)
 
@@ -34,9 +40,12 @@ def _weights(model):
 
 
 SMALL = {
-    "small_cnn": lambda seed: models.small_cnn(10, seed),
-    "2nn": lambda seed: models.two_layer(10, seed),
-    "lstm": lambda seed: models.lstm(30, 5, 4, 6, seed),
+    name: functools.partial(keras_models.build, network)
+    for name, network in {
+        "small_cnn": models.small_cnn(10),
+        "2nn": models.two_layer(10),
+        "lstm": models.lstm(30, 5, 4, 6),
+    }.items()
 }
 
 
@@ -48,10 +57,32 @@ def test_weights_are_a_function_of_the_seed(name):
 
 
 def test_layers_of_a_model_start_differently():
-    hidden, _ = models.two_layer(200, 0).get_weights()[2:5:2]
-    other = models.two_layer(200, 0).get_weights()[4]
+    weights = models.two_layer(200).initial_weights(0)
+    hidden, other = weights[2], weights[4]
     assert hidden.shape == other.shape
     assert not np.allclose(hidden, other)
+
+
+def test_initial_weights_are_those_of_keras_s_defaults():
+    """Bit for bit, but for recurrent kernels, whose orthonormal rows are others."""
+    initial = tf.keras.initializers
+    seeds = itertools.count(3001)
+    weights = models.lstm(30, 5, 4, 6).initial_weights(3)
+    words = initial.RandomUniform(seed=next(seeds))([30, 4])
+    kernel = initial.GlorotUniform(next(seeds))([4, 24])
+    assert np.array_equal(weights[0], words) and np.array_equal(weights[1], kernel)
+    recurrent = weights[2]
+    assert np.allclose(recurrent @ recurrent.T, np.eye(6), atol=1e-6)
+    assert weights[3].tolist() == [0.0] * 6 + [1.0] * 6 + [0.0] * 12
+    convolution = initial.GlorotUniform(1)([5, 5, 1, 24])
+    assert np.array_equal(models.small_cnn(10).initial_weights(0)[0], convolution)
+
+
+def test_orthogonal_kernels_are_uniform_over_signs():
+    drawn = np.array([networks.orthogonal((2, 8), seed)[0] for seed in range(400)])
+    # Means of coordinates of a uniform unit vector: standard deviation 1 / sqrt(8 n).
+    assert np.all(np.abs(drawn.mean(0)) < 5 / np.sqrt(8 * 400))
+    assert np.allclose((drawn**2).mean(0), 1 / 8, atol=0.04)
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -62,14 +93,15 @@ def test_models_of_the_default_tasks_have_no_random_layer(name):
 
 
 def test_cnn_has_dropout_in_training_only():
-    model = models.cnn(10, 0)
+    model = keras_models.build(models.cnn(10), 0)
+    assert models.cnn(10).draws_in_training
     x = tf.ones([2, 28, 28, 1])
     assert not np.array_equal(model(x, training=True), model(x, training=True))
     assert np.array_equal(model(x), model(x))
 
 
 def test_saved_model_loads_without_dpfl(tmp_path):
-    model = models.lstm(30, 5, 4, 6, 0)
+    model = SMALL["lstm"](0)
     model.save(path := tmp_path / "model.keras")
     x = tf.constant([[1, 2, 3, 0, 0]])
     assert np.allclose(tf.keras.models.load_model(path)(x), model(x), atol=1e-6)
@@ -86,9 +118,10 @@ def test_masked_loss_averages_over_unmasked_tokens():
     logits = tf.random.stateless_normal([2, 3, 5], [0, 1])
     log_p = tf.nn.log_softmax(logits).numpy()
     expected = -(log_p[0, 0, 3] + log_p[0, 1, 1] + log_p[1, 0, 2]) / 3
-    loss = models.MaskedCrossentropy([0])(y, logits)
+    objective = Objective(unlearned=(0,))
+    loss = keras_models.Crossentropy(objective)(y, logits)
     assert float(loss) == pytest.approx(expected, 1e-5)
-    metric = models.MaskedLoss([0], "loss")
+    metric, _ = keras_models.metrics(objective)
     metric.update_state(y, logits)
     assert float(metric.result()) == pytest.approx(expected, 1e-5)
 
@@ -96,7 +129,9 @@ def test_masked_loss_averages_over_unmasked_tokens():
 def test_padding_only_batch_has_zero_loss_and_gradient():
     logits = tf.Variable(tf.ones([1, 2, 5]))
     with tf.GradientTape() as tape:
-        loss = models.MaskedCrossentropy([0])(tf.zeros([1, 2], tf.int32), logits)
+        loss = keras_models.Crossentropy(Objective(unlearned=(0,)))(
+            tf.zeros([1, 2], tf.int32), logits
+        )
     assert loss == 0.0
     assert not np.any(tape.gradient(loss, logits))
 
@@ -105,7 +140,7 @@ def test_no_gradient_flows_from_padding():
     y = tf.constant([[3, 0]])
     logits = tf.Variable(tf.random.stateless_normal([1, 2, 5], [0, 1]))
     with tf.GradientTape() as tape:
-        loss = models.MaskedCrossentropy([0])(y, logits)
+        loss = keras_models.Crossentropy(Objective(unlearned=(0,)))(y, logits)
     gradient = tape.gradient(loss, logits).numpy()
     assert np.any(gradient[0, 0])
     assert not np.any(gradient[0, 1])
@@ -117,7 +152,9 @@ def test_next_word_accuracy_counts_known_words_only():
     # Known and right, known and wrong, unknown, end, padding: one of two counts.
     y = tf.constant([[1, 2, 4, 6, 0]])
     guess = tf.one_hot([[1, 3, 4, 6, 0]], tokens.total)
-    loss, accuracy = metrics.next_word_metrics(tokens)
+    config = configs.StackOverflowConfig(vocab_size=3)
+    objective = text.next_word_pieces(config)["objective"]
+    loss, accuracy = keras_models.metrics(objective)
     accuracy.update_state(y, guess)
     assert accuracy.name == "accuracy" and loss.name == "loss"
     assert float(accuracy.result()) == pytest.approx(0.5)
@@ -132,9 +169,7 @@ def test_functional_model_agrees_with_keras(model):
     )
     if model == "lstm":
         # Narrow layers: the shapes are what matters here, and tracing takes long.
-        task = dataclasses.replace(
-            task, model_builder=lambda seed: models.lstm(10_004, 20, 4, 6, seed)
-        )
+        task = dataclasses.replace(task, network=models.lstm(10_004, 20, 4, 6))
     functional = task.functional_model(5)
     keras_model = task.build_keras_model(5)
     x, y = next(iter(task.client_dataset(task.client_ids[1])))

@@ -10,10 +10,10 @@ import sys
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from dpfl import fields, plugins
 from dpfl.tasks import configs, metrics, models, registry
+from dpfl.tasks import task as task_lib
 from dpfl.tasks.registry import load_task
 from tests import test_numbers
 from tests.refusals import refuses
@@ -50,10 +50,10 @@ def test_table_has_model_dimensions_without_building(name):
 
 def test_table_has_dimensions_of_models_with_downloaded_data():
     emnist, words = (registry.task_entry(n) for n in ("emnist", "stackoverflow"))
-    assert models.cnn(62, 0).count_params() == emnist.dimension
+    assert models.cnn(62).dimension == emnist.dimension
     o = words.config_class()
     sizes = o.vocab_size + 4, o.sequence_length, o.embedding_size, o.lstm_size
-    assert models.lstm(*sizes, 0).count_params() == words.dimension
+    assert models.lstm(*sizes).dimension == words.dimension
 
 
 def test_each_task_s_metric_is_one_of_its_own():
@@ -63,18 +63,19 @@ def test_each_task_s_metric_is_one_of_its_own():
     assert columns == ("eval_loss", "final_loss")
     assert found["digits"].label == "test accuracy"
     for name in ("digits", "docs", "synthetic"):
-        metrics = loaded(name).metrics()
-        assert found[name].name in [metric.name for metric in metrics]
+        assert found[name].name in loaded(name).metric_names
 
 
 @pytest.mark.parametrize(
     "names", [["accuracy"], ["loss"], ["loss", "loss", "accuracy"], ["loss", "a/b"]]
 )
 def test_task_without_its_metrics_is_refused(monkeypatch, names):
-    def made():
-        return [tf.keras.metrics.Mean(name=name) for name in names]
-
-    monkeypatch.setattr(metrics, "image_metrics", made)
+    rows = tuple(metrics.LabelMetric(name, None, "unscored") for name in names)
+    changed = metrics.Objective(metrics=rows)
+    real = task_lib.Task
+    monkeypatch.setattr(
+        task_lib, "Task", lambda **parts: real(**parts, objective=changed)
+    )
     wrong = repr("a/b" if "a/b" in names else names)
     with refuses(ValueError, wrong):
         load_task("synthetic", num_clients=2, examples_per_client=2)

@@ -25,7 +25,17 @@ import pytest
 import tensorflow as tf
 
 from dpfl import cache_folder
-from dpfl.tasks import configs, data_files, downloads, emnist, stackoverflow, text
+from dpfl.engines.tff import records as graph_records
+from dpfl.tasks import (
+    clients,
+    configs,
+    data_files,
+    downloads,
+    emnist,
+    records,
+    stackoverflow,
+    text,
+)
 from dpfl.tasks.registry import load_task
 from tests.refusals import refuses
 
@@ -178,17 +188,19 @@ def test_emnist_equals_tff_s_data(emnist_folder):
 
 
 def test_invalid_emnist_label_gives_a_nonfinite_client():
-    records = []
+    found = []
     pixels = tf.train.Feature(float_list=tf.train.FloatList(value=[0.5] * 784))
     for label in (61, 62, -1):
         label = tf.train.Feature(int64_list=tf.train.Int64List(value=[label]))
         features = {"pixels": pixels, "label": label}
         example = tf.train.Example(features=tf.train.Features(feature=features))
-        records.append(example.SerializeToString())
-    x, y = emnist.parse_batch(tf.constant(records))
-    assert y.numpy().tolist() == [61, 0, 0]
-    assert np.isnan(x).all((1, 2, 3)).tolist() == [False, True, True]
-    assert np.all(x[0] == 0.5)
+        found.append(example.SerializeToString())
+    record = emnist.ImageRecord()
+    parse = graph_records.PARSERS[type(record)](record)
+    for x, y in (parse(tf.constant(found)), record.parse(found)):
+        assert np.asarray(y).tolist() == [61, 0, 0]
+        assert np.isnan(x).all((1, 2, 3)).tolist() == [False, True, True]
+        assert np.all(x[0] == 0.5)
 
 
 def test_pipe_as_data_file_is_refused(tmp_path):
@@ -227,6 +239,30 @@ def test_client_data_can_be_built_inside_a_graph(emnist_folder):
 
     for i, client in enumerate(task.client_ids):
         assert np.array_equal(labels(i), _examples(task.client_dataset(client))[1])
+
+
+def test_clients_read_without_tensorflow_have_the_same_examples(
+    emnist_folder, stackoverflow_folder
+):
+    for task in (_emnist(emnist_folder), _stackoverflow(stackoverflow_folder)):
+        every = np.arange(task.population)
+        orders = clients.local_orders(task.clients.sizes, every, 2, task.config)
+        for index, order in enumerate(orders):
+            x, y = task.clients.read(np.array([index]))
+            theirs = _examples(task.dataset_from_index(index, 2))
+            assert np.array_equal(x[order], theirs[0])
+            assert np.array_equal(y[order], theirs[1])
+        x, y = task.clients.read(every)
+        assert len(x) == len(y) == task.clients.sizes.sum()
+
+
+@pytest.mark.parametrize("kept", [0, 1, 20, 700])
+def test_damaged_record_is_refused(kept):
+    pixels = tf.train.Feature(float_list=tf.train.FloatList(value=[0.5] * 784))
+    example = tf.train.Example(features=tf.train.Features(feature={"pixels": pixels}))
+    for record in (example.SerializeToString()[:kept], b"\xff" * kept):
+        with pytest.raises(records.DamagedRecordError):
+            emnist.ImageRecord().parse([record])
 
 
 def test_emnist_evaluation_set_is_the_whole_test_split(emnist_folder):
@@ -746,4 +782,4 @@ def test_cut_word_counts_are_refused(stackoverflow_folder, tmp_path):
 
 def test_a_word_twice_in_the_vocabulary_is_refused():
     with refuses(ValueError, "vocabulary"):
-        stackoverflow.batch_parser(["a", "b", "a"], 5)
+        stackoverflow.PostRecord(["a", "b", "a"], 5)

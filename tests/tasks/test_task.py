@@ -3,13 +3,16 @@
 
 import gc
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from dpfl.engines.tff import datasets
 from dpfl.tasks import shared_memory
 from dpfl.tasks import task as task_lib
+from dpfl.tasks.clients import ArrayClients, local_orders
 from dpfl.tasks.configs import TaskConfig
 from dpfl.tasks.shared_memory import SharedArray
 from tests.refusals import refuses
@@ -28,7 +31,9 @@ def _flat(dataset):
 
 
 def _datasets(**options):
-    return task_lib.in_memory_datasets(X, Y, SIZES, TaskConfig(**options))
+    own = ArrayClients(X, Y, np.array(SIZES))
+    task = SimpleNamespace(clients=own, config=TaskConfig(**options), to_input=None)
+    return datasets.from_index(task)
 
 
 def test_each_client_has_its_own_rows():
@@ -94,7 +99,7 @@ def test_traced_dataset_gives_equal_batches():
 
 def test_sizes_must_add_up():
     with refuses(ValueError, "sizes", 10, 9):
-        task_lib.in_memory_datasets(X, Y, [4, 5], TaskConfig())
+        ArrayClients(X, Y, np.array([4, 5]))
 
 
 def test_client_names_sort_in_numerical_order():
@@ -103,13 +108,15 @@ def test_client_names_sort_in_numerical_order():
     assert names[0] == "client_000" and names[100] == "client_100"
 
 
-def test_fold_seed_depends_on_every_argument_and_its_place():
-    seeds = [
-        tuple(task_lib.fold_seed(*args).numpy())
-        for args in [(0, 1, 2), (0, 2, 1), (1, 1, 2), (0, 1), (2**63, 1, 2)]
-    ]
-    assert len(set(seeds[:4])) == 4
-    assert seeds[4] == seeds[0]
+@pytest.mark.parametrize("options", [{}, {"max_examples_per_client": 2}])
+def test_orders_of_graphs_are_those_of_numpy(options):
+    config = TaskConfig(client_epochs=2, shuffle_seed=2**62, **options)
+    sizes = np.array([5, 0, 1, 300])
+    orders = local_orders(sizes, np.arange(4), 7, config)
+    for index, order in enumerate(orders):
+        count = tf.constant(sizes[index], tf.int64)
+        theirs = datasets.local_order(count, config, index, 7)
+        assert np.array_equal(order, theirs)
 
 
 def test_fraction_leaving_no_data_is_refused():

@@ -25,7 +25,7 @@ from dpfl.privacy_coverage import EXACT_FOR_SIMULATION, RELEASED
 from dpfl.tasks import metrics, models
 from dpfl.tasks import task as task_lib
 from dpfl.tasks.configs import SyntheticConfig
-from dpfl.training import page, report, selection
+from dpfl.training import engine, page, report, selection
 from dpfl.training import plan as plan_lib
 from dpfl.training import run as run_lib
 from tests.training.fakes import run_config
@@ -99,7 +99,7 @@ def zeros_for_messages(patch):
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     """What a run writes, by place and name; runs of equal settings are one."""
-    last = run_lib.LastProcess()
+    last = engine.LastProcess()
 
     @functools.cache
     def write(mechanism, hold, measure, change=""):

@@ -50,11 +50,14 @@ class AggregatorOutput(NamedTuple):
       mean: The release, in the structure and dtypes of the template.
       state: The state after the round.
       measured: Scalars by name, as `CodecFactory` describes them.
+      aux: Sums over clients of the scalars that a function for updates returns beside
+        them; None without. They are exact, so outside of the privacy guarantee.
     """
 
     mean: Update
     state: Mapping[str, Any]
     measured: Mapping[str, Array]
+    aux: Any = None
 
 
 class JaxAggregator:
@@ -98,6 +101,11 @@ class JaxAggregator:
         self._clients_at_once = clients_at_once or max(most, 1)
         self._measuring = measuring
 
+    @property
+    def measures_exactly(self) -> bool:
+        """Whether exact sums over clients are opened; see `RoundFunctions`."""
+        return self._steps(True, None).measures_exactly
+
     @staticmethod
     def entropy() -> np.ndarray:
         """128 bits of the operating system's entropy, uint32[4], for one round.
@@ -133,6 +141,8 @@ class JaxAggregator:
         keys: Optional[Array] = None,
         entropy: Optional[Array] = None,
         mask: Optional[Array] = None,
+        *,
+        has_aux: bool = False,
     ) -> AggregatorOutput:
         """Executes a round: encodes the updates, adds them up, releases their mean.
 
@@ -151,6 +161,8 @@ class JaxAggregator:
             constant would repeat its noise.
           mask: bool[clients], or weights: a client at False or 0 adds nothing and is
             not counted. None for all clients.
+          has_aux: Whether `updates` is a function that returns, beside the updates, a
+            pytree of the clients' own numbers, [m] each, to be added up.
 
         Raises:
           TypeError: If the updates do not fit the template.
@@ -159,7 +171,7 @@ class JaxAggregator:
             clients than the noise that they bring needs. If fewer are counted when the
             compiled function runs, zeros are in place of the sum.
         """
-        cohort = self._cohort(updates, keys, mask)
+        cohort = self._cohort(updates, keys, mask, has_aux)
         is_seeded = "seed" in state
         if not is_seeded:
             _check_entropy(entropy, (state, updates, keys, mask))
@@ -167,11 +179,11 @@ class JaxAggregator:
             steps = self._steps(is_seeded, entropy)
             wide = _widen(state, self._state_types(is_seeded))
             shared = steps.prepare(wide)
-            total, sums = self._sums(steps, wide, shared, cohort)
+            total, sums, aux = self._sums(steps, wide, shared, cohort)
             made = steps.finish(wide, shared, total, sums)
             mean = self._layout.restore(made["result"])
             measured = dict(made["measurements"])
-            return AggregatorOutput(mean, _narrow(made["state"]), measured)
+            return AggregatorOutput(mean, _narrow(made["state"]), measured, aux)
 
     def _steps(self, is_seeded: bool, entropy: Any) -> round_functions.RoundFunctions:
         def fresh_seed() -> Array:
@@ -189,7 +201,7 @@ class JaxAggregator:
             self._types[is_seeded] = jax.eval_shape(lambda: steps.first_state(words))
         return self._types[is_seeded]
 
-    def _cohort(self, updates: Updates, keys: Any, mask: Any) -> _Cohort:
+    def _cohort(self, updates: Updates, keys: Any, mask: Any, has_aux: bool) -> _Cohort:
         """The clients of this device; `update` describes the errors."""
         numbers = {}
         if not callable(updates):
@@ -218,20 +230,21 @@ class JaxAggregator:
             nobody = jnp.zeros([1], bool)
             return _Cohort(self._layout.zeros(clients=1), None, nobody, 1)
         if callable(updates):
-            updates = self._checked(updates, jax.config.jax_enable_x64)
+            updates = self._checked(updates, jax.config.jax_enable_x64, has_aux)
         return _Cohort(updates, keys, mask, number)
 
-    def _checked(self, updates: Updates, is_wide: bool) -> Updates:
+    def _checked(self, updates: Updates, is_wide: bool, has_aux: bool) -> Updates:
         """A function for updates that computes in its program's types, checked."""
 
-        def checked(places: Array) -> Any:
+        def checked(places: Array) -> tuple[Any, Any]:
             with jax.enable_x64(is_wide):
-                own = updates(places)
+                made = updates(places)
+            own, aux = made if has_aux else (made, None)
             number = self._layout.clients(own)
             if number != len(places):
                 wanted = f"of as many clients as their places, {len(places)}"
                 raise ValueError(checks.message("updates", wanted, number))
-            return own
+            return own, aux
 
         return checked
 
@@ -241,8 +254,8 @@ class JaxAggregator:
         state: Fields,
         shared: Fields,
         cohort: _Cohort,
-    ) -> tuple[Any, Fields]:
-        """The sums of the clients' messages and scalars, over all devices."""
+    ) -> tuple[Any, Fields, Any]:
+        """The sums of the clients' messages, scalars and aux, over all devices."""
         codec, axis, number = self._codec, self._axis_name, cohort.number
         secret, first = None, 0
         if codec.has_private_randomness:
@@ -250,27 +263,37 @@ class JaxAggregator:
         if axis is not None:
             first = lax.axis_index(axis) * number
 
-        def client(place: Array, update: Update, key: Any, is_there: Array) -> Any:
+        def client(place: Array, update: Update, key: Any) -> tuple[Any, Fields]:
             vector = self._layout.flatten(update, codec.input_length)
             seed = secret
             if secret is not None:
                 words = () if key is None else (key[i] for i in range(len(key)))
                 seed = randomness.fold_in(secret, first + place, *words)
             message, sums = steps.encode_vector(vector, shared, seed)
-            part = codec.accumulate(codec.zero(), message)
-            return jax.tree.map(
-                lambda each: jnp.where(is_there, each, jnp.zeros_like(each)),
-                (part, sums),
-            )
+            return codec.accumulate(codec.zero(), message), sums
+
+        def present(is_there: Array, tree: Any) -> Any:
+            def one(each: Array) -> Array:
+                shape = [len(each), *[1] * (each.ndim - 1)]
+                return jnp.where(jnp.reshape(is_there, shape), each, 0)
+
+            return jax.tree.map(one, tree)
 
         def chunk(places: Array) -> tuple[Any, Fields]:
-            parts, rows = jax.vmap(client)(places, *cohort.at(places))
+            (updates, aux), own_keys, is_there = cohort.at(places)
+            parts, rows = jax.vmap(client)(places, updates, own_keys)
+            parts, rows, aux = present(is_there, (parts, rows, aux))
             total = jax.tree.map(lambda part: jnp.sum(part, 0, part.dtype), parts)
-            return codec.reduce_modulo(total), rows
+            return codec.reduce_modulo(total), (rows, aux)
 
-        def add(total: Any, places: Array) -> tuple[Any, Fields]:
-            more, rows = chunk(places)
+        def add(total: Any, places: Array) -> tuple[Any, Any]:
+            # A chunk of absent clients, which pads a cohort, costs nothing.
+            more, rows = lax.cond(jnp.any(cohort.is_there(places)), chunk, none, places)
             return codec.reduce_modulo(codec.merge(total, more)), rows
+
+        def none(places: Array) -> tuple[Any, Any]:
+            made = jax.eval_shape(chunk, places)
+            return jax.tree.map(lambda each: jnp.zeros(each.shape, each.dtype), made)
 
         chunks = -(-number // self._clients_at_once)
         places = jnp.arange(chunks * -(-number // chunks), dtype=jnp.int32)
@@ -284,7 +307,7 @@ class JaxAggregator:
             total = codec.reduce_modulo(lax.psum(total, axis))
             rows = jax.tree.map(lambda row: self._gathered(row, first), rows)
         # Floats too are added up in the cohort's order, however it was split.
-        return total, jax.tree.map(jnp.sum, rows)
+        return (total, *jax.tree.map(jnp.sum, rows))
 
     def _gathered(self, row: Array, first: Array) -> Array:
         """The numbers of all clients, each at its place; no two floats are added."""
@@ -309,19 +332,25 @@ class _Cohort(NamedTuple):
     mask: Optional[Array]
     number: int
 
-    def at(self, places: Array) -> tuple[Update, Optional[Array], Array]:
-        """Updates, keys and mask at places; places past the end are masked."""
+    def is_there(self, places: Array) -> Array:
+        """Whether each place has a client that is not masked, bool[places]."""
         is_there = places < self.number
-        # A function finds a client there too.
+        if self.mask is not None:
+            is_there = is_there & self.mask[jnp.minimum(places, self.number - 1)]
+        return is_there
+
+    def at(self, places: Array) -> tuple[tuple[Update, Any], Optional[Array], Array]:
+        """Updates with aux, keys, and `is_there` at places."""
+        is_there = self.is_there(places)
+        # A function finds a client past the end too.
         places = jnp.minimum(places, self.number - 1)
         keys = None if self.keys is None else self.keys[places]
-        if self.mask is not None:
-            is_there = is_there & self.mask[places]
         if callable(self.updates):
             return self.updates(places), keys, is_there
-        if len(places) == self.number:
-            return self.updates, keys, is_there
-        return jax.tree.map(lambda leaf: leaf[places], self.updates), keys, is_there
+        updates = self.updates
+        if len(places) != self.number:
+            updates = jax.tree.map(lambda leaf: leaf[places], updates)
+        return (updates, None), keys, is_there
 
 
 def jax_aggregator(

@@ -1,0 +1,163 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""The engine of JAX: many clients at once, on the default device.
+
+with engine.opened(plan, setup) as trainer:
+output = trainer.round(trainer.initialize(), clients=[3, 8])
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpfl import files, seed_domains
+from dpfl.engines.jax import evaluation, networks
+from dpfl.engines.jax import rounds as rounds_lib
+from dpfl.engines.jax.aggregator import jax_aggregator
+from dpfl.engines.jax.rounds import Examples, State
+from dpfl.tasks import clients as clients_lib
+from dpfl.training import plan as plan_lib
+from dpfl.training import selection, server_optimizers
+from dpfl.training.engine import RoundOutput, Setup
+
+# Most bytes of examples that stay on the device.
+_RESIDENT_BYTES = 8 << 30
+# Numbers of the parameters of clients at once, by platform.
+_NUMBERS_AT_ONCE = {"cpu": 1 << 19}
+_NUMBERS_ON_A_CARD = 1 << 27
+
+
+@contextlib.contextmanager
+def opened(plan: plan_lib.Plan, setup: Setup) -> Iterator[JaxEngine]:
+    """The engine of a plan."""
+    yield JaxEngine(plan, setup)
+
+
+def clients_at_once(dimension: int, cohort_size: int) -> int:
+    """Clients that train at once by default, on the default device.
+
+    Args:
+      dimension: d.
+      cohort_size: Expected clients in a round.
+    """
+    numbers = _NUMBERS_AT_ONCE.get(jax.default_backend(), _NUMBERS_ON_A_CARD)
+    return max(1, min(numbers // dimension, cohort_size))
+
+
+class JaxEngine:
+    """A plan's training in JAX; see `dpfl.training.engine.Engine`."""
+
+    def __init__(self, plan: plan_lib.Plan, setup: Setup):
+        """Initializes the engine; nothing is compiled.
+
+        Args:
+          plan: The plan of the run.
+          setup: Everything else.
+        """
+        self._plan, self._setup = plan, setup
+        task, config = plan.task, plan.config
+        model = networks.model(task.network)
+        most = config.clients_at_once or clients_at_once(
+            plan.dimension, plan.mechanism.cohort_size
+        )
+        template = jax.eval_shape(lambda: model.init(0))
+        self._aggregator = jax_aggregator(
+            plan.mechanism, template, measure=config.measure, clients_at_once=most
+        )
+        self._rounds = rounds_lib.Rounds(
+            model,
+            task.objective,
+            self._aggregator,
+            server_optimizers.build_server_optimizer(
+                config.server_optimizer,
+                plan.server_lr,
+                config.server_momentum,
+                plan_lib.noise_variance(config, plan.mechanism, plan.dimension),
+            ),
+            rounds_lib.Settings(
+                plan.client_lr,
+                task.config.batch_size,
+                most,
+                config.precision,
+                task.to_input,
+            ),
+        )
+        self._evaluator = evaluation.Evaluator(
+            model, task.objective, *task.test_examples(), task.to_input
+        )
+        self._resident = self._put_examples()
+        first = jax.eval_shape(self.initialize)
+        self._types = jax.tree.flatten(first)
+
+    def _put_examples(self) -> Any:
+        """All examples on the device; None if they are too many."""
+        own = self._plan.task.clients
+        if not isinstance(own, clients_lib.ArrayClients):
+            return None
+        if own.x.nbytes + own.y.nbytes > _RESIDENT_BYTES:
+            return None
+        return Examples(jnp.asarray(own.x), jnp.asarray(own.y))
+
+    def initialize(self) -> State:
+        """See base class."""
+        seed = selection.derive_seed(self._setup.key, seed_domains.RunDomain.MECHANISM)
+        return self._rounds.first_state(self._setup.model_seed, seed)
+
+    def round(self, state: State, clients: Sequence[int]) -> RoundOutput:
+        """See base class."""
+        task, chosen = self._plan.task, np.array(clients, np.int64)
+        orders = clients_lib.local_orders(
+            task.clients.sizes, chosen, int(state.round_index), task.config
+        )
+        examples, starts = self._resident, None
+        if examples is None:
+            examples = Examples(*map(jnp.asarray, task.clients.read(chosen)))
+            sizes = task.clients.sizes[chosen]
+            starts = np.cumsum(sizes) - sizes
+        else:
+            starts = task.clients.starts[chosen]
+        orders = [start + order for start, order in zip(starts, orders)]
+        keys = [selection.client_key(self._setup.key, client) for client in clients]
+        output = self._rounds.next(state, examples, self._rounds.cohort(orders, keys))
+        measured = jax.device_get(output.measured)
+        is_open = self._aggregator.measures_exactly
+        train = evaluation.metrics(task.objective, output.sums) if is_open else {}
+        return RoundOutput(output.state, train, measured)
+
+    def evaluate(self, state: State, is_due: bool) -> Mapping[str, Any]:
+        """See base class."""
+        if not is_due:
+            return dict.fromkeys(self._plan.task.metric_names)
+        return self._evaluator(state.params)
+
+    def weights(self, state: State) -> list[np.ndarray]:
+        """See base class."""
+        return [np.asarray(part) for part in jax.tree.leaves(state.params)]
+
+    def leaves(self, state: State) -> list[np.ndarray]:
+        """See base class."""
+        return [np.asarray(leaf) for leaf in jax.tree.leaves(state)]
+
+    def from_leaves(self, leaves: Sequence[np.ndarray]) -> State:
+        """See base class."""
+        specs, structure = self._types
+        wanted = [(spec.shape, spec.dtype) for spec in specs]
+        if [(leaf.shape, leaf.dtype) for leaf in leaves] != wanted:
+            raise ValueError(
+                "the checkpoint's arrays differ in shape or type from this run's state"
+            )
+        return jax.tree.unflatten(structure, list(map(jnp.asarray, leaves)))
+
+    def save_model(self, state: State, directory: pathlib.Path) -> None:
+        """See base class."""
+        weights = self.weights(state)
+        names = {f"weight_{i}": each for i, each in enumerate(weights)}
+        files.write_arrays(directory / "model.npz", {}, names)

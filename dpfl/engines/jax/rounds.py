@@ -1,0 +1,279 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""A round of federated averaging as one program of JAX, whatever the cohort's size.
+
+    rounds = Rounds(model, objective, aggregator, optimizer, settings)
+    state = rounds.first_state(model_seed, aggregator_seed)
+    output = rounds.next(state, examples, cohort)
+
+A cohort is sorted by size and padded with absent clients to a number of chunks. A chunk
+trains together, as many steps as its largest client has; a chunk of absent clients is
+skipped. So cohorts of any size are executed by one compiled program, until one has more
+clients or examples than any before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Optional
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpfl import arrays
+from dpfl.arrays import Array
+from dpfl.engines.jax import local_training
+from dpfl.engines.jax.aggregator import JaxAggregator
+from dpfl.engines.jax.local_training import Batch, Model, Sums
+from dpfl.tasks.metrics import Objective
+from dpfl.training.server_optimizers import ServerOptimizer
+
+# Growth of the space for a cohort's examples, so that few programs are compiled.
+_GROWTH = 1.25
+
+
+class State(NamedTuple):
+    """The state between rounds.
+
+    Attributes:
+      round_index: int32[], rounds done.
+      params: The model's parameters.
+      aggregator: State of the aggregator.
+      optimizer: State of the server's optimizer.
+    """
+
+    round_index: Array
+    params: Any
+    aggregator: Any
+    optimizer: Any
+
+
+class Examples(NamedTuple):
+    """Examples on the device, of all clients or of a cohort.
+
+    Attributes:
+      x: Inputs as they are stored, [examples, ...].
+      y: Labels, int32[examples, ...].
+    """
+
+    x: Array
+    y: Array
+
+
+class Cohort(NamedTuple):
+    """The clients of a round in the order of their sizes, and absent ones.
+
+    Attributes:
+      rows: int32[rows], places of the clients' examples, in the order of training,
+        client after client.
+      starts: int32[clients], the place in `rows` of a client's first example.
+      sizes: int32[clients], the number of a client's examples in the round.
+      keys: uint32[clients, 4], a client's secret.
+      is_there: bool[clients], False for absent clients.
+    """
+
+    rows: np.ndarray
+    starts: np.ndarray
+    sizes: np.ndarray
+    keys: np.ndarray
+    is_there: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Settings of local training.
+
+    Attributes:
+      client_lr: Learning rate of the clients' SGD.
+      batch_size: Examples of a batch; a client's last batch has the rest.
+      clients_at_once: Clients of a chunk.
+      precision: A key of `local_training.PRECISIONS`.
+      to_input: Function from stored inputs to the model's; None for the identity.
+    """
+
+    client_lr: float
+    batch_size: int
+    clients_at_once: int
+    precision: str = "float32"
+    to_input: Optional[Callable[[Array], Array]] = None
+
+
+class Output(NamedTuple):
+    """The result of a round.
+
+    Attributes:
+      state: The state after it.
+      sums: Sums over clients of their training, outside of the privacy guarantee.
+      measured: The aggregator's measurements.
+    """
+
+    state: State
+    sums: Sums
+    measured: Any
+
+
+class Rounds:
+    """The compiled rounds of a run."""
+
+    def __init__(
+        self,
+        model: Model,
+        objective: Objective,
+        aggregator: JaxAggregator,
+        optimizer: ServerOptimizer,
+        settings: Settings,
+    ):
+        """Initializes the rounds; nothing is compiled.
+
+        Args:
+          model: The model.
+          objective: The labels that are learned and scored.
+          aggregator: The aggregator, of the model's parameters.
+          optimizer: The server's optimizer.
+          settings: Settings of local training.
+        """
+        self._model = model
+        self._objective = objective
+        self._aggregator = aggregator
+        self._optimizer = optimizer
+        self._settings = settings
+        self._clients, self._rows = 0, 0
+        self.next = jax.jit(self._next, donate_argnums=())
+
+    def first_state(self, model_seed: int, aggregator_seed: Optional[int]) -> State:
+        """The state before the first round.
+
+        Args:
+          model_seed: Seed of the parameters.
+          aggregator_seed: As for `JaxAggregator.init`.
+        """
+        params = self._model.init(model_seed)
+        return State(
+            jnp.zeros([], jnp.int32),
+            params,
+            self._aggregator.init(aggregator_seed),
+            self._optimizer.initialize(
+                arrays.named("jax"), [leaf.shape for leaf in jax.tree.leaves(params)]
+            ),
+        )
+
+    def cohort(
+        self, orders: Sequence[np.ndarray], keys: Sequence[Sequence[int]]
+    ) -> Cohort:
+        """The cohort of clients, padded so that few programs are compiled.
+
+        Args:
+          orders: Places of each client's examples, in the order of training.
+          keys: Each client's secret, two words of 64 bits.
+        """
+        sizes = np.array([len(order) for order in orders], np.int32)
+        by_size = np.argsort(-sizes, kind="stable")
+        at_once = self._settings.clients_at_once
+        self._clients = max(self._clients, -(-len(orders) // at_once) * at_once)
+        total = int(sizes.sum())
+        if total > self._rows:
+            self._rows = math.ceil(_GROWTH * total)
+        rows = np.zeros([self._rows], np.int32)
+        if total:
+            rows[:total] = np.concatenate([orders[i] for i in by_size])
+        padded = np.zeros([self._clients], np.int32)
+        padded[: len(orders)] = sizes[by_size]
+        words = np.zeros([self._clients, 2], np.int64)
+        words[: len(orders)] = np.reshape(np.array(keys, np.int64), [-1, 2])[by_size]
+        return Cohort(
+            rows,
+            np.cumsum(padded) - padded,
+            padded,
+            words.view(np.uint32),
+            np.arange(self._clients) < len(orders),
+        )
+
+    def _next(
+        self,
+        state: State,
+        examples: Examples,
+        cohort: Cohort,
+        entropy: Optional[Array] = None,
+    ) -> Output:
+        """Executes a round.
+
+        Args:
+          state: The state before.
+          examples: The examples that `cohort.rows` are places of.
+          cohort: The clients.
+          entropy: As for `JaxAggregator.update`.
+        """
+        made = self._aggregator.update(
+            state.aggregator,
+            functools.partial(self._trained, state, examples, cohort),
+            cohort.keys,
+            entropy,
+            cohort.is_there,
+            has_aux=True,
+        )
+        after = self._stepped(state, made.mean)
+        return Output(after._replace(aggregator=made.state), made.aux, made.measured)
+
+    def _trained(
+        self, state: State, examples: Examples, cohort: Cohort, places: Array
+    ) -> tuple[Any, Sums]:
+        """The updates of the clients at places, and the sums of their training."""
+        size, settings = self._settings.batch_size, self._settings
+        sizes, starts, words = (
+            part[places] for part in (cohort.sizes, cohort.starts, cohort.keys)
+        )
+
+        def batches(step: Array) -> Batch:
+            within = step * size + jnp.arange(size, dtype=jnp.int32)
+            is_there = within < sizes[:, jnp.newaxis]
+            taken = jnp.where(is_there, starts[:, jnp.newaxis] + within, 0)
+            rows = cohort.rows[taken]
+            x, y = examples.x[rows], examples.y[rows]
+            x = settings.to_input(x) if settings.to_input else x
+            # Row 0 stands in for missing ones; it may hold anything.
+            there = jnp.reshape(is_there, [*is_there.shape, *[1] * (x.ndim - 2)])
+            return Batch(jnp.where(there, x, 0), y, is_there)
+
+        keys = jax.vmap(_dropout_key, (0, None))(words, state.round_index)
+        trained = local_training.train(
+            self._model,
+            self._objective,
+            state.params,
+            batches,
+            jnp.max(-(-sizes // size), initial=0),
+            client_lr=settings.client_lr,
+            keys=keys,
+            precision=settings.precision,
+        )
+        return trained.update, trained.sums
+
+    def _stepped(self, state: State, mean: Any) -> State:
+        """The state after the server's step, or the same if the mean is not finite."""
+        leaves, structure = jax.tree.flatten(state.params)
+        gradients = jax.tree.leaves(mean)
+        moved, weights = self._optimizer.next(state.optimizer, leaves, gradients)
+        is_finite = jnp.all(
+            jnp.array([jnp.all(jnp.isfinite(part)) for part in gradients])
+        )
+        optimizer, weights = jax.tree.map(
+            functools.partial(jnp.where, is_finite),
+            (moved, weights),
+            (state.optimizer, leaves),
+        )
+        return state._replace(
+            round_index=state.round_index + 1,
+            params=jax.tree.unflatten(structure, weights),
+            optimizer=optimizer,
+        )
+
+
+def _dropout_key(words: Array, round_index: Array) -> Array:
+    key = jax.random.wrap_key_data(words[:2], impl="threefry2x32")
+    for more in (words[2], words[3], round_index):
+        key = jax.random.fold_in(key, more)
+    return key

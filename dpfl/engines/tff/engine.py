@@ -1,0 +1,197 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""The engine of TFF: groups of clients in a worker on this machine, or in others.
+
+with engine.opened(plan, setup) as trainer:
+output = trainer.round(trainer.initialize(), clients=[3, 8])
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import pathlib
+import time
+import types
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow_federated as tff
+
+from dpfl import aggregators, files, machine, seed_domains
+from dpfl.tasks import shared_memory
+from dpfl.training import (
+    connection,
+    federated_averaging,
+    grouped,
+    local_worker,
+    provenance,
+    remote_workers,
+    selection,
+    server_optimizers,
+)
+from dpfl.training import plan as plan_lib
+from dpfl.training.engine import RoundOutput, Setup, State
+
+
+@contextlib.contextmanager
+def opened(plan: plan_lib.Plan, setup: Setup) -> Iterator[TffEngine]:
+    """The engine of a plan, with its worker.
+
+    Raises:
+      DataFileError: If the task's data file is found damaged by the block.
+      EngineLostError: If the worker ends or fails.
+    """
+    concurrency = plan.config.concurrency or machine.processors()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(connection.failures_told(plan.task.data_file))
+        worker = stack.enter_context(
+            local_worker.start(
+                concurrency=concurrency,
+                groups=True,
+                log_path=setup.directory / "worker.log",
+                isolation=plan.config.worker_isolation,
+            )
+        )
+        # Secure sums are simulated: the worker adds values that real parties would
+        # hide.
+        tff.framework.set_default_context(worker.context(secure_sums=True))
+        remote = None
+        if places := plan.config.worker_addresses:
+            remote = remote_workers.workers_at(places, plan.task, setup.say)
+            stack.callback(remote.close)
+        yield TffEngine(plan, setup, concurrency, worker, remote)
+
+
+class TffEngine:
+    """A plan's training in TFF; see `dpfl.training.engine.Engine`."""
+
+    def __init__(
+        self,
+        plan: plan_lib.Plan,
+        setup: Setup,
+        concurrency: int,
+        worker: local_worker.Worker,
+        remote: Any,
+    ):
+        """Initializes the engine; its graphs are built.
+
+        Args:
+          plan: The plan of the run.
+          setup: Everything else.
+          concurrency: Groups of clients at a time.
+          worker: The worker on this machine.
+          remote: Workers on other machines; None without.
+        """
+        self._plan, self._setup = plan, setup
+        self._deadline = functools.partial(
+            (remote or worker).deadline, plan.config.round_deadline
+        )
+        # Built before the evaluator, since Keras refuses models older than TFF's
+        # graphs.
+        self._process = self._build(concurrency, worker, remote)
+        self._evaluator = federated_averaging.Evaluator(plan.task, setup.model_seed)
+
+    def _build(
+        self, groups: int, worker: local_worker.Worker, remote: Any
+    ) -> federated_averaging.TrainingProcess:
+        plan, config, setup = self._plan, self._plan.config, self._setup
+        aggregator, put_noise = aggregators.build_with_host_noise(
+            plan.mechanism,
+            plan.dimension,
+            seed=selection.derive_seed(setup.key, seed_domains.RunDomain.MECHANISM),
+            **({"weighted": True} if config.weighted else {}),
+            measure=config.measure,
+        )
+        optimizer = server_optimizers.build_server_optimizer(
+            config.server_optimizer,
+            plan.server_lr,
+            config.server_momentum,
+            plan_lib.noise_variance(config, plan.mechanism, plan.dimension),
+        )
+        if config.weighted:
+            return federated_averaging.PlainProcess(
+                plan.task, aggregator, plan.client_lr, optimizer, setup.model_seed
+            )
+        is_elsewhere = remote is not None or worker.isolation == "namespace"
+        model = plan.task.functional_model(setup.model_seed)
+        # The digest covers all but the seed, the data's place, the harmless settings
+        # and the measurements.
+        digest = provenance.digest(plan)
+        with shared_memory.in_graphs(is_elsewhere):
+            rounds = setup.last.get(
+                (digest, config.measure, config.task_config, groups, is_elsewhere),
+                lambda: grouped.GroupedRounds(
+                    plan.task, model, aggregator, plan.client_lr, optimizer, groups
+                ),
+                lambda last: last.with_other_seeds(model, aggregator),
+            )
+        client_key = functools.partial(selection.client_key, setup.key)
+        if remote is None:
+            return federated_averaging.GroupedProcess(rounds, put_noise, client_key)
+        return remote_workers.RemoteProcess(
+            rounds, put_noise, client_key, remote, worker
+        )
+
+    def initialize(self) -> State:
+        """See base class."""
+        with self._deadline():
+            return self._process.initialize()
+
+    def round(self, state: State, clients: Sequence[int]) -> RoundOutput:
+        """See base class."""
+        with self._deadline():
+            return self._process.next(state, list(clients))
+
+    def evaluate(self, state: State, is_due: bool) -> Mapping[str, Any]:
+        """See base class."""
+        return self._evaluator(state, is_due)
+
+    def weights(self, state: State) -> list[np.ndarray]:
+        """See base class."""
+        return self._process.weights(state)
+
+    def leaves(self, state: State) -> list[np.ndarray]:
+        """See base class."""
+        return self._process.leaves(state)
+
+    def from_leaves(self, leaves: Sequence[np.ndarray]) -> State:
+        """See base class."""
+        return self._process.from_leaves(leaves)
+
+    def save_model(self, state: State, directory: pathlib.Path) -> None:
+        """See base class."""
+        model = self._plan.task.build_keras_model(self._setup.model_seed)
+        federated_averaging.assign_weights(state, model)
+        with files.replacing(directory / "model.keras") as partial:
+            with _any_clock():
+                model.save(partial)
+            _take_times_away(partial)
+
+
+@contextlib.contextmanager
+def _any_clock() -> Iterator[None]:
+    """Dates archives in 1980, their first year, which an unset clock may precede."""
+    archives: Any = zipfile
+    clock, first = archives.time, time.struct_time((1980, 1, 1, 0, 0, 0, 1, 1, 0))
+    fixed = {**vars(clock), "localtime": lambda *unused: first}
+    archives.time = types.SimpleNamespace(**fixed)
+    try:
+        yield
+    finally:
+        archives.time = clock
+
+
+def _take_times_away(path: pathlib.Path) -> None:
+    """Makes a .keras file a function of the model, without the times of saving."""
+    with zipfile.ZipFile(path) as saved:
+        parts = {name: saved.read(name) for name in saved.namelist()}
+    about = json.loads(parts["metadata.json"])
+    parts["metadata.json"] = json.dumps({**about, "date_saved": ""}).encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(zipfile.ZipInfo(name), content)

@@ -1,0 +1,143 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""The interface between a run and an engine, which trains; and the table of engines.
+
+    with engine.opened("jax", plan, setup) as trainer:
+        state = trainer.initialize()
+        output = trainer.round(state, clients=[3, 8])
+
+A run plans, selects, accounts and records; it does not know its engine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib
+import importlib.util
+import pathlib
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple, Optional, Protocol
+
+import numpy as np
+
+# Modules by the name of their engine; each has a function `opened` of a plan and a
+# `Setup`, to a context of an `Engine`.
+ENGINES = {"tff": "dpfl.engines.tff.engine", "jax": "dpfl.engines.jax.engine"}
+# Precisions of products of matrices in local training.
+PRECISIONS = ("float32", "tf32", "bfloat16")
+State = Any
+
+
+class EngineLostError(RuntimeError):
+    """The engine ended or failed; the same command goes on from the checkpoint."""
+
+
+class RoundOutput(NamedTuple):
+    """The result of a round.
+
+    Attributes:
+      state: The state after it.
+      train: Metrics of the clients on their batches, each before its step, by name.
+        They are exact, so outside of the privacy guarantee.
+      aggregator: The aggregator's measurements, which may be nested.
+    """
+
+    state: State
+    train: Mapping[str, Any]
+    aggregator: Mapping[str, Any]
+
+
+class Engine(Protocol):
+    """An engine of a plan; a state is the engine's own."""
+
+    def initialize(self) -> State:
+        """The state before the first round."""
+
+    def round(self, state: State, clients: Sequence[int]) -> RoundOutput:
+        """Executes a round with the clients of these indices.
+
+        Raises:
+          EngineLostError: If the engine ends or fails, or takes too long.
+        """
+
+    def evaluate(self, state: State, is_due: bool) -> Mapping[str, Any]:
+        """Metrics on the evaluation set by name; each is None if none is due."""
+
+    def weights(self, state: State) -> list[np.ndarray]:
+        """The model's weights, in Keras's order."""
+
+    def leaves(self, state: State) -> list[np.ndarray]:
+        """The arrays of a state."""
+
+    def from_leaves(self, leaves: Sequence[np.ndarray]) -> State:
+        """Restores a state; raises ValueError for arrays of another run."""
+
+    def save_model(self, state: State, directory: pathlib.Path) -> None:
+        """Writes the model's files in a folder."""
+
+
+class LastProcess:
+    """The newest process of this Python process, with the key that it was built for."""
+
+    def __init__(self) -> None:
+        self._key: Optional[Hashable] = None
+        self._process: Any = None
+
+    def get(
+        self,
+        key: Hashable,
+        build: Callable[[], Any],
+        with_other_seeds: Callable[[Any], Any],
+    ) -> Any:
+        """The process for a key: built now, or the last one if its key is the same.
+
+        Args:
+          key: Everything that the process depends on, except seeds.
+          build: Builds a process.
+          with_other_seeds: Derives one with other seeds from an old process.
+        """
+        process = with_other_seeds(self._process) if key == self._key else build()
+        self._key, self._process = key, process
+        return process
+
+
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """Everything that an engine needs besides the plan.
+
+    Attributes:
+      directory: The run's folder.
+      key: The run's key, from which seeds are derived.
+      model_seed: Seed of the initial weights.
+      say: Called with sentences for the user.
+      last: The newest computations of this Python process, which may be reused.
+    """
+
+    directory: pathlib.Path
+    key: int
+    model_seed: int
+    say: Callable[[str], None]
+    last: LastProcess
+
+
+def opened(
+    name: str, plan: Any, setup: Setup
+) -> contextlib.AbstractContextManager[Engine]:
+    """The engine of a name as a context.
+
+    Args:
+      name: A key of `ENGINES`.
+      plan: The plan of the run.
+      setup: Everything else.
+    """
+    return importlib.import_module(ENGINES[name]).opened(plan, setup)
+
+
+def of(name: str) -> str:
+    """The name of an engine; of 'auto' TFF's where it is installed, else JAX's."""
+    if name != "auto":
+        return name
+    has_tff = importlib.util.find_spec("tensorflow_federated") is not None
+    return "tff" if has_tff else "jax"
