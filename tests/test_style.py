@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from dpfl.tasks import registry
 from tests.package import test_public
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,10 +35,23 @@ LAYERS = {
     "aggregators": set(
         "accounting arrays codecs mechanisms noise_streams vectors".split()
     ),
-    "engines": {"arrays", "codecs", "mechanisms", "vectors"},
-    "tasks": {"mechanisms"},
+    "tasks": {"arrays", "mechanisms", "vectors"},
     "pages": set(),
-    "training": set("accounting mechanisms planning aggregators tasks pages".split()),
+    "training": set(
+        "accounting aggregators arrays mechanisms pages planning tasks".split()
+    ),
+    # Engines train for a run: it knows their table alone, and they know its plan.
+    "engines": set(
+        "aggregators arrays codecs mechanisms tasks training vectors".split()
+    ),
+}
+# Modules of lower layers that know TFF's engine: a task returns its parts of
+# TensorFlow, and parts of the engine are among training's.
+WITH_ENGINE = {
+    "tasks/task.py",
+    "training/local_training.py",
+    "training/process_state.py",
+    "training/remote_workers.py",
 }
 GROUND = (
     "seed_domains cache_folder checks privacy_coverage disk_cache fields files launcher"
@@ -46,7 +60,7 @@ GROUND += " machine needs_tff plugins reading __version__"
 # Those that import dpfl as a whole, for its version.
 OF_ALL = {"connection.py", "provenance.py", "storage.py"}
 WITHOUT_TENSORFLOW = {"accounting", "factorization", "mechanisms", "planning", "pages"}
-WITH_TFF = {"aggregators", "tasks", "training"}
+WITH_TFF = {"aggregators", "engines", "tasks", "training"}
 PACKAGES = sorted(p.parent for p in (ROOT / "dpfl").glob("*/__init__.py"))
 
 
@@ -98,6 +112,9 @@ def test_imports_go_down(package):
     for path in package.rglob("*.py"):
         for name in imported(path):
             parts = name.split(".")
+            place = path.relative_to(ROOT / "dpfl").as_posix()
+            if name.startswith("dpfl.engines.tff.") and place in WITH_ENGINE:
+                continue
             if parts[0] == "dpfl" and parts[1:]:
                 assert parts[1] in allowed, (path, name)
             elif parts[0] == "dpfl":
@@ -108,6 +125,18 @@ def test_imports_go_down(package):
             if parts[0] in ("tensorflow", "tensorflow_privacy"):
                 assert package.name not in WITHOUT_TENSORFLOW, (path, name)
             assert name.split(".")[:2] != ["absl", "flags"], (path, name)
+
+
+@pytest.mark.parametrize(
+    ("engine", "others"),
+    [("jax", {"tensorflow", "tensorflow_federated"}), ("tff", {"jax"})],
+)
+def test_engines_do_not_import_each_other(engine, others):
+    for path in (ROOT / "dpfl/engines" / engine).rglob("*.py"):
+        for name in imported(path):
+            other = {"jax": "tff", "tff": "jax"}[engine]
+            assert name.split(".")[0] not in others, (path, name)
+            assert not name.startswith(f"dpfl.engines.{other}"), (path, name)
 
 
 def test_vectors_and_codecs_import_no_array_library():
@@ -136,6 +165,7 @@ def test_shared_modules_import_no_higher_layer():
             assert parts[0] != "dpfl" or parts[1] in GROUND.split(), (name, found)
 
 
+TASKS = sorted({entry.module for entry in registry.TASKS.values()})
 BINARIES = {
     f"experiments.{path.stem}"
     for path in (ROOT / "experiments").glob("*.py")
@@ -208,7 +238,8 @@ def test_binaries_import_each_other_relatively():
                 assert not node.module.startswith(("experiments", "configs")), path
 
 
-STARTED = ["dpfl", "dpfl.arrays", "dpfl.codecs", "experiments.privacy"]
+STARTED = ["dpfl", "dpfl.arrays", "dpfl.codecs", "dpfl.training.run"]
+STARTED += ["experiments.privacy", *TASKS]
 
 
 @pytest.mark.parametrize(

@@ -25,13 +25,11 @@ from dpfl.vectors import randomness
 
 
 class Clients(Protocol):
-    """Examples of the clients of a task, client after client.
+    """Examples of the clients of a task, client after client."""
 
-    Attributes:
-      sizes: int64[clients], the number of examples of each.
-    """
-
-    sizes: np.ndarray
+    @property
+    def sizes(self) -> np.ndarray:
+        """int64[clients], the number of examples of each."""
 
     def read(self, clients: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The inputs and labels of some clients, in the order of their indices."""

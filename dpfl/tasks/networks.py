@@ -222,7 +222,13 @@ class Network:
 
 
 def uniform(shape: Sequence[int], limit: float, seed: int) -> np.ndarray:
-    """float32[shape], uniform in [-limit, limit), with the bits of Keras's draws."""
+    """float32[shape], uniform in [-limit, limit), with the bits of Keras's draws.
+
+    Args:
+      shape: Shape of the array.
+      limit: The bound.
+      seed: Seed of the draws.
+    """
     words = np.array([seed, 0], np.int64)
     drawn = _NX.float_uniform(words, math.prod(shape)).reshape(shape)
     low, high = np.float32(-limit), np.float32(limit)
@@ -236,7 +242,7 @@ def glorot_uniform(shape: Sequence[int], seed: int) -> np.ndarray:
     return uniform(shape, math.sqrt(3 / max(1.0, (inputs + outputs) / 2)), seed)
 
 
-def orthogonal(shape: tuple[int, int], seed: int) -> np.ndarray:
+def orthogonal(shape: Shape, seed: int) -> np.ndarray:
     """A matrix of orthonormal rows or columns, uniform among those (Saxe et al. 2014).
 
     It is the factor Q of a matrix of normals, whose factor R has a positive diagonal.

@@ -12,9 +12,12 @@ Example has Features, a map from names to lists of bytes, floats or integers.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
+
+# The values of a field, as one list of a kind.
+Values = Any
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _WIDTHS = {_FIXED64: 8, _FIXED32: 4}
@@ -24,7 +27,7 @@ class DamagedRecordError(ValueError):
     """A record is not a serialised `tf.train.Example`."""
 
 
-def fields(record: bytes) -> dict[str, Union[list[bytes], np.ndarray]]:
+def fields(record: bytes) -> dict[str, Values]:
     """The fields of a record: lists of bytes, float32[n] or int64[n] by name.
 
     Raises:
@@ -43,7 +46,7 @@ def fields(record: bytes) -> dict[str, Union[list[bytes], np.ndarray]]:
     return found
 
 
-def _values(feature: Any) -> Union[list[bytes], np.ndarray]:
+def _values(feature: Any) -> Values:
     """The values of a Feature, which has one list of a kind."""
     for kind, values in _messages(feature):
         if kind == 1:
@@ -75,6 +78,7 @@ def _signed(number: int) -> int:
 def _messages(message: Any, only: int = 0) -> Iterator[tuple[int, Any]]:
     """Yields the number and the value of each field, or of those of one number."""
     place = 0
+    value: Any
     while place < len(message):
         tag, place = _varint(message, place)
         number, kind = tag >> 3, tag & 7

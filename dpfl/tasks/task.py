@@ -173,6 +173,8 @@ class Task:
 
         if self.keras is not None:
             return self.keras
+        if self.network is None:
+            raise ValueError("network must be given without keras, found None")
         return keras_models.parts(self.network, self.objective)
 
     def loss(self) -> tf.keras.losses.Loss:
@@ -226,7 +228,12 @@ class Task:
         for index in sorted({last * i // _SAMPLED for i in range(_SAMPLED + 1)}):
             for part in self.clients.read(np.array([index])):
                 hasher.update(f"{part.dtype.str} {part.shape[1:]}".encode())
-                hasher.update(np.ascontiguousarray(part[:_EXAMPLES_SAMPLED]).tobytes())
+                sample = part[:_EXAMPLES_SAMPLED]
+                content = sample.tobytes()
+                if sample.dtype.hasobject:
+                    # Bytes of objects are addresses in memory.
+                    content = repr(sample.tolist()).encode()
+                hasher.update(content)
         return hasher.hexdigest()
 
     @functools.cached_property

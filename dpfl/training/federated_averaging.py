@@ -34,9 +34,9 @@ import tensorflow_federated as tff
 
 from dpfl.tasks.task import Task
 from dpfl.training import grouped, local_training
+from dpfl.training.engine import RoundOutput
 from dpfl.training.process_state import (
     ProcessState,
-    RoundOutput,
     build_finalizer,
     finalize_computation,
     initialize_computation,

@@ -38,9 +38,9 @@ from dpfl.aggregators.round_functions import RoundFunctions
 from dpfl.tasks import shared_memory
 from dpfl.tasks.task import Task
 from dpfl.training import local_training
+from dpfl.training.engine import RoundOutput
 from dpfl.training.process_state import (
     ProcessState,
-    RoundOutput,
     StateValues,
     build_finalizer,
     finalize_computation,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 import attrs
 import numpy as np
@@ -22,19 +22,6 @@ import tensorflow_federated as tff
 from dpfl.engines.tff.optimizers import TffOptimizer
 from dpfl.tasks import shared_memory
 from dpfl.training.server_optimizers import ServerOptimizer
-
-
-class RoundOutput(NamedTuple):
-    """The result of a round.
-
-    Attributes:
-      train: Metrics of the clients on their batches, each before its step: name to a
-        scalar. They are exact, so outside of the privacy guarantee.
-    """
-
-    state: Any
-    train: Any
-    aggregator: Any
 
 
 @attrs.define(eq=False, slots=False)

@@ -31,10 +31,11 @@ from dpfl.engines.tff.datasets import IndexedClients
 from dpfl.tasks.task import Task
 from dpfl.training import connection, deadlines
 from dpfl.training.connection import Connection, WorkerDiedError
+from dpfl.training.engine import RoundOutput
 from dpfl.training.federated_averaging import GroupedProcess
 from dpfl.training.grouped import GroupedRounds
 from dpfl.training.local_worker import Worker
-from dpfl.training.process_state import ProcessState, RoundOutput
+from dpfl.training.process_state import ProcessState
 
 # Seconds for a worker's handshake before others are tried.
 _HELLO_SECONDS = 10.0

@@ -42,7 +42,13 @@ class ServerOptimizer(Protocol):
         weights: Sequence[Array],
         gradients: Sequence[Array],
     ) -> tuple[dict[str, Any], list[Array]]:
-        """The state and the weights after a step."""
+        """The state and the weights after a step.
+
+        Args:
+          state: The state before it.
+          weights: The weights before it.
+          gradients: The aggregate of the round, shaped as the weights.
+        """
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,6 @@ interpreters without dpfl: packages that those lack are imported only when used.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import statistics
@@ -30,8 +29,7 @@ class RoundWork(NamedTuple):
     """The clients of a round, the examples of each, and the timed rounds.
 
     `warm_up` is the number of clients of the warm-up, which traces, compiles and fills
-    buffers. `models` is the path of dpfl's file of models, which needs TensorFlow
-    alone.
+    buffers.
     """
 
     model: str
@@ -39,7 +37,6 @@ class RoundWork(NamedTuple):
     examples: int
     rounds: int
     warm_up: int
-    models: str
 
 
 class PeerLoop(NamedTuple):
@@ -104,7 +101,7 @@ def _of_tff(work: RoundWork, is_ours: bool = False) -> PeerLoop:
 
 
 def _of_pfl(work: RoundWork) -> PeerLoop:
-    """The loop of pfl's simulation, with dpfl's own Keras model.
+    """The loop of pfl's simulation, with dpfl's network in Keras.
 
     pfl identifies variables by their names, which are not distinct in Keras 3: it would
     add up only the last of a network's layers.
@@ -154,21 +151,26 @@ def _of_pfl(work: RoundWork) -> PeerLoop:
 
 
 def keras_model(work: RoundWork) -> Any:
-    """The Keras model from dpfl's own file."""
-    spec: Any = importlib.util.spec_from_file_location("models", work.models)
-    models = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(models)
-    if work.model == "lstm":
-        return models.lstm(TOKENS, LENGTH, WIDTH, UNITS, 0)
-    return without_dropout(models.IMAGE_MODELS[work.model](CLASSES, 0))
-
-
-def without_dropout(model: Any) -> Any:
-    """A Keras model of the same layers, except dropout."""
+    """The network of dpfl's task without dropout, in Keras."""
     import tensorflow as tf
 
-    kept = [x for x in model.layers if not isinstance(x, tf.keras.layers.Dropout)]
-    return tf.keras.Sequential([tf.keras.layers.Input(model.input_shape[1:]), *kept])
+    keras = tf.keras.layers
+    if work.model == "lstm":
+        layers = [
+            keras.Input([LENGTH], dtype=np.int32),
+            keras.Embedding(TOKENS, WIDTH),
+            keras.LSTM(UNITS, return_sequences=True, unroll=True),
+            *(keras.Dense(WIDTH), keras.Dense(TOKENS)),
+        ]
+    else:
+        layers = [
+            keras.Input([28, 28, 1]),
+            keras.Conv2D(32, 3, activation="relu"),
+            keras.MaxPool2D(),
+            *(keras.Conv2D(64, 3, activation="relu"), keras.Flatten()),
+            *(keras.Dense(128, activation="relu"), keras.Dense(CLASSES)),
+        ]
+    return tf.keras.Sequential(layers)
 
 
 def _of_fedjax(work: RoundWork) -> PeerLoop:

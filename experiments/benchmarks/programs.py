@@ -204,14 +204,22 @@ def _peak_of_all(process: subprocess.Popen[bytes]) -> int:
     return sum(peaks.values())
 
 
-class StubProcess:
-    """A process, and its worker, that counts participations; its state is small."""
+class StubEngine:
+    """An engine that counts participations; its state is small."""
+
+    def __init__(self, metric: str):
+        """Initializes the engine.
+
+        Args:
+          metric: The name of the metric of evaluations, beside the loss.
+        """
+        self._metric = metric
 
     def initialize(self) -> np.ndarray:
         """Zeros."""
         return np.zeros(100, np.float32)
 
-    def next(self, state: np.ndarray, clients: list[int]) -> Any:
+    def round(self, state: np.ndarray, clients: Sequence[int]) -> Any:
         """The sum, and made-up metrics that depend on it."""
         state = state + np.float32(sum(clients) / 1000)
         return types.SimpleNamespace(
@@ -219,6 +227,11 @@ class StubProcess:
             train={"loss": np.float32(state[0]), "accuracy": np.float32(0.5)},
             aggregator={"clients": np.int32(len(clients))},
         )
+
+    def evaluate(self, state: np.ndarray, is_due: bool) -> dict[str, Any]:
+        """Made-up metrics that depend on the state; None if none is due."""
+        value = np.float32(1 / (1 + abs(state[0]))) if is_due else None
+        return {"loss": value, self._metric: value}
 
     def weights(self, state: np.ndarray) -> list[np.ndarray]:
         """The state."""
@@ -230,9 +243,8 @@ class StubProcess:
         """The state."""
         return leaves[0]
 
-    def deadline(self, seconds: Any) -> Any:
-        """A context without a deadline."""
-        return contextlib.nullcontext(seconds)
+    def save_model(self, state: np.ndarray, directory: pathlib.Path) -> None:
+        """Writes nothing."""
 
 
 def make_plan(folder: pathlib.Path, rounds: int, checkpoint_every: int = 1) -> Any:
@@ -274,7 +286,7 @@ def make_plan(folder: pathlib.Path, rounds: int, checkpoint_every: int = 1) -> A
 def run_stub(
     plan: Any, folder: pathlib.Path, on_round: OnRound = lambda done, of: None
 ) -> Any:
-    """Runs the loop of a plan around a process that computes nothing.
+    """Runs the loop of a plan around an engine that computes nothing.
 
     Args:
       plan: The plan.
@@ -289,19 +301,12 @@ def run_stub(
     def say(sentence: Any) -> None:
         del sentence
 
-    def evaluate(state: np.ndarray, is_due: bool) -> dict[str, Any]:
-        value = np.float32(1 / (1 + abs(state[0]))) if is_due else None
-        return {"loss": value, plan.task_entry.metric.name: value}
-
-    process: Any = StubProcess()
     own = loop.Loop(
         plan,
         plan.config.seed,
-        process=process,
-        worker=process,
+        engine=StubEngine(plan.task_entry.metric.name),
         store=checkpoint.CheckpointStore(folder / "checkpoints", say=say),
         record=record.MetricsFiles(folder, say),
-        evaluate=evaluate,
         publish=say,
         say=say,
         on_round=on_round,

@@ -24,7 +24,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl import aggregators, machine, mechanisms
-from dpfl.tasks import load_task, shared_memory
+from dpfl.tasks import load_task, networks, shared_memory
 from dpfl.training import (
     federated_averaging,
     grouped,
@@ -34,7 +34,6 @@ from dpfl.training import (
 from dpfl.training import local_worker as worker_lib
 
 from .harness import MEMORY_ROWS, Call, Row, Settings, compare, row
-from .peers import without_dropout
 
 _KEEP_FRACTION = 0.01
 
@@ -53,12 +52,9 @@ def round_task(settings: Settings) -> Any:
     """The task of a round, with the last of the models, without dropout."""
     sizes = settings.models[-1], settings.cohort, settings.examples
     task = _task(*sizes, shuffle_seed=None)
-
-    def build(seed: int) -> tf.keras.Model:
-        model = task.model_builder(seed)
-        return model if settings.models[-1] == "lstm" else without_dropout(model)
-
-    return dataclasses.replace(task, model_builder=build)
+    own = task.network
+    kept = tuple(x for x in own.layers if not isinstance(x, networks.Dropout))
+    return dataclasses.replace(task, network=dataclasses.replace(own, layers=kept))
 
 
 def _task(model: str, clients: int, examples: int, **options: Any) -> Any:

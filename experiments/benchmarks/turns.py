@@ -13,13 +13,10 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import statistics
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-
-import dpfl
 
 from . import peers
 from .harness import Row
@@ -49,8 +46,7 @@ def work(case: str, quick: bool) -> RoundWork:
     model, cohort, examples, rounds, warm_up = CASES[case]
     if quick:
         cohort, examples, rounds, warm_up = 2, 4, 1, 2
-    models = os.path.join(os.path.dirname(dpfl.__file__), "tasks", "models.py")
-    return RoundWork(model, cohort, examples, rounds, warm_up, models)
+    return RoundWork(model, cohort, examples, rounds, warm_up)
 
 
 def interpreters(given: Sequence[str]) -> dict[str, str]:

@@ -32,6 +32,7 @@ from dpfl import factorization as fact
 from dpfl.aggregators import host_noise
 from dpfl.arrays import in_tensorflow
 from dpfl.codecs.sketch import make_sketch
+from dpfl.engines.tff import keras_models
 from dpfl.noise_streams import build_stream
 from dpfl.tasks import models
 from dpfl.training import local_worker
@@ -228,7 +229,8 @@ def recurrent(settings: Settings) -> dict[str, Call]:
     fused kernel of the recurrence has gates in another order, which costs no time.
     """
     tokens, length, width, units = settings.recurrent_sizes
-    model = models.lstm(tokens, length, width, units, 0)
+    network = models.lstm(tokens, length, width, units)
+    model = keras_models.build(network, seed=0)
     words = tf.random.stateless_uniform(
         [_BATCH, length + 1], _SEED, 0, tokens, tf.int32
     )

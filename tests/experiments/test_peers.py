@@ -4,6 +4,7 @@
 import math
 import sys
 
+import numpy as np
 import pytest
 from absl import flags
 from absl.testing import flagsaver
@@ -11,7 +12,7 @@ from absl.testing import flagsaver
 from dpfl import files
 from dpfl.tasks import load_task
 from experiments import benchmark
-from experiments.benchmarks import peers, turns
+from experiments.benchmarks import harness, peers, rounds, turns
 from tests.experiments.test_effects import SLEEP
 from tests.refusals import refuses
 
@@ -87,7 +88,15 @@ def test_peers_use_the_same_models_and_examples():
     for case in ("cnn_50", "lstm_50"):
         work = turns.work(case, True)
         task = load_task("synthetic", model=work.model, num_clients=2)
-        assert peers.keras_model(work).count_params() == task.dimension
+        settings = harness.settings(False, 1, models=(work.model,), cohort=2)
+        theirs, ours = (
+            peers.keras_model(work),
+            rounds.round_task(settings).build_keras_model(),
+        )
+        theirs.set_weights(ours.get_weights())
+        x = next(peers._examples(work))[0]
+        np.testing.assert_array_equal(theirs(x, training=True), ours(x))
+        assert theirs.count_params() == task.dimension
         assert task.config.batch_size == peers.BATCH
         for pair in peers._examples(work):
             for found, spec in zip(pair, task.element_spec):

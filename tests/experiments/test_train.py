@@ -20,7 +20,7 @@ import pytest
 
 from dpfl import files
 from dpfl.tasks.configs import DigitsConfig
-from dpfl.training import checkpoint, report
+from dpfl.training import checkpoint, engine, report
 from dpfl.training import loop as loop_lib
 from dpfl.training import plan as plan_lib
 from dpfl.training import run as run_lib
@@ -191,7 +191,7 @@ def test_killed_run_long_stream_resumes_with_equal_bits(tmp_path):
 
 def survives_a_kill(tmp_path, task_config, **settings):
     """Compares a run with one that goes on from what a kill in it would leave."""
-    last, said, whole, killed = run_lib.LastProcess(), [], "whole", "killed"
+    last, said, whole, killed = engine.LastProcess(), [], "whole", "killed"
 
     def copy(done, of):
         if done == 5:

@@ -1,6 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
+import dataclasses
 import gc
 import os
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from dpfl.engines.tff import datasets
-from dpfl.tasks import shared_memory
+from dpfl.tasks import load_task, shared_memory
 from dpfl.tasks import task as task_lib
 from dpfl.tasks.clients import ArrayClients, local_orders
 from dpfl.tasks.configs import TaskConfig
@@ -42,6 +43,18 @@ def test_each_client_has_its_own_rows():
     assert batches == [[[0]], [[1, 2, 3, 4], [5, 6]], [[7, 8, 9]]]
     for x, y in build(1):
         assert np.array_equal(x, X[y])
+
+
+def test_clients_of_another_class_have_the_same_batches():
+    task = load_task("digits", num_clients=3)
+    own = task.clients
+    other = SimpleNamespace(sizes=own.sizes, read=own.read)
+    found = list(dataclasses.replace(task, clients=other).dataset_from_index(1, 2))
+    expected = list(task.dataset_from_index(1, 2))
+    assert len(found) == len(expected) > 1
+    for pair in zip(found, expected):
+        for part, same in zip(*pair):
+            np.testing.assert_array_equal(part, same)
 
 
 def test_every_pass_is_a_fresh_shuffle_of_all_examples():

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""A task, a process and a worker that compute nothing."""
+"""A task, an engine and a worker that compute nothing."""
 
 import contextlib
 import dataclasses
@@ -70,8 +70,8 @@ def of_clients(plan: plan_lib.Plan) -> plan_lib.Plan:
     return dataclasses.replace(plan, task=task)
 
 
-class FakeProcess:
-    """A process whose state is the sum of all clients' numbers.
+class FakeEngine:
+    """An engine whose state is the sum of all clients' numbers.
 
     `change` is called with each output and the number of its round.
     """
@@ -83,7 +83,7 @@ class FakeProcess:
     def initialize(self):
         return np.float64(0)
 
-    def next(self, state, clients):
+    def round(self, state, clients):
         if len(self.rounds) + 1 == self._fails_at:
             raise RuntimeError("the worker is gone")
         self.rounds.append(clients)
@@ -94,6 +94,12 @@ class FakeProcess:
         )
         self._change(output, len(self.rounds))
         return output
+
+    def evaluate(self, state, is_due):
+        return {
+            "loss": np.float32(state) if is_due else None,
+            "accuracy": np.float32(0.5) if is_due else None,
+        }
 
     def weights(self, state):
         return [np.asarray(state)]
@@ -142,10 +148,3 @@ class FakeRecord:
     def append(self, found: list[record.Row], times: list[record.Row]):
         assert len(found) == len(times)
         self.rows += found
-
-
-def fake_evaluate(state, is_due):
-    return {
-        "loss": np.float32(state) if is_due else None,
-        "accuracy": np.float32(0.5) if is_due else None,
-    }

@@ -11,8 +11,10 @@ import threading
 import pytest
 import tqdm
 
-from dpfl.training import deadlines
+from dpfl.engines.tff import engine as engine_lib
+from dpfl.training import deadlines, engine
 from tests.refusals import names
+from tests.training import fakes
 
 
 @pytest.fixture
@@ -42,9 +44,26 @@ def test_deadline_fires_once_and_only_within_its_block():
     assert late == [0.05]
 
 
+def test_first_state_and_each_round_have_a_deadline(make_plan, monkeypatch):
+    process, worker = fakes.FakeEngine(), fakes.FakeWorker()
+    process.next = process.round
+    monkeypatch.setattr(engine_lib.TffEngine, "_build", lambda *unused: process)
+    monkeypatch.setattr(
+        engine_lib.federated_averaging, "Evaluator", lambda *unused: None
+    )
+    setup = engine.Setup(None, 1, 2, print, engine.LastProcess())
+    plan = make_plan(cohort_size=5, rounds=6, noise_multiplier=1.0, round_deadline=7.0)
+    own = engine_lib.TffEngine(plan, setup, 1, worker, None)
+    state = own.initialize()
+    for clients in ([1, 2], [3]):
+        state = own.round(state, clients).state
+    assert state == 6 and worker.deadlines == [7.0] * 3
+
+
 STOPPED = """
 import os, signal, subprocess, sys, time
-from dpfl.training import deadlines
+from dpfl.engines.tff import engine as engine_lib
+from dpfl.training import deadlines, engine
 late = []
 with deadlines.time_limit(1.5, late.append):
     stopped = f"until grep -q State:.T /proc/{os.getpid()}/status; do sleep 0.1; done"

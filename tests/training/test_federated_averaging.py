@@ -10,7 +10,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl import aggregators, mechanisms
-from dpfl.tasks import task as task_lib
+from dpfl.tasks.clients import ArrayClients
+from dpfl.tasks.task import KerasParts
 from dpfl.training import federated_averaging, grouped, server_optimizers
 from dpfl.training import local_training as local
 from dpfl.training import local_worker as worker_lib
@@ -114,14 +115,14 @@ def test_two_rounds_are_federated_averaging(task, tff_context):
 
 def test_weighted_mean_counts_examples(task, tff_context):
     """Client i has i + 1 batches of one example here."""
-    x, y = (part.numpy() for part in next(iter(task.dataset_from_index(0))))
-
-    def dataset_from_index(index, round_index=0):
-        del round_index
-        data = tf.data.Dataset.from_tensors((x[:1], y[:1]))
-        return data.repeat(tf.cast(index, tf.int64) + 1)
-
-    uneven = dataclasses.replace(task, dataset_from_index=dataset_from_index)
+    x, y = (part[:1] for part in task.clients.read(np.array([0])))
+    sizes = np.arange(1, task.population + 1)
+    repeated = (np.repeat(part, sum(sizes), axis=0) for part in (x, y))
+    uneven = dataclasses.replace(
+        task,
+        clients=ArrayClients(*repeated, sizes),
+        config=dataclasses.replace(task.config, batch_size=1),
+    )
     factory = aggregators.build(mechanisms.NoMechanism(2), weighted=True)
     fedavg = build(uneven, factory)
     state = fedavg.initialize()
@@ -198,12 +199,10 @@ def test_a_round_without_clients_still_releases_noise(sparse, tff_context):
 
 
 def test_a_client_that_diverges_does_not_spoil_the_metrics(task, tff_context):
-    def dataset_from_index(index, round_index=0):
-        scale = tf.where(tf.equal(tf.cast(index, tf.int64), 1), float("nan"), 1.0)
-        data = task.dataset_from_index(index, round_index)
-        return data.map(lambda x, y: (x * scale, y))
-
-    bad = dataclasses.replace(task, dataset_from_index=dataset_from_index)
+    sizes = task.clients.sizes
+    x, y = task.clients.read(np.arange(task.population))
+    x[sizes[0] : sizes[0] + sizes[1]] = np.nan
+    bad = dataclasses.replace(task, clients=ArrayClients(x, y, sizes))
     factory = aggregators.build(mechanisms.NoMechanism(2), seed=5)
     fedavg = process_of(rounds_of(bad, factory))
     good = fedavg.next(fedavg.initialize(), [0])
@@ -256,9 +255,10 @@ def hostile_task(task):
     y = np.ones(len(x), np.int32)
     return dataclasses.replace(
         task,
-        element_spec=task_lib.evaluation_batches(x, y)().element_spec,
-        dataset_from_index=task_lib.in_memory_datasets(x, y, [1] * len(x), task.config),
-        model_builder=build_model,
+        clients=ArrayClients(x, y, np.ones(len(x), np.int64)),
+        network=None,
+        keras=KerasParts(build_model, task.loss, task.metrics),
+        input_spec=((1,), np.float32),
     )
 
 

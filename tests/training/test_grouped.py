@@ -15,6 +15,7 @@ import tensorflow_federated as tff
 from dpfl import aggregators, mechanisms
 from dpfl.tasks import shared_memory
 from dpfl.training import (
+    engine,
     federated_averaging,
     grouped,
     local_training,
@@ -85,7 +86,7 @@ class OneAtATime:
             made = aggregation.next(state.aggregator, value)
             none = tff.federated_value(collections.OrderedDict(), tff.SERVER)
             summed = tff.federated_map(finalize, tff.federated_sum(metrics))
-            return process_state.RoundOutput(
+            return engine.RoundOutput(
                 process_state.next_state(state, finalizer, made.state, made.result),
                 summed if has_metrics else none,
                 made.measurements,

@@ -17,22 +17,19 @@ from tests.training import fakes
 SEED = 3
 
 
-def run(plan, store, process=None, said=None, record=None):
-    """Runs a loop; returns (state, progress, process, worker, record)."""
-    process, record = process or fakes.FakeProcess(), record or fakes.FakeRecord()
-    worker = fakes.FakeWorker()
+def run(plan, store, engine=None, said=None, record=None):
+    """Runs a loop; returns (state, progress, engine, record)."""
+    engine, record = engine or fakes.FakeEngine(), record or fakes.FakeRecord()
     loop = loop_lib.Loop(
         plan,
         SEED,
-        process=process,
-        worker=worker,
+        engine=engine,
         store=store,
         record=record,
-        evaluate=fakes.fake_evaluate,
         publish=lambda saved: None,
         say=(said if said is not None else []).append,
     )
-    return (*loop.run(), process, worker, record)
+    return (*loop.run(), engine, record)
 
 
 def loop_plan(make_plan, participation, **more):
@@ -43,7 +40,6 @@ def loop_plan(make_plan, participation, **more):
         noise_multiplier=1.0,
         eval_every=4,
         checkpoint_every=4,
-        round_deadline=7.0,
         **more,
     )
 
@@ -55,28 +51,26 @@ def plan(make_plan):
 
 def test_runs_all_rounds_with_the_seed_s_cohorts(plan):
     store = fakes.FakeStore()
-    state, progress, process, worker, record = run(plan, store)
+    state, progress, engine, record = run(plan, store)
     cohorts = [selection.select_cohort(plan.participation, SEED, r) for r in range(6)]
-    assert process.rounds == [cohort.tolist() for cohort in cohorts]
-    assert state == sum(sum(cohort) for cohort in process.rounds)
+    assert engine.rounds == [cohort.tolist() for cohort in cohorts]
+    assert state == sum(sum(cohort) for cohort in engine.rounds)
     assert progress.participations.tolist() == [
-        sum(client in cohort for cohort in process.rounds) for client in range(20)
+        sum(client in cohort for cohort in engine.rounds) for client in range(20)
     ]
     # The first round is always saved.
     assert [c.round_index for c in store.saved] == [1, 4, 6]
     assert [row["round"] for row in record.rows] == [1, 2, 3, 4, 5, 6]
-    # One for the first state, and one a round.
-    assert worker.deadlines == [7.0] * 7
     assert progress.rows == progress.times == [] and progress.seconds >= 0
 
 
 def recorded(calls):
-    """A process that notes which function is called, and `next` of the first state."""
-    process, first = fakes.FakeProcess(), []
+    """An engine that notes which function is called, and `round` of the first state."""
+    engine, first = fakes.FakeEngine(), []
 
     def noted(name, function):
         def call(*arguments):
-            is_first = name == "next" and any(arguments[0] is state for state in first)
+            is_first = name == "round" and any(arguments[0] is state for state in first)
             calls.append("first" if is_first else name)
             found = function(*arguments)
             if name == "initialize":
@@ -85,21 +79,21 @@ def recorded(calls):
 
         return call
 
-    for name in ("initialize", "next", "leaves", "from_leaves"):
-        setattr(process, name, noted(name, getattr(process, name)))
-    return process
+    for name in ("initialize", "round", "leaves", "from_leaves"):
+        setattr(engine, name, noted(name, getattr(engine, name)))
+    return engine
 
 
 def test_states_become_arrays_only_for_checkpoints(plan):
     """The first is handed on as it is, and is not made where a run goes on."""
     calls, store = [], fakes.FakeStore()
     run(plan, store, recorded(calls))
-    saved = ["next"] * 3 + ["leaves"] + ["next"] * 2 + ["leaves"]
+    saved = ["round"] * 3 + ["leaves"] + ["round"] * 2 + ["leaves"]
     assert calls == ["initialize", "first", "leaves", *saved]
     store.saved.pop()
     calls = []
     run(plan, store, recorded(calls))
-    assert calls == ["from_leaves", "next", "next", "leaves"]
+    assert calls == ["from_leaves", "round", "round", "leaves"]
 
 
 def test_row_has_losses_epsilon_noise_and_bits(plan):
@@ -119,13 +113,14 @@ def test_row_has_losses_epsilon_noise_and_bits(plan):
         assert not any(name.endswith("inner_y") for name in row)
 
 
-def test_metrics_on_clients_test_examples_are_exact(plan, monkeypatch):
+def test_metrics_on_clients_test_examples_are_exact(plan):
     def evaluate(state, is_due):
         value = np.float32("nan") if is_due else None
         return {"loss": value, "accuracy": value}
 
-    monkeypatch.setattr(fakes, "fake_evaluate", evaluate)
-    *_, record = run(fakes.of_clients(plan), fakes.FakeStore())
+    engine = fakes.FakeEngine()
+    engine.evaluate = evaluate
+    *_, record = run(fakes.of_clients(plan), fakes.FakeStore(), engine)
     for row in record.rows:
         assert not any(name.startswith("eval_") for name in row)
     # A loss on them that is no number ends nothing.
@@ -140,7 +135,7 @@ def test_unmeasured_uplink_bits_follow_the_formula(plan):
         output.train = {"loss": np.float32("inf")}
         output.aggregator = {"downlink_bits": 7.0, "noise_stddev": 2.0}
 
-    *_, record = run(plan, fakes.FakeStore(), fakes.FakeProcess(change=change))
+    *_, record = run(plan, fakes.FakeStore(), fakes.FakeEngine(change=change))
     assert len(record.rows) == 6
     for row in record.rows:
         assert row["uplink_bits"] == 32 * fakes.DIMENSION
@@ -196,24 +191,24 @@ def test_checkpoint_holds_rows_since_the_previous_one(plan):
 )
 def test_resuming_changes_nothing(make_plan, participation, more):
     plan = loop_plan(make_plan, participation, **more)
-    whole, expected, _, _, files = run(plan, fakes.FakeStore())
+    whole, expected, _, files = run(plan, fakes.FakeStore())
     store, said, record = fakes.FakeStore(), [], fakes.FakeRecord()
     with refuses(RuntimeError, "the worker is gone"):
-        run(plan, store, fakes.FakeProcess(fails_at=6), record=record)
+        run(plan, store, fakes.FakeEngine(fails_at=6), record=record)
     assert [c.round_index for c in store.saved] == [1, 4] and len(record.rows) == 4
     # Whatever of an append was done when the process ended.
     for done in (1, 2, 4):
         again = fakes.FakeStore()
         again.saved = list(store.saved)
         files_then = fakes.FakeRecord(record.rows[:done])
-        state, progress, process, *_ = run(plan, again, said=said, record=files_then)
+        state, progress, engine, *_ = run(plan, again, said=said, record=files_then)
         assert said.pop() == "resuming after round 4"
-        assert len(process.rounds) == 2 and files_then.rows == files.rows
+        assert len(engine.rounds) == 2 and files_then.rows == files.rows
         assert state == whole and progress.totals == expected.totals
         assert progress.participations.tolist() == expected.participations.tolist()
 
-    state, progress, process, *_ = run(plan, again, record=files_then)
-    assert process.rounds == [] and state == whole and progress.round_index == 6
+    state, progress, engine, *_ = run(plan, again, record=files_then)
+    assert engine.rounds == [] and state == whole and progress.round_index == 6
     assert files_then.rows == files.rows
 
 
@@ -225,35 +220,35 @@ def test_rounds_with_other_noise_are_refused_on_resume(plan):
     ):
         store = fakes.FakeStore()
         with refuses(RuntimeError, "the worker is gone"):
-            run(plan, store, fakes.FakeProcess(fails_at=6))
+            run(plan, store, fakes.FakeEngine(fails_at=6))
         change(store.saved[-1].info)
         with refuses(record_lib.DamagedRecordError, "noise_multiplier", 0.5):
             run(plan, store)
 
 
 def changed(at, state=None, **measured):
-    """A process of which one round, or each, has another state or measures more."""
+    """An engine of which one round, or each, has another state or measures more."""
 
     def change(output, number):
         if at in (number, "each"):
             output.aggregator.update(measured)
             output.state = output.state if state is None else state
 
-    return fakes.FakeProcess(change=change)
+    return fakes.FakeEngine(change=change)
 
 
 @pytest.mark.parametrize(
-    "process, bad, parts",
+    "engine, bad, parts",
     [
         (changed(4, np.float64("nan")), 4, ("eval_loss", "nan")),
         (changed(3, np.float64("inf")), 3, ("model",)),
     ],
 )
-def test_diverged_model_ends_the_run_at_its_round(plan, process, bad, parts):
+def test_diverged_model_ends_the_run_at_its_round(plan, engine, bad, parts):
     store, record = fakes.FakeStore(), fakes.FakeRecord()
     with refuses(loop_lib.DivergedError, bad, *parts, "client_lr"):
-        run(plan, store, process, record=record)
-    assert bad == len(process.rounds)
+        run(plan, store, engine, record=record)
+    assert bad == len(engine.rounds)
     # The last good round is kept, and its row with it.
     assert store.saved[-1].round_index == bad - 1 == len(record.rows)
     assert np.isfinite(store.saved[-1].arrays[1])
@@ -294,10 +289,10 @@ def test_exhausted_budget_stops_the_run(make_plan):
 
 def test_unaccounted_cohort_never_trains(plan, monkeypatch):
     monkeypatch.setattr(loop_lib.selection, "select_cohort", lambda *unused: [1, 2, 3])
-    process = fakes.FakeProcess()
+    engine = fakes.FakeEngine()
     with refuses(ValueError, "epoch", 1, 2):
-        run(plan, fakes.FakeStore(), process)
-    assert process.rounds == [[1, 2, 3]]
+        run(plan, fakes.FakeStore(), engine)
+    assert engine.rounds == [[1, 2, 3]]
 
 
 def test_repeated_client_in_epoch_is_refused_after_resume(plan, monkeypatch):
@@ -324,7 +319,7 @@ def test_loop_imports_no_tensorflow():
 
 @pytest.mark.parametrize("leaf", [np.float64("nan"), np.float64("inf"), "other"])
 def test_checkpoint_with_mismatched_state_is_refused(plan, leaf):
-    store, process = fakes.FakeStore(), fakes.FakeProcess()
+    store, engine = fakes.FakeStore(), fakes.FakeEngine()
     run(plan, store)
     done = store.saved.pop()
     if leaf == "other":
@@ -332,11 +327,11 @@ def test_checkpoint_with_mismatched_state_is_refused(plan, leaf):
         def from_leaves(leaves):
             raise ValueError("other shapes")
 
-        process.from_leaves = from_leaves
+        engine.from_leaves = from_leaves
     else:
         before = store.saved.pop()
         store.saved.append(before._replace(arrays=[done.arrays[0], np.asarray(leaf)]))
     record = fakes.FakeRecord([{}] * 6)
     with pytest.raises(checkpoint.DamagedCheckpointError):
-        run(plan, store, process, record=record)
-    assert len(record.rows) == 6 and process.rounds == []
+        run(plan, store, engine, record=record)
+    assert len(record.rows) == 6 and engine.rounds == []

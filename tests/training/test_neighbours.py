@@ -22,8 +22,9 @@ import tensorflow as tf
 from dpfl import mechanisms, privacy_coverage
 from dpfl.aggregators import round_functions
 from dpfl.privacy_coverage import EXACT_FOR_SIMULATION, RELEASED
-from dpfl.tasks import metrics, models
+from dpfl.tasks import networks
 from dpfl.tasks import task as task_lib
+from dpfl.tasks.clients import ArrayClients
 from dpfl.tasks.configs import SyntheticConfig
 from dpfl.training import engine, page, report, selection
 from dpfl.training import plan as plan_lib
@@ -37,12 +38,6 @@ MECHANISMS = {
     "l2_csgm": {"keep_fraction": 0.25},
     "distributed_discrete_gaussian": {"bits": 16, "noise_source": "helpers"},
 }
-
-
-def linear_model(seed):
-    make = tf.keras.initializers.GlorotUniform(seed)
-    layer = tf.keras.layers.Dense(CLASSES, kernel_initializer=make)
-    return tf.keras.Sequential([tf.keras.Input([FEATURES]), layer])
 
 
 def make_task(change, hold):
@@ -64,19 +59,13 @@ def make_task(change, hold):
         test = (points, np.zeros(9, np.int32))
     chosen = held & ~tested
     config = SyntheticConfig(num_clients=CLIENTS, batch_size=2)
-    sizes = chosen.sum(1)
     return task_lib.Task(
         name="synthetic",
         description="Points.",
         client_ids=task_lib.client_names(CLIENTS),
-        element_spec=task_lib.evaluation_batches(x[0], y[0])().element_spec,
-        dataset_from_index=task_lib.in_memory_datasets(
-            x[chosen], y[chosen], sizes, config
-        ),
-        evaluation_dataset=task_lib.evaluation_batches(*test),
-        model_builder=linear_model,
-        loss=models.image_loss,
-        metrics=metrics.image_metrics,
+        clients=ArrayClients(x[chosen], y[chosen], chosen.sum(1)),
+        test_examples=lambda: test,
+        network=networks.Network((FEATURES,), np.float32, (networks.Dense(CLASSES),)),
         defaults=task_lib.TrainingDefaults(0.1, 1.0, 0.5, 4, 3),
         config=config,
         fingerprint=hashlib.sha256(x[held].tobytes()).hexdigest(),

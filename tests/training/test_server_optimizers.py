@@ -6,7 +6,8 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from dpfl import mechanisms
+from dpfl import arrays, mechanisms
+from dpfl.engines.tff import optimizers
 from dpfl.tasks import configs
 from dpfl.training import config as config_lib
 from dpfl.training import plan, server_optimizers
@@ -16,58 +17,94 @@ LR = 0.1
 SHAPES = ((3,), (2, 2))
 
 
-def steps(optimizer, gradients):
-    """Sum of all steps, for a list of structures of gradients."""
-    weights = tuple(tf.zeros(shape) for shape in SHAPES)
-    specs = tuple(tf.TensorSpec(shape, tf.float32) for shape in SHAPES)
-    state = optimizer.initialize(specs)
+@pytest.fixture(params=["numpy", "tensorflow"])
+def nx(request):
+    return arrays.named(request.param)
+
+
+def steps(nx, optimizer, gradients):
+    """Sum of all steps, for a list of lists of gradients."""
+    weights = [nx.zeros(shape, np.float32) for shape in SHAPES]
+    state = optimizer.initialize(nx, SHAPES)
     for gradient in gradients:
-        state, weights = optimizer.next(state, weights, gradient)
+        given = [nx.asarray(part, np.float32) for part in gradient]
+        state, weights = optimizer.next(state, weights, given)
     return np.concatenate([np.ravel(weight) for weight in weights])
+
+
+def tff_steps(optimizer, gradients):
+    """Sum of all steps of an optimizer of TFF's, in a graph."""
+
+    @tf.function
+    def total():
+        weights = tuple(tf.zeros(shape) for shape in SHAPES)
+        specs = tuple(tf.TensorSpec(shape, tf.float32) for shape in SHAPES)
+        state = optimizer.initialize(specs)
+        for gradient in gradients:
+            given = tuple(tf.constant(part) for part in gradient)
+            state, weights = optimizer.next(state, weights, given)
+        return weights
+
+    return np.concatenate([np.ravel(weight) for weight in total()])
 
 
 def gradients(rounds=5):
     generator = np.random.default_rng(1)
     return [
-        tuple(tf.constant(generator.normal(size=s), tf.float32) for s in SHAPES)
+        [generator.normal(size=shape).astype(np.float32) for shape in SHAPES]
         for _ in range(rounds)
     ]
 
 
-def test_bias_correction_equals_tff_adam():
-    theirs = tff.learning.optimizers.build_adam(LR, beta_1=0.8)
-    ours = server_optimizers.Adam(LR, beta_1=0.8)
+@pytest.mark.parametrize("name", ["adam", "sgd", "sgd_without_momentum"])
+def test_steps_equal_tff_optimizers(nx, name):
+    theirs, ours = {
+        "adam": (
+            tff.learning.optimizers.build_adam(LR, beta_1=0.8),
+            server_optimizers.build_server_optimizer("adam", LR, 0.8),
+        ),
+        "sgd": (
+            tff.learning.optimizers.build_sgdm(LR, 0.8),
+            server_optimizers.build_server_optimizer("sgd", LR, 0.8),
+        ),
+        "sgd_without_momentum": (
+            tff.learning.optimizers.build_sgdm(LR),
+            server_optimizers.build_server_optimizer("sgd", LR),
+        ),
+    }[name]
     given = gradients()
-    np.testing.assert_allclose(steps(ours, given), steps(theirs, given), rtol=1e-4)
+    expected = tff_steps(theirs, given)
+    np.testing.assert_allclose(steps(nx, ours, given), expected, rtol=1e-4)
+    found = tff_steps(optimizers.TffOptimizer(ours), given)
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
-def test_first_step_without_bias_correction_follows_betas():
+def test_first_step_without_bias_correction_follows_betas(nx):
     given = gradients(1)
-    found = steps(server_optimizers.Adam(LR, corrects_start=False), given)
+    found = steps(nx, server_optimizers.Adam(LR, corrects_start=False), given)
     signs = np.sign(np.concatenate([np.ravel(g) for g in given[0]]))
     np.testing.assert_allclose(found, -LR * signs * 0.1 / np.sqrt(0.001), rtol=1e-4)
 
 
-def test_noise_variance_is_subtracted_from_second_moment_and_bounds_step():
+def test_noise_variance_is_subtracted_from_second_moment_and_bounds_step(nx):
     variance = 4.0
     optimizer = server_optimizers.Adam(LR, beta_1=0.0, noise_variance=variance)
-    one = (tf.constant([3.0, 1.0, 5.0]), tf.zeros([2, 2]))
+    one = [np.array([3.0, 1.0, 5.0]), np.zeros([2, 2])]
     # 9 - 4 is above the floor of 4; 1 - 4 is not.
     expected = -LR * np.array([3 / np.sqrt(5), 1 / 2, 5 / np.sqrt(21)])
-    np.testing.assert_allclose(steps(optimizer, [one])[:3], expected, rtol=1e-4)
-    assert not steps(optimizer, [one])[3:].any()
+    np.testing.assert_allclose(steps(nx, optimizer, [one])[:3], expected, rtol=1e-4)
+    assert not steps(nx, optimizer, [one])[3:].any()
 
 
-def test_debiased_second_moment_recovers_a_noised_constant():
+def test_debiased_second_moment_recovers_a_noised_constant(nx):
     generator = np.random.default_rng(2)
     stddev, constant = 2.0, 4.0
     optimizer = server_optimizers.Adam(1.0, beta_1=0.0, noise_variance=stddev**2)
-    state = optimizer.initialize(tf.TensorSpec([1000], tf.float32))
+    state = optimizer.initialize(nx, [(1000,)])
+    weights = [nx.zeros([1000], np.float32)]
     for _ in range(100):
-        noised = tf.constant(
-            constant + stddev * generator.normal(size=1000), tf.float32
-        )
-        state, _ = optimizer.next(state, tf.zeros([1000]), noised)
+        noised = constant + stddev * generator.normal(size=1000)
+        state, _ = optimizer.next(state, weights, [nx.asarray(noised, np.float32)])
     second = np.mean(state["second_moment"]) / (1 - 0.999**100)
     assert second == pytest.approx(constant**2, rel=0.02)
 

@@ -279,7 +279,7 @@ class JaxAggregator:
 
             return jax.tree.map(one, tree)
 
-        def chunk(places: Array) -> tuple[Any, Fields]:
+        def chunk(places: Array) -> tuple[Any, Any]:
             (updates, aux), own_keys, is_there = cohort.at(places)
             parts, rows = jax.vmap(client)(places, updates, own_keys)
             parts, rows, aux = present(is_there, (parts, rows, aux))

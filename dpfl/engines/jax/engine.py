@@ -90,8 +90,9 @@ class JaxEngine:
                 task.to_input,
             ),
         )
+        x, y = task.test_examples()
         self._evaluator = evaluation.Evaluator(
-            model, task.objective, *task.test_examples(), task.to_input
+            model, task.objective, x, y, task.to_input
         )
         self._resident = self._put_examples()
         first = jax.eval_shape(self.initialize)

@@ -10,6 +10,7 @@ A worker builds a client's batches in its own graph, from the client's index.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple, Optional
 
@@ -101,7 +102,7 @@ class IndexedClients:
 
 def from_index(task: Task) -> Callable[..., tf.data.Dataset]:
     """The function of (index, round_index) to a client's batches, for any graph."""
-    return _FROM_INDEX[type(task.clients)](task)
+    return _FROM_INDEX.get(type(task.clients), _of_others)(task)
 
 
 def evaluation(task: Task) -> tf.data.Dataset:
@@ -126,6 +127,13 @@ def _of_arrays(task: Task) -> IndexedClients:
         return Examples(inputs.tensor(), labels.tensor(), begin + order, task.to_input)
 
     return IndexedClients(examples, task.config.batch_size)
+
+
+def _of_others(task: Task) -> IndexedClients:
+    """Clients of a class that is not dpfl's, whose examples are all read now."""
+    x, y = task.clients.read(np.arange(task.population))
+    clients = ArrayClients(x, y, task.clients.sizes)
+    return _of_arrays(dataclasses.replace(task, clients=clients))
 
 
 def _made_up(task: Task) -> IndexedClients:

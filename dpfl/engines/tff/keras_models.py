@@ -92,7 +92,13 @@ class MeanOfLabels(tf.keras.metrics.Metric):
         y_pred: tf.Tensor,
         sample_weight: Optional[tf.Tensor] = None,
     ) -> Any:
-        """Adds the values of a batch's labels."""
+        """Adds the values of a batch's labels.
+
+        Args:
+          y_true: int32[batch, ...], labels.
+          y_pred: float32[batch, ..., classes], logits.
+          sample_weight: Ignored.
+        """
         parts = self._objective.values(self._metric, _NX, y_pred, y_true)
         return tf.group(
             *(each.assign_add(tf.reduce_sum(p)) for each, p in zip(self._sums, parts))

@@ -22,20 +22,17 @@ class TffOptimizer(tff.learning.optimizers.Optimizer):
 
     def __init__(self, optimizer: ServerOptimizer):
         self._optimizer = optimizer
-        # Optimizers have no control flow that depends on tensors, and searching for it
-        # (autograph) is a third of what it takes to build a process.
-        self.next = tf.autograph.experimental.do_not_convert(self._next)
 
     def initialize(self, specs: Any) -> Any:
         """See base class."""
         shapes = [spec.shape for spec in tf.nest.flatten(specs)]
         return self._optimizer.initialize(arrays.named("tensorflow"), shapes)
 
+    # Optimizers have no control flow that depends on tensors, and searching for it
+    # (autograph) is a third of what it takes to build a process.
+    @tf.autograph.experimental.do_not_convert
     def next(self, state: Any, weights: Any, gradients: Any) -> tuple[Any, Any]:
         """See base class."""
-        return self._next(state, weights, gradients)
-
-    def _next(self, state: Any, weights: Any, gradients: Any) -> tuple[Any, Any]:
         state, moved = self._optimizer.next(
             state, tf.nest.flatten(weights), tf.nest.flatten(gradients)
         )

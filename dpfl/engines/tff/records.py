@@ -3,8 +3,10 @@
 
 """Parsers of records in TensorFlow's graphs, by the kind of the records.
 
-parse = records.PARSERS[type(record)](record)
-x, y = parse(serialised)    # a string vector
+    parse = records.PARSERS[type(record)](record)
+    x, y = parse(serialised)
+
+The argument is a vector of strings, and the results are a batch.
 """
 
 from __future__ import annotations
