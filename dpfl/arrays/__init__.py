@@ -17,6 +17,7 @@ which a user's own program of 32-bit types may contain.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from typing import Any
@@ -27,6 +28,8 @@ Array = Any
 LIBRARIES = ("numpy", "tensorflow", "jax")
 
 
+# AutoGraph, which would warn of the import, leaves a cached function alone.
+@functools.cache
 def named(name: str) -> Any:
     """The module of a library; ValueError if there is no such library.
 
