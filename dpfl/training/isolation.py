@@ -41,8 +41,6 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any, Optional, Union
 
-import psutil
-
 from dpfl import checks, files, launcher
 from dpfl.training import deadlines
 from dpfl.training.engine import EngineLostError
@@ -343,6 +341,9 @@ LOOPBACK = "127.0.0.1"
 
 def listening(pid: int) -> list[tuple[str, int]]:
     """The TCP addresses, in this network, on which a process of this user listens."""
+    # Settings are checked without it, where JAX trains.
+    import psutil
+
     sockets = psutil.Process(pid).net_connections("tcp")
     return sorted(tuple(s.laddr) for s in sockets if s.status == psutil.CONN_LISTEN)
 

@@ -50,14 +50,11 @@ class AggregatorOutput(NamedTuple):
       mean: The release, in the structure and dtypes of the template.
       state: The state after the round.
       measured: Scalars by name, as `CodecFactory` describes them.
-      aux: Sums over clients of the scalars that a function for updates returns beside
-        them; None without. They are exact, so outside of the privacy guarantee.
     """
 
     mean: Update
     state: Mapping[str, Any]
     measured: Mapping[str, Array]
-    aux: Any = None
 
 
 class JaxAggregator:
@@ -143,7 +140,7 @@ class JaxAggregator:
         mask: Optional[Array] = None,
         *,
         has_aux: bool = False,
-    ) -> AggregatorOutput:
+    ) -> Any:
         """Executes a round: encodes the updates, adds them up, releases their mean.
 
         Args:
@@ -164,6 +161,10 @@ class JaxAggregator:
           has_aux: Whether `updates` is a function that returns, beside the updates, a
             pytree of the clients' own numbers, [m] each, to be added up.
 
+        Returns:
+          An `AggregatorOutput`; with `has_aux` a pair of it and the sums over clients
+          of their own numbers, which are exact, so outside of the privacy guarantee.
+
         Raises:
           TypeError: If the updates do not fit the template.
           ValueError: If there is no entropy where it is needed, or it is a constant of
@@ -183,7 +184,8 @@ class JaxAggregator:
             made = steps.finish(wide, shared, total, sums)
             mean = self._layout.restore(made["result"])
             measured = dict(made["measurements"])
-            return AggregatorOutput(mean, _narrow(made["state"]), measured, aux)
+            output = AggregatorOutput(mean, _narrow(made["state"]), measured)
+            return (output, aux) if has_aux else output
 
     def _steps(self, is_seeded: bool, entropy: Any) -> round_functions.RoundFunctions:
         def fresh_seed() -> Array:

@@ -208,7 +208,7 @@ class Rounds:
           cohort: The clients.
           entropy: As for `JaxAggregator.update`.
         """
-        made = self._aggregator.update(
+        made, sums = self._aggregator.update(
             state.aggregator,
             functools.partial(self._trained, state, examples, cohort),
             cohort.keys,
@@ -217,7 +217,7 @@ class Rounds:
             has_aux=True,
         )
         after = self._stepped(state, made.mean)
-        return Output(after._replace(aggregator=made.state), made.aux, made.measured)
+        return Output(after._replace(aggregator=made.state), sums, made.measured)
 
     def _trained(
         self, state: State, examples: Examples, cohort: Cohort, places: Array
