@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
+import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -64,7 +65,10 @@ def run_command(command: str) -> None:
 def _loaded(command: str) -> tuple[Any, Any]:
     """The module of a command, and the one that all commands share."""
     with early.ends_at_once():
-        if command not in WITHOUT_TFF and "--version" not in sys.argv[1:]:
+        # JAX trains too.
+        has_engine = command == "train" and importlib.util.find_spec("jax")
+        runs = command in WITHOUT_TFF or has_engine
+        if not runs and "--version" not in sys.argv[1:]:
             try:
                 from dpfl import needs_tff  # noqa: F401
             except ImportError as error:

@@ -136,8 +136,21 @@ def opened(
 
 
 def of(name: str) -> str:
-    """The name of an engine; of 'auto' TFF's where it is installed, else JAX's."""
-    if name != "auto":
-        return name
-    has_tff = importlib.util.find_spec("tensorflow_federated") is not None
-    return "tff" if has_tff else "jax"
+    """The name of an engine that is installed; 'auto' is TFF's where it is, else JAX's.
+
+    Raises:
+      ValueError: If the engine is not installed, or JAX is asked for beside TFF, whose
+        JAX is of an older release.
+    """
+    has_tff, has_jax = (
+        importlib.util.find_spec(module) is not None
+        for module in ("tensorflow_federated", "jax")
+    )
+    if name == "auto":
+        return "tff" if has_tff or not has_jax else "jax"
+    if name == "jax" and (has_tff or not has_jax):
+        raise ValueError(
+            "engine must not be 'jax' unless dpfl[jax] is installed, in an environment "
+            "without TensorFlow Federated, found 'jax'"
+        )
+    return name

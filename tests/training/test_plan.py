@@ -238,6 +238,12 @@ def test_different_runs_of_one_seed_share_no_noise(make_plan):
     assert np.std(once) == pytest.approx(0.5 / 5, rel=0.05)
 
 
+def test_jax_beside_tff_is_refused(make_plan):
+    assert make_plan().config.engine == "tff"
+    with refuses(ValueError, "engine", "jax"):
+        make_plan(engine="jax")
+
+
 def test_budget_needing_too_much_noise_is_refused(make_plan):
     with refuses(ValueError, 10000, "epsilon", 1e-6):
         make_plan(epsilon=1e-6, delta=1e-9)
