@@ -19,7 +19,7 @@ from dpfl import disk_cache, files, privacy_coverage
 from dpfl.tasks import load_task, registry
 from dpfl.tasks.clients import ArrayClients
 from dpfl.tasks.task import KerasParts
-from dpfl.training import checkpoint, provenance, record, selection
+from dpfl.training import checkpoint, engine, provenance, record, selection
 from dpfl.training import config as config_lib
 from dpfl.training import loop as loop_lib
 from dpfl.training import run as run_lib
@@ -171,7 +171,11 @@ def test_every_setting_has_a_test_case():
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_changed_setting_is_refused_and_draws_other_noise(make_plan, tmp_path, name):
+def test_changed_setting_is_refused_and_draws_other_noise(
+    make_plan, monkeypatch, tmp_path, name
+):
+    # As if each engine were installed.
+    monkeypatch.setattr(engine, "of", {"auto": "tff", "jax": "jax"}.__getitem__)
     settings = {"seed": 5, **BESIDE.get(name, {})}
     own = begun(made(make_plan, tmp_path, **settings))
     other = made(make_plan, tmp_path, **{**settings, name: CHANGES[name]})
