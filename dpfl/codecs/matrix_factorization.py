@@ -171,7 +171,26 @@ class Release:
         }
 
 
-class MatrixFactorizationCodec(Codec):
+class WithRelease(Codec):
+    """A codec whose decoding ends with the `Release` in `_release`."""
+
+    _release: Release
+
+    def initial_state(self) -> Fields:
+        """The state of the release."""
+        return self._release.initial_state()
+
+    def release(
+        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
+    ) -> Array:
+        """The result itself, a float: its noise is correlated.
+
+        See base class for the arguments.
+        """
+        return self.decode(state, total, sums, shared, noise_seed).mean
+
+
+class MatrixFactorizationCodec(WithRelease):
     """Clipped updates; `Release` adds the noise and applies the workload.
 
     Clients send integers whose norm is exactly within the clip; see `IntegerSum`.
@@ -195,10 +214,6 @@ class MatrixFactorizationCodec(Codec):
         self._sum = IntegerSum(dimension, multiplier, config.cohort_size)
         self._release = Release(config, dimension, nx, **options)
 
-    def initial_state(self) -> Fields:
-        """The state of the release."""
-        return self._release.initial_state()
-
     def encode(self, update: Array, shared: Fields, client_seed: Seed) -> Encoded:
         """The clipped update, int32[d].
 
@@ -211,15 +226,6 @@ class MatrixFactorizationCodec(Codec):
     def zero(self) -> Array:
         """Zeros of the sum's integer dtype."""
         return self._sum.zero(self.nx)
-
-    def release(
-        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
-    ) -> Array:
-        """The result itself, a float: its noise is correlated.
-
-        See base class for the arguments.
-        """
-        return self.decode(state, total, sums, shared, noise_seed).mean
 
     def decode(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed

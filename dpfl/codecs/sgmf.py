@@ -14,14 +14,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpfl.arrays import Array
 from dpfl.codecs.base import Decoded, Fields, Seed
 from dpfl.codecs.csgm import SparsifiedSumCodec
-from dpfl.codecs.matrix_factorization import Release
+from dpfl.codecs.matrix_factorization import Release, WithRelease
 from dpfl.mechanisms import sgmf
 
 
-class SgmfCodec(SparsifiedSumCodec):
+class SgmfCodec(WithRelease, SparsifiedSumCodec):
     """SGMF (Chen et al. 2024, Algorithms 2 and 3).
 
     Clients and their messages are CSGM's. The server rotates the sum of a round back,
@@ -36,19 +35,6 @@ class SgmfCodec(SparsifiedSumCodec):
         """Initializes the codec; the options are those of `Release`."""
         super().__init__(config, dimension, nx)
         self._release = Release(config, dimension, nx, **options)
-
-    def initial_state(self) -> Fields:
-        """The state of the release."""
-        return self._release.initial_state()
-
-    def release(
-        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
-    ) -> Array:
-        """The result itself, a float: its noise is correlated.
-
-        See base class for the arguments.
-        """
-        return self.decode(state, total, sums, shared, noise_seed).mean
 
     def decode(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed

@@ -122,6 +122,20 @@ class Setup:
     last: LastProcess
 
 
+def check_leaves(leaves: Sequence[np.ndarray], specs: Sequence[Any]) -> None:
+    """Raises ValueError for the arrays of another run's state.
+
+    Args:
+      leaves: The arrays of a state.
+      specs: The shape and dtype of each that this run's state has.
+    """
+    wanted = [(tuple(spec.shape), np.dtype(spec.dtype)) for spec in specs]
+    if [(leaf.shape, leaf.dtype) for leaf in leaves] != wanted:
+        raise ValueError(
+            "the checkpoint's arrays differ in shape or type from this run's state"
+        )
+
+
 def opened(
     name: str, plan: Any, setup: Setup
 ) -> contextlib.AbstractContextManager[Engine]:

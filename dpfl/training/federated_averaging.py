@@ -33,7 +33,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl.tasks.task import Task
-from dpfl.training import grouped, local_training
+from dpfl.training import engine, grouped, local_training
 from dpfl.training.engine import RoundOutput
 from dpfl.training.process_state import (
     ProcessState,
@@ -77,11 +77,7 @@ class TrainingProcess(abc.ABC):
     def from_leaves(self, leaves: Sequence[np.ndarray]) -> ProcessState:
         """Restores a state; raises ValueError for leaves of another process."""
         specs = tf.nest.flatten(self._specs)
-        wanted = [(tuple(spec.shape), np.dtype(spec.dtype)) for spec in specs]
-        if [(leaf.shape, leaf.dtype) for leaf in leaves] != wanted:
-            raise ValueError(
-                "the checkpoint's arrays differ in shape or type from this run's state"
-            )
+        engine.check_leaves(leaves, specs)
         return tf.nest.pack_sequence_as(self._specs, [leaf[()] for leaf in leaves])
 
 

@@ -26,7 +26,7 @@ from dpfl.engines.jax.rounds import Examples, State
 from dpfl.tasks import clients as clients_lib
 from dpfl.training import plan as plan_lib
 from dpfl.training import selection, server_optimizers
-from dpfl.training.engine import RoundOutput, Setup
+from dpfl.training.engine import RoundOutput, Setup, check_leaves
 
 # Most bytes of examples that stay on the device.
 _RESIDENT_BYTES = 8 << 30
@@ -68,7 +68,8 @@ class JaxEngine:
         most = config.clients_at_once or clients_at_once(
             plan.dimension, plan.mechanism.cohort_size
         )
-        template = jax.eval_shape(lambda: model.init(0))
+        shapes = task.network.weight_shapes
+        template = [jax.ShapeDtypeStruct(shape, np.float32) for shape in shapes]
         self._aggregator = jax_aggregator(
             plan.mechanism, template, measure=config.measure, clients_at_once=most
         )
@@ -95,8 +96,6 @@ class JaxEngine:
             model, task.objective, x, y, task.to_input
         )
         self._resident = self._put_examples()
-        first = jax.eval_shape(self.initialize)
-        self._types = jax.tree.flatten(first)
 
     def _put_examples(self) -> Any:
         """All examples on the device; None if they are too many."""
@@ -118,7 +117,7 @@ class JaxEngine:
         orders = clients_lib.local_orders(
             task.clients.sizes, chosen, int(state.round_index), task.config
         )
-        examples, starts = self._resident, None
+        examples = self._resident
         if examples is None:
             examples = Examples(*map(jnp.asarray, task.clients.read(chosen)))
             sizes = task.clients.sizes[chosen]
@@ -149,12 +148,8 @@ class JaxEngine:
 
     def from_leaves(self, leaves: Sequence[np.ndarray]) -> State:
         """See base class."""
-        specs, structure = self._types
-        wanted = [(spec.shape, spec.dtype) for spec in specs]
-        if [(leaf.shape, leaf.dtype) for leaf in leaves] != wanted:
-            raise ValueError(
-                "the checkpoint's arrays differ in shape or type from this run's state"
-            )
+        specs, structure = jax.tree.flatten(jax.eval_shape(self.initialize))
+        check_leaves(leaves, specs)
         return jax.tree.unflatten(structure, list(map(jnp.asarray, leaves)))
 
     def save_model(self, state: State, directory: pathlib.Path) -> None:
