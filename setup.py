@@ -3,8 +3,9 @@
 
 """Packaging of dpfl: one top-level package, with the binaries and the flag files.
 
-What needs no TensorFlow installs with any Python from 3.9 to 3.13. The extra `tff` adds
-the rest on the one platform that TensorFlow Federated 0.87 is published for. That
+What needs no TensorFlow installs with any Python from 3.9 to 3.13. The extra `jax` adds
+training in JAX from Python 3.11 on, and `cuda` the same for NVIDIA's cards. The extra
+`tff` adds TensorFlow Federated 0.87 on the one platform that it is published for. That
 release asks for a jaxlib that is gone, so no resolver can install the extra today;
 `dpfl/requirements-tff.txt` is a tested set to be installed with --no-deps instead.
 """
@@ -26,6 +27,12 @@ WHERE_TFF_IS = (
     '; sys_platform == "linux" and platform_machine == "x86_64" '
     'and python_version < "3.12"'
 )
+
+
+def with_jax(jax):
+    """Returns the requirements of training in JAX, which wants numpy 2 and no TFF."""
+    needed = (jax, "psutil>=6", "scikit-learn>=1.6,<2", "tensorboard>=2.21,<3")
+    return [f'{requirement}; python_version >= "3.11"' for requirement in needed]
 
 
 def mapped_packages():
@@ -71,8 +78,8 @@ setup(
         "tqdm>=4.66,<5",
     ],
     extras_require={
-        # It needs numpy 2, so that it never goes beside the extra `tff`.
-        "jax": ["jax>=0.8,<0.13; python_version >= '3.11'"],
+        "jax": with_jax("jax>=0.8,<0.13"),
+        "cuda": with_jax("jax[cuda12]>=0.8,<0.13"),
         "tff": [
             requirement + WHERE_TFF_IS
             for requirement in (

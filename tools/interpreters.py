@@ -45,6 +45,11 @@ class Environment(NamedTuple):
 # What dpfl imports, and tests, besides an environment's own packages.
 _DPFL = ("absl-py==2.5.1", "attrs==23.2.0", "dp-accounting==0.6.0", "tqdm==4.70.1")
 _TESTS = ("matplotlib==3.11.2", "pytest==8.4.2")
+# The rest of the extra `jax`.
+_JAX = ("psutil==7.2.2", "scikit-learn==1.9.1", "tensorboard==2.21.0")
+_JAX += ("numpy==2.4.6", "scipy==1.17.1", *_DPFL, *_TESTS)
+_JAX_MODULES = "dp_accounting, jax.numpy, jax.scipy.special, pytest, sklearn.datasets"
+_JAX_MODULES += ", tensorboard.summary.writer.record_writer"
 ENVIRONMENTS = {
     # PyTorch needs later versions than TFF of what both need.
     "torch": Environment(
@@ -58,13 +63,13 @@ ENVIRONMENTS = {
     # JAX needs numpy 2, and TFF numpy 1; both ends of what setup.py allows.
     "jax": Environment(
         "3.11",
-        (*("jax==0.8.0", "numpy==2.4.6", "scipy==1.17.1"), *_DPFL, *_TESTS),
-        "dp_accounting, jax.numpy, jax.scipy.special, pytest",
+        ("jax==0.8.0", *_JAX),
+        _JAX_MODULES,
     ),
     "jax-newest": Environment(
         "3.13",
-        (*("jax==0.12.0.1", "numpy==2.4.6", "scipy==1.17.1"), *_DPFL, *_TESTS),
-        "dp_accounting, jax.numpy, jax.scipy.special, pytest",
+        ("jax==0.12.0.1", *_JAX),
+        _JAX_MODULES,
     ),
 }
 # Code by which an interpreter shows that environments can be made with it.

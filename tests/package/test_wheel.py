@@ -108,13 +108,33 @@ def test_the_base_asks_for_no_tensorflow(wheel):
     base = {name for name, marker in asked if "extra" not in marker}
     numbers = {"dp-accounting", "matplotlib", "numpy", "scipy"}
     assert base == {"absl-py", "attrs", "tqdm"} | numbers
-    markers = {name: marker for name, marker in asked if name not in base}
-    assert "dp-accounting<0.7,>=0.4.3" in metadata(wheel)
-    assert {"tensorflow", "tensorflow-federated"} <= set(markers)
-    assert 'python_version >= "3.11"' in markers.pop("jax")
-    for marker in markers.values():
+    extras = [(name, marker) for name, marker in asked if "extra" in marker]
+    assert "dp-accounting<0.7,>=0.4.3" in text
+    of_tff = {name: marker for name, marker in extras if '"tff"' in marker}
+    assert {"tensorflow", "tensorflow-federated"} <= set(of_tff)
+    for marker in of_tff.values():
         assert 'sys_platform == "linux"' in marker
         assert 'python_version < "3.12"' in marker
+    for extra in ("jax", "cuda"):
+        own = {name: marker for name, marker in extras if f'"{extra}"' in marker}
+        assert set(own) == {"jax", "psutil", "scikit-learn", "tensorboard"}
+        assert all('python_version >= "3.11"' in marker for marker in own.values())
+    assert "Requires-Dist: jax[cuda12]" in text
+
+
+@pytest.mark.parametrize("name", ["jax", "jax-newest"])
+def test_environments_have_what_the_extra_asks_for(wheel, name):
+    from packaging.requirements import Requirement
+
+    version, pins, _ = interpreters.ENVIRONMENTS[name]
+    has = {
+        pin.name: next(iter(pin.specifier)).version for pin in map(Requirement, pins)
+    }
+    for asked in re.findall(r"^Requires-Dist: (.*)$", metadata(wheel), re.M):
+        wanted = Requirement(asked)
+        where = {"extra": "jax", "python_version": version}
+        if wanted.marker is None or wanted.marker.evaluate(where):
+            assert wanted.specifier.contains(has[wanted.name]), wanted
 
 
 def test_pinned_requirements_satisfy_the_wheel_s(wheel):
