@@ -119,6 +119,7 @@ if TYPE_CHECKING:
     from dpfl.codecs import Codec as Codec
     from dpfl.codecs import make_codec as make_codec
     from dpfl.engines.jax.aggregator import jax_aggregator as jax_aggregator
+    from dpfl.engines.tff.local_worker import start as _start
     from dpfl.fields import option as option
     from dpfl.fields import required as required
     from dpfl.mechanisms import IntegerMechanism as IntegerMechanism
@@ -139,7 +140,6 @@ if TYPE_CHECKING:
     from dpfl.tasks import load_task as load_task
     from dpfl.tasks import register as _register_task
     from dpfl.training.config import RunConfig as RunConfig
-    from dpfl.training.local_worker import start as _start
     from dpfl.training.plan import make_plan as make_plan
     from dpfl.training.run import Run as Run
 
@@ -188,7 +188,7 @@ _ELSEWHERE = {
     "Run": ("training.run", "Run"),
     "RunConfig": ("training.config", "RunConfig"),
     "make_plan": ("training.plan", "make_plan"),
-    "start_worker": ("training.local_worker", "start"),
+    "start_worker": ("engines.tff.local_worker", "start"),
 }
 
 

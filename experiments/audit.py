@@ -23,7 +23,7 @@ from absl import flags
 
 from dpfl import checks, files
 from dpfl.mechanisms import MECHANISMS
-from dpfl.training import isolation
+from dpfl.training import engine
 
 from . import cli, start, tables
 
@@ -66,7 +66,7 @@ _NOT_SOUND_EXIT_CODE = 1
 
 def _check_flags() -> None:
     """Raises ValueError for invalid flags, before TensorFlow is imported."""
-    checks.choice("--worker_isolation", _ISOLATION.value, isolation.ISOLATIONS)
+    checks.choice("--worker_isolation", _ISOLATION.value, engine.ISOLATIONS)
     private = [name for name, kind in MECHANISMS.items() if kind.is_private]
     for name in _MECHANISMS.value or []:
         checks.choice("--mechanisms", name, private)
@@ -81,7 +81,7 @@ def _worker() -> Iterator[None]:
     """TFF's worker as the default context, with simulated secure sums."""
     import tensorflow_federated as tff
 
-    from dpfl.training import local_worker as worker_lib
+    from dpfl.engines.tff import local_worker as worker_lib
 
     with worker_lib.start(isolation=_ISOLATION.value) as worker:
         tff.framework.set_default_context(worker.context(secure_sums=True))

@@ -22,7 +22,7 @@ from typing import Any
 from absl import flags
 
 from dpfl import checks
-from dpfl.training import isolation
+from dpfl.engines.tff import isolation
 
 from . import cli, start
 
@@ -58,7 +58,7 @@ def main(argv: Sequence[str]) -> None:
         raise ValueError("--port must be given, found none")
     cli.check_outputs({"log": ()})
     start.import_tensorflow()
-    from dpfl.training import local_worker as worker_lib
+    from dpfl.engines.tff import local_worker as worker_lib
 
     # Schedulers end jobs by SIGTERM; the worker then ends with this process.
     signal.signal(signal.SIGTERM, _end)

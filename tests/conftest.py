@@ -109,8 +109,8 @@ def pytest_collection_finish():
 
 @pytest.fixture(scope="session")
 def tff_worker():
-    """The running `dpfl.training.local_worker.Worker`; TFF's default context is on it."""
-    from dpfl.training import local_worker as worker_lib
+    """The running `dpfl.engines.tff.local_worker.Worker`; TFF's default context is on it."""
+    from dpfl.engines.tff import local_worker as worker_lib
 
     with worker_lib.start() as worker:
         yield worker

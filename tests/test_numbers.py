@@ -457,7 +457,7 @@ NEED_TENSORFLOW = {
     *("TaskMetric", "Run", "RunConfig", "TaskConfig", "TaskEntry", "load_task"),
     *("make_plan", "start_worker"),
 }
-"""Public names that tests/aggregators and tests/training have numbers for."""
+"""Public names that tests/aggregators and tests/engines have numbers for."""
 
 
 def test_every_public_name_is_tested():

@@ -6,7 +6,7 @@
   prepare (server) -> encode (each client) -> a sum -> finish (server)
 
 `factory.CodecFactory` makes TFF's process of them, one client at a time;
-`dpfl.training.grouped` runs a group of clients in one graph.
+`dpfl.engines.tff.grouped` runs a group of clients in one graph.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@
 
 TFF starts `worker_binary` as a plain child, which outlives Python and holds its stdout,
 so that `program | tail` never ends. Nothing else about the worker is changed: it
-accepts connections from anyone, unless `dpfl.training.local_worker` starts it.
+accepts connections from anyone, unless `dpfl.engines.tff.local_worker` starts it.
 """
 
 from __future__ import annotations

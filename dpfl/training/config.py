@@ -23,7 +23,7 @@ from dpfl.mechanisms import participation as participation_lib
 from dpfl.mechanisms.participation import MIN_SEPARATION_HELP, MOST_CLIENTS
 from dpfl.privacy_coverage import MEASURES
 from dpfl.tasks import TaskConfig, registry
-from dpfl.training import engine, isolation
+from dpfl.training import engine
 
 _ADDRESS = re.compile(r"(\[[^\[\]]+\]|[^:\[\]]+):([0-9]+)", re.ASCII)
 
@@ -54,7 +54,7 @@ CHOICES: dict[str, Collection[str]] = {
     "participation": mechanisms.PARTICIPATIONS,
     "server_optimizer": SERVER_OPTIMIZERS,
     "accounting_method": ACCOUNTING_METHODS,
-    "worker_isolation": isolation.ISOLATIONS,
+    "worker_isolation": engine.ISOLATIONS,
     "measure": MEASURES,
     "engine": ("auto", *engine.ENGINES),
     "precision": engine.PRECISIONS,

@@ -27,6 +27,8 @@ import numpy as np
 ENGINES = {"tff": "dpfl.engines.tff.engine", "jax": "dpfl.engines.jax.engine"}
 # Precisions of products of matrices in local training.
 PRECISIONS = ("float32", "tf32", "bfloat16")
+# Isolations of TFF's worker; `dpfl.engines.tff.isolation` says what each is.
+ISOLATIONS = ("auto", "socket", "namespace", "loopback", "anyone_can_connect")
 State = Any
 
 

@@ -144,7 +144,7 @@ def measure(name: str, settings: Settings) -> list[Row]:
         if group.module in ("vectors", "rounds") and own.worker is None:
             import tensorflow_federated as tff
 
-            from dpfl.training import local_worker as worker_lib
+            from dpfl.engines.tff import local_worker as worker_lib
 
             # Clients of rounds are in groups, as in `dpfl-train`; others have TFF's.
             is_grouped = group.module == "rounds"

@@ -72,7 +72,7 @@ def _of_tff(work: RoundWork, is_ours: bool = False) -> PeerLoop:
     import tensorflow_federated as tff
 
     from dpfl import mechanisms
-    from dpfl.training import local_worker
+    from dpfl.engines.tff import local_worker
 
     from . import harness, rounds
 

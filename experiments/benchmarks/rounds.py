@@ -24,14 +24,10 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl import aggregators, machine, mechanisms
-from dpfl.tasks import load_task, networks, shared_memory
-from dpfl.training import (
-    federated_averaging,
-    grouped,
-    remote_workers,
-    server_optimizers,
-)
-from dpfl.training import local_worker as worker_lib
+from dpfl.engines.tff import federated_averaging, grouped, remote_workers, shared_memory
+from dpfl.engines.tff import local_worker as worker_lib
+from dpfl.tasks import load_task, networks
+from dpfl.training import server_optimizers
 
 from .harness import MEMORY_ROWS, Call, Row, Settings, compare, row
 

@@ -32,10 +32,9 @@ from dpfl import factorization as fact
 from dpfl.aggregators import host_noise
 from dpfl.arrays import in_tensorflow
 from dpfl.codecs.sketch import make_sketch
-from dpfl.engines.tff import keras_models
+from dpfl.engines.tff import keras_models, local_worker
 from dpfl.noise_streams import build_stream
 from dpfl.tasks import models
-from dpfl.training import local_worker
 from dpfl.vectors import masks as masks_lib
 from dpfl.vectors import rotation
 from dpfl.vectors.integer_noise import DiscreteGaussian

@@ -14,7 +14,7 @@ from absl.testing import flagsaver
 
 from dpfl import files, machine
 from dpfl.aggregators.factory import CodecFactory
-from dpfl.tasks import shared_memory
+from dpfl.engines.tff import shared_memory
 from experiments import benchmark
 from experiments.benchmarks import harness, programs, rounds, vectors
 from tests import forks

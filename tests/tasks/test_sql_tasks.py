@@ -404,7 +404,7 @@ def test_a_damaged_page_is_found_by_the_full_check(emnist_copy):
 @pytest.mark.parametrize("limit", [None, 4])
 def test_overwritten_pages_are_reported_as_damage(emnist_copy, tff_context, limit):
     """The fast check reads no examples: a worker, or what evaluates, is the first to."""
-    from dpfl.training import connection, federated_averaging, remote_workers
+    from dpfl.engines.tff import connection, federated_averaging, remote_workers
 
     content = bytearray(emnist_copy.read_bytes())
     content[4096 * 3 :] = b"\xff" * len(content[4096 * 3 :])

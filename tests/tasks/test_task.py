@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from dpfl.engines.tff import datasets
-from dpfl.tasks import load_task, shared_memory
+from dpfl.engines.tff import datasets, shared_memory
+from dpfl.engines.tff.shared_memory import SharedArray
+from dpfl.tasks import load_task
 from dpfl.tasks import task as task_lib
 from dpfl.tasks.clients import ArrayClients, local_orders
 from dpfl.tasks.configs import TaskConfig
-from dpfl.tasks.shared_memory import SharedArray
 from tests.refusals import refuses
 
 X = np.arange(30, dtype=np.float32).reshape(10, 3)

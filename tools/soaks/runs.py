@@ -71,7 +71,7 @@ def prepare() -> None:
     import tensorflow_federated  # noqa: F401
 
     tf.get_logger().setLevel("ERROR")
-    from dpfl.training import federated_averaging, local_worker, page  # noqa: F401
+    from dpfl.training import page  # noqa: F401
     from experiments import train  # noqa: F401
 
     # This process becomes the parent of its children's orphans.

@@ -27,9 +27,9 @@ class Rounds:
         import tensorflow_federated as tff
 
         from dpfl import mechanisms
-        from dpfl.tasks import load_task, shared_memory
-        from dpfl.training import local_worker as worker_lib
-        from dpfl.training import remote_workers
+        from dpfl.engines.tff import local_worker as worker_lib
+        from dpfl.engines.tff import remote_workers, shared_memory
+        from dpfl.tasks import load_task
         from experiments.benchmarks import rounds
 
         self._stack = stack
@@ -76,7 +76,7 @@ class Rounds:
         tff.framework.set_default_context(self._context)
 
     def _started(self, port: Optional[int]) -> Any:
-        from dpfl.training import local_worker as worker_lib
+        from dpfl.engines.tff import local_worker as worker_lib
 
         worker = worker_lib.start(
             concurrency=1, groups=True, isolation="loopback", port=port

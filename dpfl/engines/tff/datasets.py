@@ -19,10 +19,10 @@ import tensorflow as tf
 
 from dpfl import arrays
 from dpfl.engines.tff import records
+from dpfl.engines.tff.shared_memory import SharedArray
 from dpfl.tasks.clients import ArrayClients, MadeUpClients
 from dpfl.tasks.configs import TaskConfig
 from dpfl.tasks.data_files import SqlClients
-from dpfl.tasks.shared_memory import SharedArray
 from dpfl.tasks.task import Task
 from dpfl.vectors import randomness
 

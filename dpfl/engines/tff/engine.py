@@ -23,18 +23,16 @@ import numpy as np
 import tensorflow_federated as tff
 
 from dpfl import aggregators, files, machine, seed_domains
-from dpfl.tasks import shared_memory
-from dpfl.training import (
+from dpfl.engines.tff import (
     connection,
     federated_averaging,
     grouped,
     local_worker,
-    provenance,
     remote_workers,
-    selection,
-    server_optimizers,
+    shared_memory,
 )
 from dpfl.training import plan as plan_lib
+from dpfl.training import provenance, selection, server_optimizers
 from dpfl.training.engine import RoundOutput, Setup, State
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from dpfl.tasks import shared_memory
-from dpfl.tasks.shared_memory import SharedLeaf
+from dpfl.engines.tff import shared_memory
+from dpfl.engines.tff.shared_memory import SharedLeaf
 from tests import forks
 from tests.refusals import refuses
 
@@ -50,7 +50,7 @@ import numpy as np
 import psutil
 import tensorflow as tf
 from dpfl import machine
-from dpfl.tasks import shared_memory
+from dpfl.engines.tff import shared_memory
 
 shared_memory._PART_BYTES = 2**22
 leaf = shared_memory.SharedLeaf.of(np.ones([64, 2**20], np.int16))

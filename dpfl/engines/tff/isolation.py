@@ -43,9 +43,8 @@ from typing import Any, Optional, Union
 
 from dpfl import checks, files, launcher
 from dpfl.training import deadlines
-from dpfl.training.engine import EngineLostError
+from dpfl.training.engine import ISOLATIONS, EngineLostError
 
-ISOLATIONS = ("auto", "socket", "namespace", "loopback", "anyone_can_connect")
 _PRIVATE = ("socket", "namespace")
 _MEANINGS = {
     "socket": "it has no address, and no other user can open its socket",
@@ -78,7 +77,7 @@ class Isolated:
 
     Attributes:
       target: gRPC's name of the worker; valid in this process only, unless it is TCP.
-      isolation: One of `ISOLATIONS`, except `auto`.
+      isolation: One of `engine.ISOLATIONS`, except `auto`.
       port: TCP port that the worker listens on; None if there is none.
       process: The worker, once `launch` was called.
     """
@@ -273,7 +272,7 @@ def start(
       environment: Environment variables of the worker.
       until_ready: Called with the worker; returns once it answers, and calls `attend`
         until then. Its result is returned.
-      isolation: One of `ISOLATIONS`.
+      isolation: One of `engine.ISOLATIONS`.
       port: TCP port for `loopback` and `anyone_can_connect`; by default a free one.
       log_path: File to which the worker's output and the chosen isolation are appended;
         None to discard them.

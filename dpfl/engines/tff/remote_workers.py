@@ -27,15 +27,16 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from dpfl.engines.tff import connection
+from dpfl.engines.tff.connection import Connection, WorkerDiedError
 from dpfl.engines.tff.datasets import IndexedClients
+from dpfl.engines.tff.federated_averaging import GroupedProcess
+from dpfl.engines.tff.grouped import GroupedRounds
+from dpfl.engines.tff.local_worker import Worker
+from dpfl.engines.tff.process_state import ProcessState
 from dpfl.tasks.task import Task
-from dpfl.training import connection, deadlines
-from dpfl.training.connection import Connection, WorkerDiedError
+from dpfl.training import deadlines
 from dpfl.training.engine import RoundOutput
-from dpfl.training.federated_averaging import GroupedProcess
-from dpfl.training.grouped import GroupedRounds
-from dpfl.training.local_worker import Worker
-from dpfl.training.process_state import ProcessState
 
 # Seconds for a worker's handshake before others are tried.
 _HELLO_SECONDS = 10.0

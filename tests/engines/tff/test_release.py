@@ -8,8 +8,8 @@ import pytest
 import tensorflow_federated as tff
 
 from dpfl import mechanisms
+from dpfl.engines.tff import release
 from dpfl.planning import ledger
-from dpfl.training import release
 from tests.refusals import refuses
 
 

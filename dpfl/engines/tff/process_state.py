@@ -19,8 +19,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from dpfl.engines.tff import shared_memory
 from dpfl.engines.tff.optimizers import TffOptimizer
-from dpfl.tasks import shared_memory
 from dpfl.training.server_optimizers import ServerOptimizer
 
 

@@ -13,16 +13,15 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl import aggregators, mechanisms
-from dpfl.tasks import shared_memory
-from dpfl.training import (
-    engine,
+from dpfl.engines.tff import (
     federated_averaging,
     grouped,
     local_training,
     process_state,
-    server_optimizers,
+    shared_memory,
 )
-from dpfl.training import local_worker as worker_lib
+from dpfl.engines.tff import local_worker as worker_lib
+from dpfl.training import engine, server_optimizers
 
 CLIENTS = [5, 0, 3, 1, 4]
 KEYS = {client: (7 * client + 1, 2**40 + client) for client in range(6)}

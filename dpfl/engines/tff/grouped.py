@@ -35,11 +35,8 @@ from dpfl.aggregators import reductions
 from dpfl.aggregators.factory import CodecFactory
 from dpfl.aggregators.layout import IDENTITIES
 from dpfl.aggregators.round_functions import RoundFunctions
-from dpfl.tasks import shared_memory
-from dpfl.tasks.task import Task
-from dpfl.training import local_training
-from dpfl.training.engine import RoundOutput
-from dpfl.training.process_state import (
+from dpfl.engines.tff import local_training, shared_memory
+from dpfl.engines.tff.process_state import (
     ProcessState,
     StateValues,
     build_finalizer,
@@ -49,6 +46,8 @@ from dpfl.training.process_state import (
     type_of_weights,
     with_weights,
 )
+from dpfl.tasks.task import Task
+from dpfl.training.engine import RoundOutput
 
 # Function from weights, round and client to the result of the client's training.
 Train = Callable[[Any, Any, Any], local_training.Trained]

@@ -20,15 +20,16 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl import machine
-from dpfl.training import connection, deadlines, isolation
-from dpfl.training import local_worker as worker_lib
+from dpfl.engines.tff import connection, isolation
+from dpfl.engines.tff import local_worker as worker_lib
+from dpfl.training import deadlines
 from tests import forks
 from tests.refusals import names, refuses
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 PRELUDE = """
 import os, sys, time
-from dpfl.training import local_worker as worker_lib
+from dpfl.engines.tff import local_worker as worker_lib
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff

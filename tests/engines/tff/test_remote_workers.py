@@ -15,11 +15,11 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from dpfl.engines.tff import connection, federated_averaging, remote_workers
+from dpfl.engines.tff import local_worker as worker_lib
+from dpfl.engines.tff.connection import WorkerDiedError
 from dpfl.tasks import load_task
 from dpfl.tasks.clients import ArrayClients
-from dpfl.training import connection, federated_averaging, remote_workers
-from dpfl.training import local_worker as worker_lib
-from dpfl.training.connection import WorkerDiedError
 from experiments.benchmarks import rounds as benchmarks
 from tests import forks
 from tests.refusals import names, refuses

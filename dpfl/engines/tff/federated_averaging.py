@@ -32,10 +32,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from dpfl.tasks.task import Task
-from dpfl.training import engine, grouped, local_training
-from dpfl.training.engine import RoundOutput
-from dpfl.training.process_state import (
+from dpfl.engines.tff import grouped, local_training
+from dpfl.engines.tff.process_state import (
     ProcessState,
     build_finalizer,
     finalize_computation,
@@ -45,6 +43,9 @@ from dpfl.training.process_state import (
     type_of_weights,
     with_weights,
 )
+from dpfl.tasks.task import Task
+from dpfl.training import engine
+from dpfl.training.engine import RoundOutput
 
 AggregationFactory = Union[
     tff.aggregators.UnweightedAggregationFactory,

@@ -7,8 +7,8 @@ import grpc
 import pytest
 import tensorflow as tf
 
+from dpfl.engines.tff import connection
 from dpfl.tasks import data_files
-from dpfl.training import connection
 from tests.refusals import refuses
 
 MALFORMED = "database disk image is malformed: SELECT * WHERE client_id = 'f000'"

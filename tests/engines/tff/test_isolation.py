@@ -20,11 +20,11 @@ import psutil
 import pytest
 
 from dpfl import launcher
-from dpfl.training import isolation
+from dpfl.engines.tff import isolation
 from tests import forks
 from tests.refusals import names, refuses
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 FIRST_WORDS = b"anybody may come in"
 # Listens on every address, as gRPC does: a trial of the loopback address, then [::].
 SERVER = """
@@ -266,7 +266,7 @@ def test_a_namespace_without_capabilities():
     # As root of a container, or as any user: the way through a user namespace.
     process = python(
         "import ctypes, os\n"
-        "from tests.training import test_isolation\n"
+        "from tests.engines.tff import test_isolation\n"
         "for capability in range(64):\n"
         "    ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)\n"
         "with test_isolation.running('namespace') as isolated:\n"
@@ -355,7 +355,7 @@ def test_worker_listening_on_other_address_is_killed(monkeypatch):
 
 PARENT = """
 import psutil, sys, time
-from tests.training import test_isolation
+from tests.engines.tff import test_isolation
 with test_isolation.running(sys.argv[1]):
     print(*(child.pid for child in psutil.Process().children(True)), flush=True)
     time.sleep(10000)
@@ -404,8 +404,8 @@ def forbid(*numbers):
     )
     libc = ctypes.CDLL(None)
     assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program) == 0
-from dpfl.training import isolation
-from tests.training import test_isolation
+from dpfl.engines.tff import isolation
+from tests.engines.tff import test_isolation
 kind, *numbers = sys.argv[1:]
 forbid(*map(int, numbers))
 try:

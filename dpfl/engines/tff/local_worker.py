@@ -10,7 +10,7 @@
 `tff.framework.local_cpp_executor_factory` starts `worker_binary` as a plain child: it
 accepts connections from anyone, it survives its parent, and it inherits stdout, so that
 `binary | tail` never ends. Here the same binary is started behind a barrier
-(`dpfl.training.isolation`), with PR_SET_PDEATHSIG, in a session of its own (Ctrl-C
+(`dpfl.engines.tff.isolation`), with PR_SET_PDEATHSIG, in a session of its own (Ctrl-C
 reaches Python alone), with its output in a file or nowhere, and it is killed by `close`
 and at exit. `protect_tff` does the same for the contexts that TFF itself makes. Only
 public API of TFF is used, apart from the path of the binary.
@@ -32,9 +32,10 @@ import psutil
 import tensorflow_federated as tff
 
 from dpfl import checks, machine
-from dpfl.training import connection, deadlines
-from dpfl.training import isolation as isolation_lib
-from dpfl.training.connection import Connection, WorkerDiedError
+from dpfl.engines.tff import connection
+from dpfl.engines.tff import isolation as isolation_lib
+from dpfl.engines.tff.connection import Connection, WorkerDiedError
+from dpfl.training import deadlines
 
 _POLL_SECONDS = 0.02
 _TFF_NO_LIMIT = -1
@@ -57,7 +58,7 @@ class Worker:
     """A running worker and the TFF execution contexts that talk to it.
 
     Attributes:
-      isolation: The worker's isolation: one of `isolation.ISOLATIONS`, except `auto`.
+      isolation: The worker's isolation: one of `engine.ISOLATIONS`, except `auto`.
       target: gRPC's name of the worker; valid in this process only, unless it is TCP.
       port: TCP port that the worker listens on; None if it has none.
     """
@@ -188,7 +189,7 @@ def start(
       intra_op_threads: Threads within one TensorFlow operation; default: one, with
         which results have the same bits on every run, and which is also the fastest for
         several concurrent clients.
-      isolation: The worker's isolation, one of `isolation.ISOLATIONS`. The default is
+      isolation: The worker's isolation, one of `engine.ISOLATIONS`. The default is
         the best that the system allows; with `anyone_can_connect` anyone who reaches
         the worker's port can read and write files as you.
       port: TCP port, for isolations that have one; default: a free one.

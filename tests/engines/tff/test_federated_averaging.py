@@ -10,11 +10,12 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl import aggregators, mechanisms
+from dpfl.engines.tff import federated_averaging, grouped
+from dpfl.engines.tff import local_training as local
+from dpfl.engines.tff import local_worker as worker_lib
 from dpfl.tasks.clients import ArrayClients
 from dpfl.tasks.task import KerasParts
-from dpfl.training import federated_averaging, grouped, server_optimizers
-from dpfl.training import local_training as local
-from dpfl.training import local_worker as worker_lib
+from dpfl.training import server_optimizers
 from tests.refusals import refuses
 
 LR = 0.1

@@ -7,8 +7,9 @@ import threading
 
 import pytest
 
-from dpfl.training import config, remote_workers
-from dpfl.training.connection import WorkerDiedError
+from dpfl.engines.tff import remote_workers
+from dpfl.engines.tff.connection import WorkerDiedError
+from dpfl.training import config
 from tests.refusals import names, refuses
 
 
