@@ -21,20 +21,9 @@ from dpfl.aggregators.layout import Layout
 from dpfl.arrays import in_tensorflow as nx
 from dpfl.codecs import measurements
 from dpfl.codecs.base import Fields
+from dpfl.codecs.none import weighted
 from dpfl.privacy_coverage import RELEASED
 from dpfl.vectors import clipping
-
-
-def _with_weight(
-    normed: clipping.NormedVector, weight: tf.Tensor
-) -> clipping.NormedVector:
-    """A normed vector that is not finite if its weight is not."""
-    wide = tf.cast(weight, tf.float64)
-    product = wide * tf.maximum(normed.norm, 1.0)
-    # No comparison with NaN is true.
-    is_good = normed.is_finite & (wide >= 0) & (product <= tf.float32.max)
-    unit = tf.where(is_good, normed.unit, 0.0)
-    return normed._replace(unit=unit, is_finite=is_good)
 
 
 class FiniteMeanFactory(tff.aggregators.WeightedAggregationFactory):
@@ -64,7 +53,7 @@ class FiniteMeanFactory(tff.aggregators.WeightedAggregationFactory):
         def screen(value: Any, weight: Any) -> Any:
             update, _ = layout.split(value)
             vector = layout.flatten(update, layout.dimension)
-            normed = _with_weight(clipping.safe_norm(vector), weight)
+            normed = weighted(clipping.safe_norm(vector), weight)
             finite = clipping.finite(vector, normed)
             weight = tf.cast(weight, tf.float32)
             sums = measurements.client_sums(

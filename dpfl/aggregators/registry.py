@@ -19,6 +19,7 @@ from dpfl.aggregators.factory import CodecFactory
 from dpfl.aggregators.host_noise import HostNoise
 from dpfl.aggregators.none import FiniteMeanFactory
 from dpfl.codecs import build as build_codec
+from dpfl.codecs import round_functions
 from dpfl.codecs.base import Codec
 from dpfl.mechanisms.matrix_factorization import StreamedMatrix
 
@@ -65,13 +66,7 @@ def build(
     build_codec.check(mechanism)
     mechanism.check_measure(measure)
     if weighted:
-        if not mechanism.is_weighted:
-            raise ValueError(
-                "weighted must be False for a mechanism that bounds a client's "
-                f"contribution, found True for {mechanism!r}"
-            )
-        if output != "mean":
-            raise ValueError(f"output must be 'mean' with weights, found {output!r}")
+        round_functions.check_weighted(mechanism, output)
         return FiniteMeanFactory(measure)
     # Computed or read now, so that errors in a matrix are raised here.
     _ = getattr(mechanism, "factorization", None)

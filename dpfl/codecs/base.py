@@ -86,6 +86,7 @@ class Codec(abc.ABC):
       needed_clients: The least number of clients with which a sum is opened, where the
         noise is theirs; 0 where any number will do.
       gives_mean: Whether the mechanism releases a mean, from which a sum follows.
+      takes_weights: Whether the last number given to `encode` is the client's weight.
     """
 
     has_private_randomness = False
@@ -94,6 +95,7 @@ class Codec(abc.ABC):
     released_measurements: tuple[str, ...] = ()
     needed_clients = 0
     gives_mean = True
+    takes_weights = False
 
     def __init__(self, dimension: int, cohort_size: int, nx: Any):
         self.dimension = dimension

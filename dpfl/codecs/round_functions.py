@@ -17,7 +17,7 @@ from typing import Any, Optional
 
 import numpy as np
 
-from dpfl import checks, seed_domains
+from dpfl import checks, mechanisms, seed_domains
 from dpfl.arrays import Array
 from dpfl.codecs import measurements
 from dpfl.codecs.base import Codec, Fields, Seed, Structure
@@ -179,6 +179,17 @@ def check_output(output: str, codec: Codec) -> None:
             f"output must be 'mean' for {type(codec).__name__}, which does not "
             "release a mean, found 'sum'"
         )
+
+
+def check_weighted(mechanism: mechanisms.Mechanism, output: str) -> None:
+    """Raises ValueError if a mechanism cannot be weighted, or has no such output."""
+    if not mechanism.is_weighted:
+        raise ValueError(
+            "weighted must be False for a mechanism that bounds a client's "
+            f"contribution, found True for {mechanism!r}"
+        )
+    if output != "mean":
+        raise ValueError(f"output must be 'mean' with weights, found {output!r}")
 
 
 def _own_state(state: Fields) -> Fields:

@@ -164,6 +164,26 @@ def test_a_client_that_is_masked_adds_nothing():
     assert not np.any(nobody.mean["w"])
 
 
+def test_weights_make_the_weighted_mean_of_finite_updates():
+    """A weight, or a product of the two, that is not finite is left out, as in TFF."""
+    none = dpfl.NoMechanism(CLIENTS)
+    agg = dpfl.jax_aggregator(none, TEMPLATE, weighted=True, clients_at_once=3)
+    cohort = updates()
+    cohort = {**cohort, "w": cohort["w"].at[6].mul(1e3)}
+    weights = jnp.array([1, 2.5, 0, 7, jnp.nan, -1, 1e37, 3])
+    mask = jnp.arange(CLIENTS) < 7
+    update = jax.jit(agg.update)
+    made = update(agg.init(1), cohort, None, None, mask, weights=weights)
+    counted = np.asarray(weights[:4], np.float64)
+    wanted = np.tensordot(counted, cohort["w"][:4], 1) / counted.sum()
+    assert_allclose(made.mean["w"], wanted, rtol=1e-5)
+    assert made.measured["exact_clients"] == 7
+    assert made.measured["exact_nonfinite_clients"] == 3
+    assert made.measured["exact_uplink_bits"] == 32 * (37 + 1)
+    nobody = agg.update(agg.init(1), cohort, weights=jnp.zeros(CLIENTS))
+    assert not np.any(nobody.mean["w"])
+
+
 def test_keys_and_places_give_clients_their_own_randomness():
     update, state = compiled_csgm()
     same = jax.tree.map(lambda leaf: jnp.stack([leaf[0]] * CLIENTS), updates())
@@ -281,6 +301,7 @@ def test_refusals_before_anything_is_computed():
         ({"keys": jnp.arange(3)}, ValueError, "keys"),
         ({"keys": jnp.zeros(CLIENTS)}, TypeError, "keys"),
         ({"mask": jnp.ones(3)}, ValueError, "mask"),
+        ({"weights": jnp.ones(CLIENTS)}, ValueError, "weights"),
     ]:
         with pytest.raises(error) as info:
             agg.update(*seeds, **wrong)
@@ -299,6 +320,7 @@ def test_refusals_before_anything_is_computed():
         ({"template": jnp.zeros(3, jnp.int32)}, TypeError, "template"),
         ({"template": TEMPLATE, "output": "median"}, ValueError, "output"),
         ({"template": TEMPLATE, "measure": "all"}, ValueError, "measure"),
+        ({"template": TEMPLATE, "weighted": True}, ValueError, "weighted"),
     ]:
         with pytest.raises(error) as info:
             dpfl.jax_aggregator(CSGM, **wrong)

@@ -76,16 +76,17 @@ def reference(made, weights, client, round_index):
     return [old - new for old, new in zip(weights, own)]
 
 
-@pytest.mark.parametrize("at_once", [1, 3])
-def test_rounds_are_those_of_one_client_after_the_other(tmp_path, at_once):
-    made = plan(clients_at_once=at_once)
+@pytest.mark.parametrize(("at_once", "weighted"), [(1, False), (3, True)])
+def test_rounds_are_those_of_one_client_after_the_other(tmp_path, at_once, weighted):
+    made = plan(clients_at_once=at_once, weighted=weighted)
     with opened(made, tmp_path) as trainer:
         state = trainer.initialize()
         first = trainer.weights(state)
         assert_array_equal(first[0], made.task.network.initial_weights(3)[0])
         output = trainer.round(state, CHOSEN)
         each = [reference(made, first, client, 0) for client in CHOSEN]
-        moves = [np.sum(parts, 0) / 4 for parts in zip(*each)]
+        shares = SIZES[CHOSEN] / SIZES[CHOSEN].sum() if weighted else np.full(4, 0.25)
+        moves = [np.tensordot(shares, parts, 1) for parts in zip(*each)]
         for new, old, move in zip(trainer.weights(output.state), first, moves):
             assert_allclose(new, old - move, atol=2e-6)
         assert output.aggregator["exact_clients"] == 4

@@ -103,6 +103,11 @@ class JaxAggregator:
         """Whether exact sums over clients are opened; see `RoundFunctions`."""
         return self._steps(True, None).measures_exactly
 
+    @property
+    def takes_weights(self) -> bool:
+        """Whether `update` wants weights of the clients."""
+        return self._codec.takes_weights
+
     @staticmethod
     def entropy() -> np.ndarray:
         """128 bits of the operating system's entropy, uint32[4], for one round.
@@ -139,6 +144,7 @@ class JaxAggregator:
         entropy: Optional[Array] = None,
         mask: Optional[Array] = None,
         *,
+        weights: Optional[Array] = None,
         has_aux: bool = False,
     ) -> Any:
         """Executes a round: encodes the updates, adds them up, releases their mean.
@@ -156,8 +162,10 @@ class JaxAggregator:
           entropy: uint32[4] of `entropy()`, drawn anew for each call; not needed if the
             state has a seed. It is an argument of the compiled function, since a
             constant would repeat its noise.
-          mask: bool[clients], or weights: a client at False or 0 adds nothing and is
+          mask: bool[clients], or numbers: a client at False or 0 adds nothing and is
             not counted. None for all clients.
+          weights: Numbers [clients], for a mean that is weighted by them, and not
+            otherwise.
           has_aux: Whether `updates` is a function that returns, beside the updates, a
             pytree of the clients' own numbers, [m] each, to be added up.
 
@@ -172,7 +180,7 @@ class JaxAggregator:
             clients than the noise that they bring needs. If fewer are counted when the
             compiled function runs, zeros are in place of the sum.
         """
-        cohort = self._cohort(updates, keys, mask, has_aux)
+        cohort = self._cohort(updates, keys, mask, weights, has_aux)
         is_seeded = "seed" in state
         if not is_seeded:
             _check_entropy(entropy, (state, updates, keys, mask))
@@ -203,8 +211,13 @@ class JaxAggregator:
             self._types[is_seeded] = jax.eval_shape(lambda: steps.first_state(words))
         return self._types[is_seeded]
 
-    def _cohort(self, updates: Updates, keys: Any, mask: Any, has_aux: bool) -> _Cohort:
+    def _cohort(
+        self, updates: Updates, keys: Any, mask: Any, weights: Any, has_aux: bool
+    ) -> _Cohort:
         """The clients of this device; `update` describes the errors."""
+        if (weights is not None) != self.takes_weights:
+            wanted = "given" if self.takes_weights else "left out without weighted=True"
+            raise ValueError(checks.message("weights", wanted, weights))
         numbers = {}
         if not callable(updates):
             updates = jax.tree.map(jnp.asarray, updates)
@@ -215,6 +228,9 @@ class JaxAggregator:
         if mask is not None:
             mask = jnp.asarray(mask).astype(bool)
             numbers["mask"] = len(mask)
+        if weights is not None:
+            weights = jnp.asarray(weights, jnp.float32)
+            numbers["weights"] = len(weights)
         if not numbers:
             wanted = "given, or a mask, since a function has no number of clients"
             raise ValueError(checks.message("keys", wanted, keys))
@@ -230,10 +246,11 @@ class JaxAggregator:
             raise ValueError(checks.message("updates", wanted, number * devices))
         if not number:
             nobody = jnp.zeros([1], bool)
-            return _Cohort(self._layout.zeros(clients=1), None, nobody, 1)
+            weights = None if weights is None else jnp.zeros([1], jnp.float32)
+            return _Cohort(self._layout.zeros(clients=1), None, nobody, weights, 1)
         if callable(updates):
             updates = self._checked(updates, jax.config.jax_enable_x64, has_aux)
-        return _Cohort(updates, keys, mask, number)
+        return _Cohort(updates, keys, mask, weights, number)
 
     def _checked(self, updates: Updates, is_wide: bool, has_aux: bool) -> Updates:
         """A function for updates that computes in its program's types, checked."""
@@ -265,8 +282,12 @@ class JaxAggregator:
         if axis is not None:
             first = lax.axis_index(axis) * number
 
-        def client(place: Array, update: Update, key: Any) -> tuple[Any, Fields]:
+        def client(
+            place: Array, update: Update, key: Any, weight: Any
+        ) -> tuple[Any, Fields]:
             vector = self._layout.flatten(update, codec.input_length)
+            if weight is not None:
+                vector = vector.at[-1].set(weight)
             seed = secret
             if secret is not None:
                 words = () if key is None else (key[i] for i in range(len(key)))
@@ -282,8 +303,8 @@ class JaxAggregator:
             return jax.tree.map(one, tree)
 
         def chunk(places: Array) -> tuple[Any, Any]:
-            (updates, aux), own_keys, is_there = cohort.at(places)
-            parts, rows = jax.vmap(client)(places, updates, own_keys)
+            (updates, aux), own, is_there = cohort.at(places)
+            parts, rows = jax.vmap(client)(places, updates, *own)
             parts, rows, aux = present(is_there, (parts, rows, aux))
             total = jax.tree.map(lambda part: jnp.sum(part, 0, part.dtype), parts)
             return codec.reduce_modulo(total), (rows, aux)
@@ -326,12 +347,14 @@ class _Cohort(NamedTuple):
       updates: A pytree with a leading axis, or a function; see `JaxAggregator.update`.
       keys: Integers [clients, words], or None.
       mask: bool[clients], or None.
+      weights: float32[clients], or None.
       number: The number of clients.
     """
 
     updates: Updates
     keys: Optional[Array]
     mask: Optional[Array]
+    weights: Optional[Array]
     number: int
 
     def is_there(self, places: Array) -> Array:
@@ -341,18 +364,18 @@ class _Cohort(NamedTuple):
             is_there = is_there & self.mask[jnp.minimum(places, self.number - 1)]
         return is_there
 
-    def at(self, places: Array) -> tuple[tuple[Update, Any], Optional[Array], Array]:
-        """Updates with aux, keys, and `is_there` at places."""
+    def at(self, places: Array) -> tuple[tuple[Update, Any], Any, Array]:
+        """Updates with aux, keys with weights, and `is_there` at places."""
         is_there = self.is_there(places)
         # A function finds a client past the end too.
         places = jnp.minimum(places, self.number - 1)
-        keys = None if self.keys is None else self.keys[places]
+        own = jax.tree.map(lambda each: each[places], (self.keys, self.weights))
         if callable(self.updates):
-            return self.updates(places), keys, is_there
+            return self.updates(places), own, is_there
         updates = self.updates
         if len(places) != self.number:
             updates = jax.tree.map(lambda leaf: leaf[places], updates)
-        return (updates, None), keys, is_there
+        return (updates, None), own, is_there
 
 
 def jax_aggregator(
@@ -361,6 +384,7 @@ def jax_aggregator(
     *,
     output: str = "mean",
     measure: Optional[str] = None,
+    weighted: bool = False,
     axis_name: Optional[str] = None,
     clients_at_once: Optional[int] = None,
     **options: Any,
@@ -378,6 +402,7 @@ def jax_aggregator(
         and dtypes.
       output: As for `dpfl.aggregator`: "mean" or "sum".
       measure: As for `dpfl.aggregator`: None, "released" or "exact_for_simulation".
+      weighted: Whether `update` takes weights, which only `NoMechanism` allows.
       axis_name: Name of the axis of devices of `jax.shard_map` over which the clients
         are distributed, as many to each; None for clients on one device. The states of
         a codec's loops are not annotated by device, so it needs `check_vma=False`.
@@ -391,7 +416,7 @@ def jax_aggregator(
       TypeError: If `mechanism` is not a configuration from the table, its codec does
         not have an option, or a leaf of the template is not a float array.
       ValueError: If there is no such output or measure, the template has no numbers, or
-        the mechanism cannot give or measure this.
+        the mechanism cannot give, measure or weight this.
     """
     output = checks.choice("output", output, round_functions.OUTPUTS)
     if measure is not None:
@@ -399,6 +424,9 @@ def jax_aggregator(
     mechanism.check_measure(measure)
     if clients_at_once is not None:
         clients_at_once = checks.integer("clients_at_once", clients_at_once)
+    if weighted:
+        round_functions.check_weighted(mechanism, output)
+        options["weighted"] = True
     layout = Layout(template)
     with jax.enable_x64(True):
         codec = codecs.make_codec(mechanism, layout.dimension, "jax", **options)

@@ -71,7 +71,11 @@ class JaxEngine:
         shapes = task.network.weight_shapes
         template = [jax.ShapeDtypeStruct(shape, np.float32) for shape in shapes]
         self._aggregator = jax_aggregator(
-            plan.mechanism, template, measure=config.measure, clients_at_once=most
+            plan.mechanism,
+            template,
+            measure=config.measure,
+            weighted=config.weighted,
+            clients_at_once=most,
         )
         self._rounds = rounds_lib.Rounds(
             model,

@@ -214,6 +214,7 @@ class Rounds:
             cohort.keys,
             entropy,
             cohort.is_there,
+            weights=cohort.sizes if self._aggregator.takes_weights else None,
             has_aux=True,
         )
         after = self._stepped(state, made.mean)
