@@ -245,10 +245,22 @@ def write_arrays(
     """
     checksum = arrays_checksum(header, arrays)
     text = _canonical({**header, "checksum": checksum})
-    content = {HEADER: np.array(text), **arrays}
+    write_npz(path, {HEADER: np.array(text), **arrays}, private)
+
+
+def write_npz(
+    path: PathLike, arrays: Mapping[str, np.ndarray], private: bool = False
+) -> None:
+    """Writes arrays as an npz archive without the time, atomically.
+
+    Args:
+      path: The file's path.
+      arrays: The arrays by name, in the archive's order.
+      private: Whether only its owner can read it; see `atomically`.
+    """
     # As numpy.savez, whose archive is closed too late where the disk is full.
     with atomically(path, private) as file, zipfile.ZipFile(file, "w") as archive:
-        for name, array in content.items():
+        for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as part:
                 np.lib.format.write_array(part, np.asarray(array), allow_pickle=False)
 

@@ -16,7 +16,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Optional, Protocol
+from typing import Any, ClassVar, Optional, Protocol
 
 import numpy as np
 
@@ -29,7 +29,13 @@ Seeds = Iterator[int]
 
 
 class Layer(Protocol):
-    """A row of a network's table."""
+    """A row of a network's table.
+
+    Attributes:
+      weight_names: The names of the layer's weights.
+    """
+
+    weight_names: ClassVar[tuple[str, ...]]
 
     def output_shape(self, shape: Shape) -> Shape:
         """The shape of an example after the layer."""
@@ -42,6 +48,8 @@ class Layer(Protocol):
 
 
 class _Weightless:
+    weight_names: ClassVar[tuple[str, ...]] = ()
+
     def weight_shapes(self, shape: Shape) -> tuple[Shape, ...]:
         """See base class."""
         return ()
@@ -53,6 +61,8 @@ class _Weightless:
 
 class _WithBias:
     """A layer of a kernel, drawn by Glorot's rule, and a bias of zeros."""
+
+    weight_names: ClassVar[tuple[str, ...]] = ("kernel", "bias")
 
     def initial_weights(self, shape: Shape, seeds: Seeds) -> list[np.ndarray]:
         """See base class."""
@@ -131,6 +141,7 @@ class MaxPool(_Weightless):
 class Embedding:
     """A vector for each token, drawn uniformly from [-0.05, 0.05]."""
 
+    weight_names: ClassVar[tuple[str, ...]] = ("embeddings",)
     tokens: int
     width: int
 
@@ -155,6 +166,7 @@ class LSTM:
     bias of the forget gate is 1.
     """
 
+    weight_names: ClassVar[tuple[str, ...]] = ("kernel", "recurrent_kernel", "bias")
     units: int
 
     def output_shape(self, shape: Shape) -> Shape:
@@ -203,6 +215,15 @@ class Network:
         """The shapes of all weights, in Keras's order."""
         each = (layer.weight_shapes(shape) for layer, shape in self.with_shapes())
         return tuple(itertools.chain.from_iterable(each))
+
+    @property
+    def weight_names(self) -> list[str]:
+        """Layer and name of each weight; several may have the same."""
+        return [
+            f"{type(layer).__name__.lower()}/{name}"
+            for layer in self.layers
+            for name in layer.weight_names
+        ]
 
     @property
     def dimension(self) -> int:

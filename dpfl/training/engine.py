@@ -17,10 +17,12 @@ import dataclasses
 import importlib
 import importlib.util
 import pathlib
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Optional, Protocol
 
 import numpy as np
+
+from dpfl import files
 
 # Modules by the name of their engine; each has a function `opened` of a plan and a
 # `Setup`, to a context of an `Engine`.
@@ -122,6 +124,20 @@ class Setup:
     model_seed: int
     say: Callable[[str], None]
     last: LastProcess
+
+
+def write_weights(
+    directory: pathlib.Path, names: Iterable[str], weights: Iterable[np.ndarray]
+) -> None:
+    """Writes a model's weights to model.npz, each under its number and name.
+
+    Args:
+      directory: The run's folder.
+      names: A name of each weight; several may have the same.
+      weights: The weights.
+    """
+    named = {f"{i}_{n}": each for i, (n, each) in enumerate(zip(names, weights))}
+    files.write_npz(directory / "model.npz", named)
 
 
 def check_leaves(leaves: Sequence[np.ndarray], specs: Sequence[Any]) -> None:

@@ -10,9 +10,9 @@
 
 `output_dir` then holds `manifest.json` (settings, noise, versions and seed: with the
 seed the noise can be removed, so do not publish it, nor the checkpoints),
-`checkpoints/`, `metrics.csv`, `times.csv`, `tensorboard/`, `model.keras`,
-`summary.json`, `report.html` and `worker.log`. `privacy_coverage.LIST` lists
-what the guarantee covers.
+`checkpoints/`, `metrics.csv`, `times.csv`, `tensorboard/`, `model.npz`,
+`summary.json` and `report.html`; from the engine of TFF `model.keras` and `worker.log`
+too. `privacy_coverage.LIST` lists what the guarantee covers.
 """
 
 from __future__ import annotations

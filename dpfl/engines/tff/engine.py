@@ -27,13 +27,14 @@ from dpfl.engines.tff import (
     connection,
     federated_averaging,
     grouped,
+    keras_models,
     local_worker,
     remote_workers,
     shared_memory,
 )
 from dpfl.training import plan as plan_lib
 from dpfl.training import provenance, selection, server_optimizers
-from dpfl.training.engine import RoundOutput, Setup, State
+from dpfl.training.engine import RoundOutput, Setup, State, write_weights
 
 
 @contextlib.contextmanager
@@ -165,6 +166,8 @@ class TffEngine:
         """See base class."""
         model = self._plan.task.build_keras_model(self._setup.model_seed)
         federated_averaging.assign_weights(state, model)
+        names = keras_models.weight_names(self._plan.task, model)
+        write_weights(directory, names, model.get_weights())
         with files.replacing(directory / "model.keras") as partial:
             with _any_clock():
                 model.save(partial)

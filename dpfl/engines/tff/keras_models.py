@@ -14,7 +14,7 @@ from __future__ import annotations
 import collections
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
 import tensorflow as tf
@@ -145,6 +145,13 @@ def functional_model(task: Task, seed: int) -> Any:
         input_spec=task.element_spec,
         metrics_constructor=metrics_constructor,
     )
+
+
+def weight_names(task: Task, model: tf.keras.Model) -> Sequence[str]:
+    """Names of the weights of a task's model, without the numbers Keras counts up."""
+    if task.network is not None:
+        return task.network.weight_names
+    return [each.name.rpartition("/")[2].partition(":")[0] for each in model.weights]
 
 
 # TensorFlow operations that draw fresh random numbers whenever they run.
