@@ -45,8 +45,8 @@ TAKEN: dict[str, frozenset[str]] = {
         compression_rates concurrency delta dimension engine epsilon equal eval_every
         json keep_checkpoints mean_squared_error measure mechanism mechanisms
         min_separation output output_dir participation plot population precision
-        progress round_deadline seed server_lr server_momentum server_optimizer task
-        weighted widths worker_isolation workers
+        profile progress round_deadline seed server_lr server_momentum server_optimizer
+        task weighted widths worker_isolation workers
         """.split()
     ),
     TASKS: frozenset(

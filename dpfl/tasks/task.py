@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import numpy as np
 
+from dpfl import checks
 from dpfl.arrays import Array
 from dpfl.tasks.clients import Clients
 from dpfl.tasks.configs import TaskConfig
@@ -61,6 +62,23 @@ class KerasParts:
 
 
 @dataclasses.dataclass(frozen=True)
+class JaxParts:
+    """A model of JAX's in place of a network, as Flax's modules have it.
+
+    Only the engine of JAX trains it, for the task's objective.
+
+    Attributes:
+      init: Function of an integer seed to the parameters, a pytree of float32 arrays.
+      apply: Function of parameters, a batch of one client, and a key of `jax.random` in
+        training or None in evaluation, to logits [batch, ..., classes]. A row of the
+        batch must not depend on the others, some of which may be padding.
+    """
+
+    init: Callable[[int], Any]
+    apply: Callable[[Any, Array, Optional[Array]], Array]
+
+
+@dataclasses.dataclass(frozen=True)
 class Task:
     """A federated learning problem, ready to train on.
 
@@ -72,7 +90,7 @@ class Task:
       client_ids: Identifiers of the clients, in sorted order.
       clients: Examples of the clients.
       test_examples: Function of no argument to the central test set: inputs and labels.
-      network: The model, from inputs to logits; None for one of `keras`.
+      network: The model, from inputs to logits; None for one of `keras` or `jax`.
       objective: The labels that are learned and scored.
       label_shape: Shape of an example's label.
       fingerprint: Hexadecimal SHA-256 of the data and its split, which identifies the
@@ -82,6 +100,7 @@ class Task:
       to_input: Function from inputs as they are stored to the network's, over arrays of
         any library; None for the identity.
       keras: A model of Keras's in place of the network.
+      jax: A model of JAX's in place of the network.
       input_spec: Shape and dtype of an example's input; by default the network's.
       benchmark_only: Whether the examples are made up, so that no accuracy means
         anything.
@@ -103,9 +122,25 @@ class Task:
     label_shape: tuple[int, ...] = ()
     to_input: Optional[Callable[[Array], Array]] = None
     keras: Optional[KerasParts] = None
+    jax: Optional[JaxParts] = None
     input_spec: Optional[tuple[tuple[int, ...], Any]] = None
     benchmark_only: bool = False
     data_file: Optional[str] = None
+
+    def __post_init__(self) -> None:
+        given = [name for name in _MODELS if getattr(self, name) is not None]
+        if len(given) != 1:
+            wanted = "one of them; the others must be None"
+            raise ValueError(checks.message(", ".join(_MODELS), wanted, given))
+
+    @property
+    def engines(self) -> tuple[str, ...]:
+        """The names of the engines that train the model."""
+        return next(
+            engines
+            for name, engines in _MODELS.items()
+            if getattr(self, name) is not None
+        )
 
     @property
     def population(self) -> int:
@@ -174,7 +209,8 @@ class Task:
         if self.keras is not None:
             return self.keras
         if self.network is None:
-            raise ValueError("network must be given without keras, found None")
+            wanted = "a network or a model of Keras's"
+            raise ValueError(checks.message(f"the model of {self.name}", wanted, "jax"))
         return keras_models.parts(self.network, self.objective)
 
     def loss(self) -> tf.keras.losses.Loss:
@@ -214,6 +250,10 @@ class Task:
         """Number of trainable parameters, d."""
         if self.network is not None:
             return self.network.dimension
+        if self.jax is not None:
+            from dpfl.engines.jax import networks
+
+            return networks.dimension(self.jax)
         variables = self.build_keras_model(0).trainable_variables
         return sum(int(np.prod(v.shape)) for v in variables)
 
@@ -238,14 +278,21 @@ class Task:
 
     @functools.cached_property
     def draws_in_training(self) -> bool:
-        """Whether the model draws random numbers in training, as dropout does."""
+        """Whether the model draws random numbers in training, as dropout does.
+
+        A model of JAX's is assumed to.
+        """
         if self.network is not None:
             return self.network.draws_in_training
+        if self.jax is not None:
+            return True
         from dpfl.engines.tff import keras_models
 
         return keras_models.draws_in_training(self)
 
 
+# The engines that train a model, by the field that has it.
+_MODELS = {"network": ("tff", "jax"), "keras": ("tff",), "jax": ("jax",)}
 # Clients, and examples of each, that `sample_digest` reads.
 _SAMPLED, _EXAMPLES_SAMPLED = 8, 128
 

@@ -21,7 +21,7 @@ from dpfl.fields import Checked, option, required, said
 from dpfl.mechanisms import Mechanism, build, matrix_factorization
 from dpfl.mechanisms import participation as participation_lib
 from dpfl.mechanisms.participation import MIN_SEPARATION_HELP, MOST_CLIENTS
-from dpfl.privacy_coverage import MEASURES
+from dpfl.privacy_coverage import MEASURES, RELEASED
 from dpfl.tasks import TaskConfig, registry
 from dpfl.training import engine
 
@@ -44,7 +44,7 @@ def addresses(text: Optional[str]) -> tuple[str, ...]:
 # Settings that may change on resume: nothing that a result depends on.
 HARMLESS = (
     *("output_dir", "checkpoint_every", "keep_checkpoints", "round_deadline"),
-    *("progress", "concurrency", "worker_isolation", "workers", "flags"),
+    *("progress", "profile", "concurrency", "worker_isolation", "workers", "flags"),
 )
 SERVER_OPTIMIZERS = ("sgd", "adam", "adam_uncorrected", "adam_debiased")
 # Allowed values of the fields that have a list.
@@ -220,6 +220,11 @@ class RunConfig(Checked):
         choices=CHOICES["measure"],
     )
     progress: bool = option(True, "Show a progress bar on stderr.")
+    profile: bool = option(
+        False,
+        "Write a jax.profiler trace of three rounds to the folder profile/, for "
+        "TensorBoard, with --engine=jax.",
+    )
     flags: Mapping[str, Any] = dataclasses.field(
         default_factory=dict, metadata=said(check=checks.instance(Mapping))
     )
@@ -230,6 +235,9 @@ class RunConfig(Checked):
             raise ValueError(
                 f"workers must be left out with weighted, found {self.workers!r}"
             )
+        if self.profile and self.measure == RELEASED:
+            wanted = f"left out with measure {RELEASED}, since times are exact"
+            raise ValueError(checks.message("profile", wanted, self.profile))
         self._check_participation()
         self._check_mechanism()
 

@@ -27,6 +27,14 @@ from dpfl import files
 # Modules by the name of their engine; each has a function `opened` of a plan and a
 # `Setup`, to a context of an `Engine`.
 ENGINES = {"tff": "dpfl.engines.tff.engine", "jax": "dpfl.engines.jax.engine"}
+# Settings that one engine alone has.
+OWN_SETTINGS = {
+    "tff": ("workers",),
+    "jax": ("precision", "clients_at_once", "profile"),
+}
+# Engines whose random numbers in training, as of dropout, are functions of the clients'
+# keys, so that a round that is executed again has the same updates.
+WITH_KEYS = ("jax",)
 # Precisions of products of matrices in local training.
 PRECISIONS = ("float32", "tf32", "bfloat16")
 # Isolations of TFF's worker; `dpfl.engines.tff.isolation` says what each is.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Optional
 
-from dpfl import machine, mechanisms, planning
+from dpfl import checks, machine, mechanisms, planning
 from dpfl.mechanisms import Mechanism, Participation
 from dpfl.mechanisms import participation as participation_lib
 from dpfl.planning import ledger as ledger_lib
@@ -98,10 +98,16 @@ class Plan:
     def is_shown(self, number: int) -> bool:
         """Whether results of round `number` may be shown, once `is_saved` is done.
 
-        If the model draws random numbers, only saved rounds are shown: a second attempt
-        at a round would add the same noise to other updates.
+        If no round can be repeated, only saved rounds are shown: a second attempt at a
+        round would add the same noise to other updates.
         """
-        return self.is_saved(number) or not self.task.draws_in_training
+        return self.is_saved(number) or self.repeats_rounds
+
+    @property
+    def repeats_rounds(self) -> bool:
+        """Whether a round that is executed again has the same updates."""
+        is_keyed = self.config.engine in engine.WITH_KEYS
+        return is_keyed or not self.task.draws_in_training
 
 
 def make_plan(config: config_lib.RunConfig) -> Plan:
@@ -115,6 +121,7 @@ def make_plan(config: config_lib.RunConfig) -> Plan:
     """
     task = registry.load_config(config.task, config.task_config)
     config = _with_defaults(config, task)
+    _check_engine(config, task)
     participation = _participation(config, task)
     resolved = _chosen(config, task, participation)
     mechanism = _with_noise(resolved.mechanism, config, task, participation)
@@ -173,6 +180,20 @@ def _with_defaults(config: config_lib.RunConfig, task: Any) -> config_lib.RunCon
     if is_private and config.noise_multiplier is None and config.epsilon is None:
         chosen["epsilon"] = DEFAULT_EPSILON
     return dataclasses.replace(config, **chosen)
+
+
+def _check_engine(config: config_lib.RunConfig, task: Any) -> None:
+    """Raises ValueError for a model, or a setting, of the other engine."""
+    if config.engine not in task.engines:
+        wanted = f"{task.engines[0]!r} for the model of the task {task.name}"
+        raise ValueError(checks.message("engine", wanted, config.engine))
+    defaults = {each.name: each.default for each in dataclasses.fields(config)}
+    for name, owner in engine.OWN_SETTINGS.items():
+        for setting in owner if name != config.engine else ():
+            given = getattr(config, setting)
+            if given != defaults[setting]:
+                wanted = f"left out with the engine {config.engine}"
+                raise ValueError(checks.message(setting, wanted, given))
 
 
 def _participation(config: config_lib.RunConfig, task: Any) -> Participation:

@@ -135,7 +135,7 @@ class Run:
         seen = max(rows, self._store.newest_round)
         newest = self._store.load_newest(say=lambda sentence: None)
         whole = 0 if newest is None else newest.round_index
-        if seen > whole and self.plan.task.draws_in_training:
+        if seen > whole and not self.plan.repeats_rounds:
             raise checkpoint_lib.DamagedCheckpointError(
                 f"{self._directory} has no intact checkpoint of round {seen}, only of "
                 f"round {whole}: the model draws random numbers, as for dropout, so "

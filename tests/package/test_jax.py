@@ -7,8 +7,12 @@ import os
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
+from dpfl.engines.tff import keras_models
+from tests.arrays import alike
 from tools import interpreters
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -26,21 +30,67 @@ CHOSEN = {"jax": "", "jax-newest": "million or precision or vectors or jax-l2_cs
 
 @pytest.mark.parametrize("name", CHOSEN)
 def test_array_tests_pass_in_jax(name):
+    options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=--import-mode=importlib"]
+    run(name, "-c", CODECS)
+    run(name, "-m", "pytest", *options, "-k", CHOSEN[name], "tests/arrays")
+
+
+def run(name, *arguments):
+    """Runs Python in an environment, which must end well; else skips the test."""
     python = interpreters.find_environment(name)
     if python is None:
         assert "CI" not in os.environ, f"tools/interpreters.py made no {name}"
         pytest.skip(f"there is no {name} here; tools/interpreters.py makes it")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=--import-mode=importlib"]
-    for command in (
-        ["-c", CODECS],
-        ["-m", "pytest", *options, "-k", CHOSEN[name], "tests/arrays"],
-    ):
-        done = subprocess.run(
-            [str(python), *command],
-            cwd=ROOT,
-            env=environment,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+    done = subprocess.run(
+        [str(python), *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# Greatest distance of updates, as a share of their norm.
+DISTANCES = {"float32": 1e-5, "float64": 1e-10}
+
+
+def test_a_client_trains_alike_in_both_engines(tmp_path):
+    run("jax", "-m", "tests.arrays.alike", str(tmp_path / "of_jax.npz"))
+    of_jax = np.load(tmp_path / "of_jax.npz")
+    for name, (network, objective) in alike.networks().items():
+        for dtype, share in DISTANCES.items():
+            update, measured = in_keras(network, objective, dtype)
+            norm = np.linalg.norm(np.concatenate([part.ravel() for part in update]))
+            for place, own in enumerate(update):
+                distance = np.linalg.norm(own - of_jax[f"{name} {dtype} {place}"])
+                assert distance <= share * norm, (name, dtype, place)
+        assert list(measured) == ["loss", "accuracy"]
+        for metric, value in measured.items():
+            assert of_jax[f"{name} {metric}"] == pytest.approx(value, rel=1e-5)
+
+
+def in_keras(network, objective, dtype):
+    """The update of a client, and the metrics of training, in Keras."""
+    x, y = alike.examples(network)
+    tf.keras.backend.set_floatx(dtype)
+    try:
+        model = keras_models.build(network, 3)
+    finally:
+        tf.keras.backend.set_floatx("float32")
+    metrics = keras_models.metrics(objective)
+    first = model.get_weights()
+    for begin in range(0, alike.EXAMPLES, alike.BATCH):
+        labels = y[begin : begin + alike.BATCH]
+        learned = tf.constant(~np.isin(labels, objective.unlearned), dtype)
+        with tf.GradientTape() as tape:
+            logits = model(x[begin : begin + alike.BATCH], training=True)
+            each = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+            loss = tf.reduce_sum(each * learned) / tf.reduce_sum(learned)
+        slopes = tape.gradient(loss, model.trainable_variables)
+        for variable, slope in zip(model.trainable_variables, slopes):
+            variable.assign_sub(alike.CLIENT_LR * tf.convert_to_tensor(slope))
+        for metric in metrics:
+            metric.update_state(labels, tf.cast(logits, tf.float32))
+    update = [old - new for old, new in zip(first, model.get_weights())]
+    return update, {each.name: float(each.result()) for each in metrics}

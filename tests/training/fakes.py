@@ -32,6 +32,7 @@ def fake_task():
         fingerprint="f",
         clients_hold_test_examples=False,
         draws_in_training=False,
+        engines=("tff", "jax"),
         defaults=SimpleNamespace(
             client_lr=0.1,
             server_lr=1.0,

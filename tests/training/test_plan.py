@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpfl import accounting, codecs, machine, mechanisms, planning, seed_domains
-from dpfl.training import provenance, selection
+from dpfl.training import engine, provenance, selection
 from tests import test_numbers
 from tests.refusals import refuses
 from tests.training import fakes
@@ -278,6 +278,7 @@ def test_budget_needing_too_much_noise_is_refused(make_plan):
         ({"mechanism": "sgmf"}, ["participation", "once_per_epoch", "sgmf"]),
         ({"weighted": True}, ["weighted", "gaussian"]),
         ({"mechanism": "none", "epsilon": 1.0}, ["epsilon", "none"]),
+        ({"profile": True, "measure": "released"}, ["profile", True]),
         ({"mechanism_options": {"clip_norm": -1.0}}, ["clip_norm", -1.0]),
     ],
 )
@@ -322,6 +323,31 @@ def test_exact_metrics_of_updates_need_the_simulation_flag(make_plan):
     make_plan(**energy, measure="exact_for_simulation")
 
 
+@pytest.mark.parametrize(
+    ("name", "setting", "value"),
+    [
+        ("tff", "precision", "bfloat16"),
+        ("tff", "clients_at_once", 4),
+        ("tff", "profile", True),
+        ("jax", "workers", "host:1"),
+    ],
+)
+def test_settings_of_the_other_engine_are_refused(
+    make_plan, monkeypatch, name, setting, value
+):
+    monkeypatch.setattr(engine, "of", lambda given: name)
+    with refuses(ValueError, setting, name, value):
+        make_plan(**{setting: value})
+
+
+def test_a_model_of_the_other_engine_is_refused(make_plan, monkeypatch):
+    task = fakes.fake_task()
+    task.engines = ("jax",)
+    monkeypatch.setattr(fakes, "fake_task", lambda: task)
+    with refuses(ValueError, "engine", "jax", "tff"):
+        make_plan()
+
+
 def test_settings_accept_any_number_type():
     given = {"cohort_size": 5, "rounds": 100, "rounds_per_epoch": 2, "epsilon": 1.5}
     given = {**given, "client_lr": 0.5, "server_lr": 0.5, "server_momentum": 0.5}
@@ -329,7 +355,7 @@ def test_settings_accept_any_number_type():
     given = {**given, "checkpoint_every": 100, "keep_checkpoints": 3, "eval_every": 2}
     given = {**given, "round_deadline": 100.0, "concurrency": 100, "weighted": False}
     given = {**given, "min_separation": 2, "progress": False, "clients_at_once": 100}
-    given = {**given, "participation": "random_allocation"}
+    given = {**given, "participation": "random_allocation", "profile": False}
     test_numbers.check_all(fakes.run_config, given)
     fields = dataclasses.fields(type(fakes.run_config()))
     numbers = {f.name for f in fields if re.search("int|float|bool", str(f.type))}

@@ -121,6 +121,12 @@ def with_checkpoint(plan):
         )
 
 
+@pytest.fixture
+def each_engine(monkeypatch):
+    """As if each engine were installed."""
+    monkeypatch.setattr(engine, "of", {"auto": "tff", "jax": "jax"}.__getitem__)
+
+
 # A change of each setting that a release may depend on.
 CHANGES = {
     "task": "docs",
@@ -155,6 +161,7 @@ BESIDE = {
     "server_optimizer": {"server_momentum": 0.5},
     "precision": {"engine": "jax"},
     "clients_at_once": {"engine": "jax"},
+    "profile": {"engine": "jax"},
     "mechanism_options": {"mechanism_options": {"clip_norm": 0.5}},
 }
 OTHERS = {
@@ -162,6 +169,7 @@ OTHERS = {
     "worker_isolation": "namespace",
     "flags": {"rounds": 9},
     "progress": True,
+    "profile": True,
 }
 
 
@@ -172,10 +180,8 @@ def test_every_setting_has_a_test_case():
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_changed_setting_is_refused_and_draws_other_noise(
-    make_plan, monkeypatch, tmp_path, name
+    make_plan, each_engine, tmp_path, name
 ):
-    # As if each engine were installed.
-    monkeypatch.setattr(engine, "of", {"auto": "tff", "jax": "jax"}.__getitem__)
     settings = {"seed": 5, **BESIDE.get(name, {})}
     own = begun(made(make_plan, tmp_path, **settings))
     other = made(make_plan, tmp_path, **{**settings, name: CHANGES[name]})
@@ -185,9 +191,11 @@ def test_changed_setting_is_refused_and_draws_other_noise(
 
 
 @pytest.mark.parametrize("name", sorted({*config_lib.HARMLESS} - {"output_dir"}))
-def test_harmless_settings_may_change_on_resume(make_plan, tmp_path, name):
-    own = begun(made(make_plan, tmp_path))
-    assert begun(made(make_plan, tmp_path, **{name: OTHERS.get(name, 2)})) == own
+def test_harmless_settings_may_change_on_resume(make_plan, each_engine, tmp_path, name):
+    beside = BESIDE.get(name, {})
+    own = begun(made(make_plan, tmp_path, **beside))
+    changed = {**beside, name: OTHERS.get(name, 2)}
+    assert begun(made(make_plan, tmp_path, **changed)) == own
 
 
 def test_exact_metrics_keep_the_seed_but_not_the_run(make_plan, tmp_path):
@@ -319,6 +327,12 @@ def test_rounds_with_random_layers_are_saved_before_display(plan, monkeypatch):
         run_loop(of_random_layers(plan, draws), store)
         assert [saved.round_index for saved in store.saved] == [1, 6]
         assert shown == rounds
+
+
+def test_an_engine_with_keys_repeats_random_layers(make_plan, each_engine, tmp_path):
+    plans = [made(make_plan, tmp_path, engine=name) for name in ("auto", "jax")]
+    found = [of_random_layers(plan, True).repeats_rounds for plan in plans]
+    assert found == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpfl import files, seed_domains
+from dpfl import seed_domains
 from dpfl.engines.jax import evaluation, networks
 from dpfl.engines.jax import rounds as rounds_lib
 from dpfl.engines.jax.aggregator import jax_aggregator
@@ -26,19 +26,37 @@ from dpfl.engines.jax.rounds import Examples, State
 from dpfl.tasks import clients as clients_lib
 from dpfl.training import plan as plan_lib
 from dpfl.training import selection, server_optimizers
-from dpfl.training.engine import RoundOutput, Setup, check_leaves
+from dpfl.training.engine import RoundOutput, Setup, check_leaves, write_weights
 
 # Most bytes of examples that stay on the device.
 _RESIDENT_BYTES = 8 << 30
 # Numbers of the parameters of clients at once, by platform.
 _NUMBERS_AT_ONCE = {"cpu": 1 << 19}
 _NUMBERS_ON_A_CARD = 1 << 27
+_TRACED_ROUNDS = 3
 
 
 @contextlib.contextmanager
 def opened(plan: plan_lib.Plan, setup: Setup) -> Iterator[JaxEngine]:
     """The engine of a plan."""
-    yield JaxEngine(plan, setup)
+    with _Trace(setup.directory / "profile") as trace:
+        yield JaxEngine(plan, setup, trace)
+
+
+class _Trace(contextlib.ExitStack):
+    """A trace of some rounds of a process, without the first, which compiles."""
+
+    def __init__(self, directory: pathlib.Path):
+        super().__init__()
+        self._directory, self._rounds = directory, 0
+
+    def begin_round(self) -> None:
+        """Begins the trace before the second round, and ends it some rounds later."""
+        if self._rounds == 1:
+            self.enter_context(jax.profiler.trace(str(self._directory)))
+        if self._rounds == 1 + _TRACED_ROUNDS:
+            self.close()
+        self._rounds += 1
 
 
 def clients_at_once(dimension: int, cohort_size: int) -> int:
@@ -55,21 +73,26 @@ def clients_at_once(dimension: int, cohort_size: int) -> int:
 class JaxEngine:
     """A plan's training in JAX; see `dpfl.training.engine.Engine`."""
 
-    def __init__(self, plan: plan_lib.Plan, setup: Setup):
+    def __init__(self, plan: plan_lib.Plan, setup: Setup, trace: _Trace):
         """Initializes the engine; nothing is compiled.
 
         Args:
           plan: The plan of the run.
           setup: Everything else.
+          trace: The trace of a run with `profile`.
         """
-        self._plan, self._setup = plan, setup
+        self._plan, self._setup, self._trace = plan, setup, trace
         task, config = plan.task, plan.config
-        model = networks.model(task.network)
+        if task.jax is None:
+            model, self._names = networks.model(task.network), task.network.weight_names
+            shapes = task.network.weight_shapes
+            template = [jax.ShapeDtypeStruct(shape, np.float32) for shape in shapes]
+        else:
+            model, template = task.jax, networks.template(task.jax)
+            self._names = networks.names(template)
         most = config.clients_at_once or clients_at_once(
             plan.dimension, plan.mechanism.cohort_size
         )
-        shapes = task.network.weight_shapes
-        template = [jax.ShapeDtypeStruct(shape, np.float32) for shape in shapes]
         self._aggregator = jax_aggregator(
             plan.mechanism,
             template,
@@ -117,6 +140,8 @@ class JaxEngine:
 
     def round(self, state: State, clients: Sequence[int]) -> RoundOutput:
         """See base class."""
+        if self._plan.config.profile:
+            self._trace.begin_round()
         task, chosen = self._plan.task, np.array(clients, np.int64)
         orders = clients_lib.local_orders(
             task.clients.sizes, chosen, int(state.round_index), task.config
@@ -158,6 +183,4 @@ class JaxEngine:
 
     def save_model(self, state: State, directory: pathlib.Path) -> None:
         """See base class."""
-        weights = self.weights(state)
-        names = {f"weight_{i}": each for i, each in enumerate(weights)}
-        files.write_arrays(directory / "model.npz", {}, names)
+        write_weights(directory, self._names, self.weights(state))

@@ -18,8 +18,9 @@ import numpy as np
 from jax import lax
 
 from dpfl.arrays import Array
-from dpfl.engines.jax.local_training import Model, Sums, batch_sums
+from dpfl.engines.jax.local_training import Sums, batch_sums
 from dpfl.tasks.metrics import Objective
+from dpfl.tasks.task import JaxParts
 
 _BATCH = 256
 
@@ -38,7 +39,7 @@ class Evaluator:
 
     def __init__(
         self,
-        model: Model,
+        model: JaxParts,
         objective: Objective,
         x: np.ndarray,
         y: np.ndarray,

@@ -14,7 +14,7 @@ examples, whose gradient is zero.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,25 +23,13 @@ from jax import lax
 from dpfl import arrays
 from dpfl.arrays import Array
 from dpfl.tasks.metrics import LabelMetric, Objective
+from dpfl.tasks.task import JaxParts
 
 # Bound on a client's sums, so that float32 holds those of the largest cohort, 1e11
 # clients, whatever they report.
 LARGEST_SUM = 1e24
 # Settings of `jax.default_matmul_precision` by the flag's value.
 PRECISIONS = {"float32": "highest", "tf32": "tensorfloat32", "bfloat16": "default"}
-
-
-class Model(NamedTuple):
-    """A model as two functions, as Flax's modules have them.
-
-    Attributes:
-      init: Function of an integer seed to a pytree of float arrays, the parameters.
-      apply: Function of parameters, a batch, and a key of `jax.random` in training or
-        None in evaluation, to logits [batch, ..., classes].
-    """
-
-    init: Callable[[int], Any]
-    apply: Callable[[Any, Array, Optional[Array]], Array]
 
 
 class Batch(NamedTuple):
@@ -95,7 +83,7 @@ def batch_sums(objective: Objective, logits: Array, y: Array, is_there: Array) -
 
 
 def train(
-    model: Model,
+    model: JaxParts,
     objective: Objective,
     params: Any,
     batches: Callable[[Array], Batch],

@@ -21,10 +21,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from dpfl import checks
 from dpfl.arrays import Array
-from dpfl.engines.jax.local_training import Model
 from dpfl.tasks import networks
 from dpfl.tasks.networks import Network
+from dpfl.tasks.task import JaxParts
 
 
 def apply(
@@ -126,10 +127,35 @@ _APPLY: dict[type, Callable[[Any, Any, Array, Any], Array]] = {
 }
 
 
-def model(network: Network) -> Model:
+def model(network: Network) -> JaxParts:
     """The functions of a network, with its weights as a list in Keras's order."""
 
     def init(seed: int) -> list[Array]:
         return [jnp.asarray(each) for each in network.initial_weights(seed)]
 
-    return Model(init, functools.partial(apply, network))
+    return JaxParts(init, functools.partial(apply, network))
+
+
+def template(own: JaxParts) -> Any:
+    """The shapes and dtypes of a model's parameters; nothing is computed.
+
+    Raises:
+      TypeError: If they are not a pytree of float32 arrays.
+    """
+    made = jax.eval_shape(lambda: own.init(0))
+    for path, leaf in jax.tree.leaves_with_path(made):
+        if leaf.dtype != jnp.float32:
+            name = f"the parameter {jax.tree_util.keystr(path)} that init returns"
+            raise TypeError(checks.message(name, "float32", leaf.dtype))
+    return made
+
+
+def dimension(own: JaxParts) -> int:
+    """Number of parameters of a model, d."""
+    return sum(leaf.size for leaf in jax.tree.leaves(template(own)))
+
+
+def names(params: Any) -> list[str]:
+    """The places of parameters in their pytree."""
+    paths = [path for path, _ in jax.tree.leaves_with_path(params)]
+    return [jax.tree_util.keystr(p, simple=True, separator="/") for p in paths]

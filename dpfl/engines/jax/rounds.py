@@ -29,8 +29,9 @@ from dpfl import arrays
 from dpfl.arrays import Array
 from dpfl.engines.jax import local_training
 from dpfl.engines.jax.aggregator import JaxAggregator
-from dpfl.engines.jax.local_training import Batch, Model, Sums
+from dpfl.engines.jax.local_training import Batch, Sums
 from dpfl.tasks.metrics import Objective
+from dpfl.tasks.task import JaxParts
 from dpfl.training.server_optimizers import ServerOptimizer
 
 # Growth of the space for a cohort's examples, so that few programs are compiled.
@@ -122,7 +123,7 @@ class Rounds:
 
     def __init__(
         self,
-        model: Model,
+        model: JaxParts,
         objective: Objective,
         aggregator: JaxAggregator,
         optimizer: ServerOptimizer,

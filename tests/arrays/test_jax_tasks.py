@@ -1,0 +1,156 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""A round of each task in JAX, on small files in the real formats."""
+
+import dataclasses
+import importlib.util
+import io
+import tarfile
+
+import numpy as np
+import pytest
+
+if importlib.util.find_spec("tensorflow"):
+    # The JAX beside TensorFlow Federated is too old.
+    pytest.skip("runs in the environment with JAX", allow_module_level=True)
+
+import jax
+
+from dpfl.engines.jax import networks
+from dpfl.tasks import clients as clients_lib
+from dpfl.tasks import docs, registry
+from tests.arrays.test_jax_engine import opened, plan
+from tests.tasks import test_docs, test_mnist
+from tools import rehearse
+
+WORDS = ["the", "a", "is", "code", "error"]
+# Words of the vocabularies; the other tokens are special.
+VOCABULARY = {"docs": 5, "stackoverflow": 3}
+SMALL = {"sequence_length": 6, "embedding_size": 3, "lstm_size": 4}
+
+
+def message(number, content):
+    """A field of a protocol buffer that holds bytes, with a length of two bytes."""
+    size = len(content)
+    return bytes([8 * number + 2, size & 127 | 128, size >> 7]) + content
+
+
+def record(**fields):
+    """A serialized `tf.train.Example` of texts, integers and floats."""
+    entries = b""
+    for name, (kind, content) in fields.items():
+        values = message(kind, message(1, content))
+        entry = message(1, name.encode()) + message(2, values)
+        entries += message(1, entry)
+    return message(1, entries)
+
+
+def characters(rng, count):
+    for label in rng.integers(62, size=count):
+        pixels = rng.uniform(size=784).astype("<f4").tobytes()
+        yield record(pixels=(2, pixels), label=(3, bytes([label])))
+
+
+def posts(rng, count):
+    for length in rng.integers(1, 9, count):
+        words = " ".join(rng.choice([*WORDS, "c#"], length))
+        yield record(tokens=(1, words.encode()))
+
+
+def emnist(folder):
+    splits = {"all_train": (3, 4), "all_test": (3, 2)}
+    rehearse._write_sql(folder / "emnist_all.sqlite", characters, splits)
+    return of_files("emnist", folder)
+
+
+def stackoverflow(folder):
+    splits = {"train": (3, 4), "test": (2, 3)}
+    rehearse._write_sql(folder / "stackoverflow.sqlite", posts, splits)
+    counts = "".join(f"{word} {9 - i}\n" for i, word in enumerate(WORDS)).encode()
+    (folder / "datasets").mkdir()
+    path = folder / "datasets/stackoverflow.word_count.tar.bz2"
+    with tarfile.open(path, "w:bz2") as archive:
+        member = tarfile.TarInfo("stackoverflow.word_count")
+        member.size = len(counts)
+        archive.addfile(member, io.BytesIO(counts))
+    return of_files("stackoverflow", folder, vocab_size=3, **SMALL)
+
+
+def of_files(name, folder, **options):
+    own = {"data_dir": str(folder), "allow_partial_data": True}
+    return registry.load_task(name, **own, **options)
+
+
+def of_docs(folder):
+    config = test_docs._small(embedding_size=3, batch_size=20)
+    return docs.load(config, test_docs._library(folder))
+
+
+def digits(folder):
+    pytest.importorskip("sklearn")
+    return registry.load_task("digits", num_clients=500, batch_size=20)
+
+
+def of_mnist(folder, load=test_mnist.load, **options):
+    test_mnist.write(folder)
+    return load(folder, batch_size=20, model="tiny_cnn", **options)
+
+
+TASKS = {
+    "digits": digits,
+    "docs": of_docs,
+    "emnist": emnist,
+    "fashion": lambda folder: of_mnist(folder, test_mnist.load_fashion),
+    "mnist": of_mnist,
+    "stackoverflow": stackoverflow,
+    "synthetic": lambda folder: registry.load_task("synthetic", model="2nn"),
+}
+
+
+def test_every_task_is_here():
+    assert TASKS.keys() == registry.TASKS.keys()
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_round_of_a_task_has_its_metrics(tmp_path, name):
+    task = TASKS[name](tmp_path)
+    made = dataclasses.replace(plan(), task=task)
+    chosen = [0, 2]
+    with opened(made, tmp_path) as trainer:
+        state = trainer.initialize()
+        first = trainer.weights(state)
+        x, y = task.test_examples()
+        found = trainer.evaluate(state, True)
+        assert found == pytest.approx(metrics_of(task, first, x, y), rel=1e-5)
+        output = trainer.round(state, chosen)
+        orders = clients_lib.local_orders(
+            task.clients.sizes, np.array(chosen), 0, task.config
+        )
+        # A client has one batch an epoch: its first is of the first weights.
+        assert max(map(len, orders)) <= task.config.batch_size
+        if not task.draws_in_training:
+            parts = [task.clients.read(np.array([client])) for client in chosen]
+            x, y = (
+                np.concatenate([p[i][o] for p, o in zip(parts, orders)]) for i in (0, 1)
+            )
+            wanted = metrics_of(task, first, x, y)
+            assert output.train == pytest.approx(wanted, rel=1e-5)
+        moved = trainer.weights(output.state)
+        assert all(np.isfinite(part).all() for part in moved)
+        assert not np.array_equal(moved[-1], first[-1])
+
+
+def metrics_of(task, weights, x, y):
+    """The metrics as TFF's engine defines them, in numpy."""
+    x = task.to_input(x) if task.to_input else x
+    with jax.default_matmul_precision("highest"):
+        logits = np.asarray(networks.apply(task.network, weights, x), np.float64)
+    learned = scored = np.ones(y.shape, bool)
+    if task.name in VOCABULARY:
+        learned, scored = y > 0, (y > 0) & (y <= VOCABULARY[task.name])
+    logits = logits - logits.max(-1, keepdims=True)
+    log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    losses = -np.take_along_axis(log_p, y[..., np.newaxis], -1)[..., 0]
+    hits = logits.argmax(-1) == y
+    return {"loss": losses[learned].mean(), "accuracy": hits[scored].mean()}
