@@ -104,7 +104,9 @@ TASKS = {
     "fashion": lambda folder: of_mnist(folder, test_mnist.load_fashion),
     "mnist": of_mnist,
     "stackoverflow": stackoverflow,
-    "synthetic": lambda folder: registry.load_task("synthetic", model="2nn"),
+    "synthetic": lambda folder: registry.load_task(
+        "synthetic", model="2nn", hidden_units=9, examples_per_client=10
+    ),
 }
 
 
@@ -127,7 +129,7 @@ def test_a_round_of_a_task_has_its_metrics(tmp_path, name):
         orders = clients_lib.local_orders(
             task.clients.sizes, np.array(chosen), 0, task.config
         )
-        # A client has one batch an epoch: its first is of the first weights.
+        # One batch a client, so that its metrics are those of the first weights.
         assert max(map(len, orders)) <= task.config.batch_size
         if not task.draws_in_training:
             parts = [task.clients.read(np.array([client])) for client in chosen]
