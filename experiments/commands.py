@@ -27,8 +27,10 @@ COMMANDS = (
     *("worker", "compare", "search"),
 )
 # Commands that run without TensorFlow Federated, and the benchmark, of which some rows
-# do. All others fail with a message about it before they load anything of their own.
+# do; and those that run with JAX in its place. All others fail with a message about it
+# before they load anything of their own.
 WITHOUT_TFF = ("privacy", "factorize", "compare", "benchmark")
+WITH_JAX = ("train", "search")
 # The package of the commands' modules: installed, or in the source tree.
 PACKAGE = __package__
 FAULT_EXIT_CODE, USAGE_EXIT_CODE = 1, 2
@@ -65,8 +67,7 @@ def run_command(command: str) -> None:
 def _loaded(command: str) -> tuple[Any, Any]:
     """The module of a command, and the one that all commands share."""
     with early.ends_at_once():
-        # JAX trains too.
-        has_engine = command == "train" and importlib.util.find_spec("jax")
+        has_engine = command in WITH_JAX and importlib.util.find_spec("jax")
         runs = command in WITHOUT_TFF or has_engine
         if not runs and "--version" not in sys.argv[1:]:
             try:

@@ -1,9 +1,9 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Imports of TensorFlow and TFF, after the flags are checked, and faster.
+"""Imports of TensorFlow, TFF and JAX, after the flags are checked, and faster.
 
-    start.import_tensorflow()
+    start.import_engine("tff")
     start.import_federated()
 
 A garbage collection visits all objects, and imports make hundreds of thousands of
@@ -19,6 +19,7 @@ import contextlib
 import gc
 import importlib.abc
 import importlib.machinery
+import logging as standard_logging
 import os
 import sys
 import types
@@ -46,6 +47,17 @@ def accounting_when_used() -> contextlib.AbstractContextManager[None]:
     It serves commands that are refused, or ask for help.
     """
     return _loaded_when_used(_OF_ACCOUNTING)
+
+
+def import_engine(name: str) -> None:
+    """Imports the library of an engine: TensorFlow or JAX."""
+    if name == "tff":
+        import_tensorflow()
+    elif "jax" not in sys.modules:
+        # A card that JAX does not see is told of by the run.
+        standard_logging.getLogger("jax._src.xla_bridge").setLevel("ERROR")
+        with early.ends_at_once(), _never_collected():
+            import jax  # noqa: F401
 
 
 def import_tensorflow() -> None:

@@ -217,13 +217,12 @@ def check(argv: Sequence[str]) -> None:
 
 
 def _checked_config(argv: Sequence[str]) -> config_lib.RunConfig:
-    """Imports TensorFlow if it trains, and returns the checked settings."""
+    """Imports the engine's library, and returns the checked settings."""
     cli.no_arguments(argv)
     forget_other_mechanisms()
     config = run_config()
     files.check_folder("output_dir", config.output_dir)
-    if engine.of(config.engine) == "tff":
-        start.import_tensorflow()
+    start.import_engine(engine.of(config.engine))
     return config
 
 

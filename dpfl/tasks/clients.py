@@ -85,6 +85,8 @@ def local_orders(
     Returns:
       For each client int64[m], positions among its own examples.
     """
+    if not len(clients):
+        return []
     counts = sizes[clients]
     ends = np.cumsum(counts)
     owner = np.repeat(np.arange(len(clients)), counts)

@@ -162,7 +162,7 @@ class RunConfig(Checked):
     engine: str = option(
         "auto",
         "Engine that trains: TensorFlow Federated, or JAX, on a card too; default: tff "
-        "where it is installed and JAX sees no card, else jax.",
+        "where it is installed, else jax.",
         choices=CHOICES["engine"],
     )
     precision: str = option(

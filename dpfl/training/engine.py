@@ -25,16 +25,13 @@ import numpy as np
 from dpfl import files
 
 # Modules by the name of their engine; each has a function `opened` of a plan and a
-# `Setup`, to a context of an `Engine`.
+# `Setup`, to a context of an `Engine`. That of JAX has `about`, of a plan, too.
 ENGINES = {"tff": "dpfl.engines.tff.engine", "jax": "dpfl.engines.jax.engine"}
 # Settings that one engine alone has.
 OWN_SETTINGS = {
-    "tff": ("workers",),
+    "tff": ("round_deadline", "concurrency", "worker_isolation", "workers"),
     "jax": ("precision", "clients_at_once", "profile"),
 }
-# Engines whose random numbers in training, as of dropout, are functions of the clients'
-# keys, so that a round that is executed again has the same updates.
-WITH_KEYS = ("jax",)
 # Precisions of products of matrices in local training.
 PRECISIONS = ("float32", "tf32", "bfloat16")
 # Isolations of TFF's worker; `dpfl.engines.tff.isolation` says what each is.
@@ -44,6 +41,24 @@ State = Any
 
 class EngineLostError(RuntimeError):
     """The engine ended or failed; the same command goes on from the checkpoint."""
+
+
+class About(NamedTuple):
+    """Facts of an engine, before a run.
+
+    Attributes:
+      facts: Facts that a round's bits depend on, by name; they stay when a run resumes.
+      repeats_rounds: Whether a round that is executed again from the same state has the
+        same bits.
+    """
+
+    facts: Mapping[str, Any]
+    repeats_rounds: bool
+
+    @property
+    def device(self) -> str:
+        """The kind of the device, such as "cpu"."""
+        return self.facts["device"]
 
 
 class RoundOutput(NamedTuple):
@@ -173,6 +188,14 @@ def opened(
       setup: Everything else.
     """
     return importlib.import_module(ENGINES[name]).opened(plan, setup)
+
+
+def about(plan: Any) -> About:
+    """The facts of a plan's engine."""
+    if plan.config.engine == "tff":
+        # Known without the import of TFF, which takes seconds.
+        return About({"device": "cpu"}, not plan.task.draws_in_training)
+    return importlib.import_module(ENGINES[plan.config.engine]).about(plan)
 
 
 def of(name: str) -> str:

@@ -10,6 +10,7 @@ plan.mechanism, plan.participation, plan.cost
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, Optional
 
 from dpfl import checks, machine, mechanisms, planning
@@ -82,6 +83,25 @@ class Plan:
         own = _bytes_of_vectors(self.config, self.mechanism, self.dimension)
         return _BASE_BYTES + own
 
+    @functools.cached_property
+    def about(self) -> engine.About:
+        """The facts of the engine, which is loaded."""
+        return engine.about(self)
+
+    @property
+    def draws_noise_anew(self) -> bool:
+        """Whether the noise of a round is other noise at each attempt.
+
+        It is where a second attempt may have other updates: the difference of two
+        results under the same noise would be one of updates alone. A given seed
+        promises the same noise.
+        """
+        return (
+            self.config.engine == "jax"
+            and not self.about.repeats_rounds
+            and self.config.seed is None
+        )
+
     def is_evaluated(self, number: int) -> bool:
         """Whether the model is evaluated after round `number`, from 1 on."""
         return number % self.config.eval_every == 0 or number == self.last_round
@@ -98,16 +118,10 @@ class Plan:
     def is_shown(self, number: int) -> bool:
         """Whether results of round `number` may be shown, once `is_saved` is done.
 
-        If no round can be repeated, only saved rounds are shown: a second attempt at a
-        round would add the same noise to other updates.
+        If a second attempt at a round may have other updates, only saved rounds are
+        shown: the first was then seen by nobody.
         """
-        return self.is_saved(number) or self.repeats_rounds
-
-    @property
-    def repeats_rounds(self) -> bool:
-        """Whether a round that is executed again has the same updates."""
-        is_keyed = self.config.engine in engine.WITH_KEYS
-        return is_keyed or not self.task.draws_in_training
+        return self.is_saved(number) or self.about.repeats_rounds
 
 
 def make_plan(config: config_lib.RunConfig) -> Plan:

@@ -23,7 +23,7 @@ from typing import Any, Optional
 
 import dpfl
 from dpfl import disk_cache, files
-from dpfl.mechanisms import Mechanism, matrix_factorization
+from dpfl.mechanisms import matrix_factorization
 from dpfl.tasks import registry
 from dpfl.training import config as config_lib
 from dpfl.training import plan as plan_lib
@@ -70,10 +70,11 @@ def manifest(plan: plan_lib.Plan) -> dict[str, dict[str, Any]]:
     """The facts that must not change when a run resumes, by kind and name.
 
     These are its settings, the resulting noise, the versions of the packages that
-    compute it, the commit of the source tree if there is one, the digests of dpfl's own
-    files and of plug-ins, and for correlated noise the processors. Without the source
-    digests, a changed calibration in the same version could give some rounds another
-    noise, or a changed task could give other updates the same noise.
+    compute it, the engine's device, the commit of the source tree if there is one, the
+    digests of dpfl's own files and of plug-ins, and for correlated noise and JAX the
+    processors. Without the source digests, a changed calibration in the same version
+    could give some rounds another noise, or a changed task could give other updates the
+    same noise.
     """
     return {
         "flags": settings(plan),
@@ -84,7 +85,8 @@ def manifest(plan: plan_lib.Plan) -> dict[str, dict[str, Any]]:
             "dpfl's files": source_digest(),
             "plug-ins' files": plugins_digest(plan),
         },
-        "arithmetic": _arithmetic(plan.mechanism),
+        "engine": dict(plan.about.facts),
+        "arithmetic": _arithmetic(plan),
     }
 
 
@@ -100,7 +102,8 @@ def digest(plan: plan_lib.Plan) -> str:
     named = facts["flags"]
     del named["seed"], named["measure"]
     if plan.config.engine == "tff":
-        # Settings of the other engine.
+        # Facts and settings of the other engine.
+        del facts["engine"]
         for name in ("engine", "precision", "clients_at_once"):
             del named[name]
     named["participation"] = plan.participation.name_in_digests
@@ -175,20 +178,28 @@ def _digest_of(tops: Sequence[pathlib.Path]) -> str:
     return hasher.hexdigest()
 
 
-def _arithmetic(mechanism: Mechanism) -> dict[str, Any]:
-    """The facts that the last bits of correlated noise depend on, besides the source.
+def _arithmetic(plan: plan_lib.Plan) -> dict[str, Any]:
+    """The facts that the last bits of float sums depend on, besides the source.
 
-    Correlated noise is sums of float32 numbers, whose order depends on threads. Other
-    noise is integers.
+    Correlated noise is sums of float32 numbers, whose order depends on threads, and so
+    is local training in JAX on processors. Other noise is integers.
     """
-    if not isinstance(mechanism, matrix_factorization.StreamedMatrix):
+    is_jax = plan.config.engine == "jax" and plan.about.device == "cpu"
+    if not (is_jax or isinstance(plan.mechanism, matrix_factorization.StreamedMatrix)):
         return {}
     processors, settings_of_blas, kind = disk_cache.ADDING_UP
-    return {
+    facts = {
         "processors": processors,
         "settings of BLAS": settings_of_blas,
         "kind of processor": files.digest({"lines": kind}),
     }
+    return {**facts, **({"XLA_FLAGS": _xla_flags()} if is_jax else {})}
+
+
+def _xla_flags() -> str:
+    """The flags of JAX's compiler, without the number of devices, which is free."""
+    words = os.environ.get("XLA_FLAGS", "").split()
+    return " ".join(sorted(word for word in words if "device_count" not in word))
 
 
 def git_state() -> Optional[dict[str, Any]]:

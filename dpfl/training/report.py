@@ -43,6 +43,7 @@ def describe(plan: plan_lib.Plan) -> str:
         *([f"noise stream: {stream}"] if stream else []),
         f"privacy: {privacy_sentence(plan)}",
         *_remarks(plan, plan.cost.planned.epsilon, plan.participation.rounds),
+        f"engine: {_engine(plan)}",
         f"memory: at most about {plan.memory / 1e9:.1f} GB",
         f"output: {config.output_dir}",
     ]
@@ -63,6 +64,14 @@ def _participation(plan: plan_lib.Plan) -> str:
     if chosen.groups > 1 and joins < 1:
         parts.append(f"each with probability {joins:.4g}")
     return "".join(f", {part}" for part in parts)
+
+
+def _engine(plan: plan_lib.Plan) -> str:
+    """Words on the engine, its device, and the other facts that bits depend on."""
+    facts = dict(plan.about.facts)
+    words = [f"{plan.config.engine} on {facts.pop('device')}"]
+    words += [f"{value} {name.replace('_', ' ')}" for name, value in facts.items()]
+    return ", ".join(words)
 
 
 def _of_stream(
@@ -153,6 +162,7 @@ def _summary(
             if name != _FINGERPRINT and not (name == "seed" and config.seed is None)
         },
         "flags": dict(config.flags),
+        "engine": {"engine": config.engine, **plan.about.facts},
         "versions": provenance.versions(),
         "git": provenance.git_state(),
     }

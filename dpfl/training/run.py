@@ -18,12 +18,13 @@ too. `privacy_coverage.LIST` lists what the guarantee covers.
 from __future__ import annotations
 
 import contextlib
+import os
 import pathlib
 import secrets
 from collections.abc import Callable
 from typing import Any, Optional
 
-from dpfl import files, privacy_coverage, reading, seed_domains
+from dpfl import files, machine, privacy_coverage, reading, seed_domains
 from dpfl.training import checkpoint as checkpoint_lib
 from dpfl.training import engine as engine_lib
 from dpfl.training import loop as loop_lib
@@ -135,12 +136,13 @@ class Run:
         seen = max(rows, self._store.newest_round)
         newest = self._store.load_newest(say=lambda sentence: None)
         whole = 0 if newest is None else newest.round_index
-        if seen > whole and not self.plan.repeats_rounds:
+        if seen > whole and not self.plan.about.repeats_rounds:
             raise checkpoint_lib.DamagedCheckpointError(
                 f"{self._directory} has no intact checkpoint of round {seen}, only of "
-                f"round {whole}: the model draws random numbers, as for dropout, so "
-                "that a round whose release may have been seen cannot be repeated with "
-                "the same noise; choose another output_dir"
+                f"round {whole}: the model draws random numbers, as for dropout, or a "
+                "card may add in another order, so that a round whose release may have "
+                "been seen cannot be repeated with the same updates; choose another "
+                "output_dir"
             )
 
     def train(self) -> dict[str, Any]:
@@ -158,6 +160,12 @@ class Run:
             self._directory, self._key, self._model_seed, self._say, self._last
         )
         name = self.plan.config.engine
+        is_meant = os.environ.get("JAX_PLATFORMS") == "cpu"
+        if self.plan.about.device == "cpu" and not is_meant and machine.has_card():
+            self._say(
+                "a card of NVIDIA's is here and is not used; an environment of pip "
+                "install 'dpfl[cuda]' trains on it"
+            )
         with engine_lib.opened(name, self.plan, setup) as trainer:
             page = page_lib.Page(self.plan, self._directory)
             loop = loop_lib.Loop(

@@ -5,6 +5,7 @@
 
 import dataclasses
 import importlib.util
+import shutil
 
 import numpy as np
 import pytest
@@ -20,9 +21,11 @@ import jax.numpy as jnp
 from dpfl.engines.jax import engine, networks
 from dpfl.tasks import clients as clients_lib
 from dpfl.tasks import registry
+from dpfl.training import checkpoint
 from dpfl.training import config as config_lib
 from dpfl.training import engine as engine_lib
 from dpfl.training import plan as plan_lib
+from dpfl.training import run as run_lib
 
 SIZES = np.array([5, 0, 8, 3, 1])
 CHOSEN = [0, 1, 2, 4]
@@ -35,9 +38,9 @@ def plan(mechanism="none", **changes):
     )
     settings = config_lib.RunConfig(
         **{"task": "synthetic", "task_config": task_config, "mechanism": mechanism},
-        **{"mechanism_options": {}, "output_dir": "nowhere", "engine": "jax"},
-        **{"rounds": 4, "cohort_size": 4, "server_lr": 1.0, "client_lr": 0.3}
-        | {"server_momentum": 0.5, **changes},
+        **{"mechanism_options": {}, "engine": "jax", "rounds": 4, "cohort_size": 4},
+        **{"server_lr": 1.0, "client_lr": 0.3, "server_momentum": 0.5},
+        **{"output_dir": "nowhere", **changes},
     )
     made = plan_lib.make_plan(settings)
     own = made.task.clients.read(np.arange(2))
@@ -110,8 +113,61 @@ def test_a_restored_state_goes_on_with_the_same_bits(tmp_path):
         assert not np.array_equal(
             trainer.weights(ways[0])[0], trainer.weights(state)[0]
         )
+        nobody = trainer.round(state, [])
+        assert nobody.aggregator["exact_clients"] == nobody.train["accuracy"] == 0
         with pytest.raises(ValueError):
             trainer.from_leaves(trainer.leaves(state)[1:])
+
+
+def test_a_repeated_round_of_a_card_has_other_noise(monkeypatch, tmp_path):
+    """Except with a given seed; and nothing is shown that may be repeated."""
+    on_a_card = engine_lib.About({"device": "a card"}, False)
+    monkeypatch.setattr(engine_lib, "about", lambda plan: on_a_card)
+    made = plan("gaussian", noise_multiplier=1.0, checkpoint_every=3)
+    assert [made.is_shown(number) for number in (1, 2, 3)] == [True, False, True]
+    with opened(made, tmp_path) as trainer:
+        state = trainer.from_leaves(trainer.leaves(trainer.initialize()))
+        results = [trainer.round(state, CHOSEN).state for _ in range(2)]
+        first, second = (trainer.weights(each)[0] for each in results)
+        # Of independent draws, in each coordinate.
+        assert np.mean(first == second) < 0.1
+    given = plan("gaussian", noise_multiplier=1.0, seed=5)
+    with opened(given, tmp_path) as trainer:
+        states = state.aggregator, trainer.initialize().aggregator
+        assert ["seed" in each for each in states] == [False, True]
+
+
+def test_options_of_the_same_bits_are_known_to_the_compiler():
+    for options in engine._SAME_BITS.values():
+        assert jax.jit(lambda x: x + 1, compiler_options=options)(1) == 2
+
+
+def test_a_killed_run_ends_with_the_same_bits(tmp_path):
+    """Its folder is copied within a round, as a kill would leave it."""
+    found, said = [], []
+
+    def copy(done, of):
+        if done == 3:
+            shutil.copytree(tmp_path / "whole", tmp_path / "killed")
+
+    for name, on_round in (("whole", copy), ("killed", lambda done, of: None)):
+        made = plan(
+            "gaussian",
+            accounting_method="rdp",
+            **{"noise_multiplier": 1.0, "output_dir": tmp_path / name, "seed": 5},
+            **{"checkpoint_every": 2, "progress": False, "eval_every": 4},
+        )
+        with run_lib.Run(made, said.append, on_round=on_round) as run:
+            summary = run.train()
+        newest = checkpoint.CheckpointStore(tmp_path / name / "checkpoints")
+        arrays = [part.tobytes() for part in newest.load_newest().arrays]
+        rows = (tmp_path / name / "metrics.csv").read_text()
+        found.append((arrays, rows, (tmp_path / name / "model.npz").read_bytes()))
+    assert said == ["resuming after round 2"] and found[0] == found[1]
+    assert made.about.repeats_rounds
+    at_once = made.about.facts["clients_at_once"]
+    expected = {"engine": "jax", "device": "cpu", "clients_at_once": at_once}
+    assert summary["engine"] == expected
 
 
 def test_a_client_that_diverges_spoils_nothing(tmp_path):

@@ -329,7 +329,8 @@ def test_exact_metrics_of_updates_need_the_simulation_flag(make_plan):
         ("tff", "precision", "bfloat16"),
         ("tff", "clients_at_once", 4),
         ("tff", "profile", True),
-        ("jax", "workers", "host:1"),
+        *(("jax", "workers", "host:1"), ("jax", "round_deadline", 5.0)),
+        *(("jax", "concurrency", 2), ("jax", "worker_isolation", "loopback")),
     ],
 )
 def test_settings_of_the_other_engine_are_refused(

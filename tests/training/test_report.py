@@ -48,8 +48,9 @@ def test_description_before_the_run(make_plan):
     assert lines[2] == "participation poisson: 5 clients a round, 8 rounds"
     words = r"privacy: epsilon (7\.99\d|8) at delta 0.001 over 8 rounds by pld "
     assert re.match(words + r"\(add_or_remove\), noise multiplier", lines[3])
-    assert lines[4].startswith("memory: ")
-    assert lines[5] == "output: nowhere" and len(lines) == 6
+    assert lines[4] == "engine: tff on cpu"
+    assert lines[5].startswith("memory: ")
+    assert lines[6] == "output: nowhere" and len(lines) == 7
 
 
 def test_a_stream_over_the_run_is_described(make_plan):

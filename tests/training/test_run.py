@@ -23,7 +23,7 @@ from dpfl.training import checkpoint, engine, provenance, record, selection
 from dpfl.training import config as config_lib
 from dpfl.training import loop as loop_lib
 from dpfl.training import run as run_lib
-from tests.refusals import refuses
+from tests.refusals import names, refuses
 from tests.training import fakes
 from tests.training.test_loop import run as run_loop
 
@@ -125,6 +125,7 @@ def with_checkpoint(plan):
 def each_engine(monkeypatch):
     """As if each engine were installed."""
     monkeypatch.setattr(engine, "of", {"auto": "tff", "jax": "jax"}.__getitem__)
+    monkeypatch.setattr(engine, "about", lambda plan: ON_A_CARD)
 
 
 # A change of each setting that a release may depend on.
@@ -188,6 +189,43 @@ def test_changed_setting_is_refused_and_draws_other_noise(
     with pytest.raises(checkpoint.ChangedFlagsError):
         begun(other)
     assert selection.run_key(other.config.seed, provenance.digest(other)) != own
+
+
+ON_A_CARD = engine.About({"device": "a card", "clients_at_once": 4}, False)
+
+
+def test_another_device_is_refused_and_has_other_noise(
+    make_plan, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(engine, "of", lambda name: "jax")
+    devices = {}
+    for facts in ({}, {"device": "another"}, {"clients_at_once": 8}):
+        about = ON_A_CARD._replace(facts={**ON_A_CARD.facts, **facts})
+        monkeypatch.setattr(engine, "about", lambda plan, about=about: about)
+        plan = made(make_plan, tmp_path, seed=5)
+        if facts:
+            [(name, value)] = facts.items()
+            with refuses(checkpoint.ChangedFlagsError, name, value):
+                begun(plan)
+            plan = made(make_plan, tmp_path / name, seed=5)
+        devices[begun(plan)] = plan
+    assert len(devices) == 3
+
+
+def test_an_unused_card_costs_a_sentence(make_plan, monkeypatch, tmp_path):
+    monkeypatch.setattr(run_lib.engine_lib, "opened", None)
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    for has_card, platforms, expected in (
+        *((True, "", 1), (False, "", 0)),
+        (True, "cpu", 0),
+    ):
+        said = []
+        monkeypatch.setattr(run_lib.machine, "has_card", lambda has=has_card: has)
+        monkeypatch.setenv("JAX_PLATFORMS", platforms)
+        with run_lib.Run(made(make_plan, tmp_path), said.append) as run:
+            with pytest.raises(TypeError):
+                run.train()
+        assert [names(sentence, "dpfl[cuda]") for sentence in said] == [True] * expected
 
 
 @pytest.mark.parametrize("name", sorted({*config_lib.HARMLESS} - {"output_dir"}))
@@ -327,12 +365,6 @@ def test_rounds_with_random_layers_are_saved_before_display(plan, monkeypatch):
         run_loop(of_random_layers(plan, draws), store)
         assert [saved.round_index for saved in store.saved] == [1, 6]
         assert shown == rounds
-
-
-def test_an_engine_with_keys_repeats_random_layers(make_plan, each_engine, tmp_path):
-    plans = [made(make_plan, tmp_path, engine=name) for name in ("auto", "jax")]
-    found = [of_random_layers(plan, True).repeats_rounds for plan in plans]
-    assert found == [False, True]
 
 
 @pytest.mark.parametrize(

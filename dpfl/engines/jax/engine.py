@@ -26,7 +26,14 @@ from dpfl.engines.jax.rounds import Examples, State
 from dpfl.tasks import clients as clients_lib
 from dpfl.training import plan as plan_lib
 from dpfl.training import selection, server_optimizers
-from dpfl.training.engine import RoundOutput, Setup, check_leaves, write_weights
+from dpfl.training.engine import (
+    About,
+    EngineLostError,
+    RoundOutput,
+    Setup,
+    check_leaves,
+    write_weights,
+)
 
 # Most bytes of examples that stay on the device.
 _RESIDENT_BYTES = 8 << 30
@@ -34,6 +41,22 @@ _RESIDENT_BYTES = 8 << 30
 _NUMBERS_AT_ONCE = {"cpu": 1 << 19}
 _NUMBERS_ON_A_CARD = 1 << 27
 _TRACED_ROUNDS = 3
+# Options of the compiler that make a program repeat its bits, by platform; they cost
+# time.
+_SAME_BITS = {"gpu": {"xla_gpu_deterministic_ops": True, "xla_gpu_autotune_level": 0}}
+
+
+def about(plan: plan_lib.Plan) -> About:
+    """The facts of a plan's engine.
+
+    On a processor a round repeats its bits. A card may add in another order after a
+    restart.
+    """
+    facts = {
+        "device": jax.devices()[0].device_kind,
+        "clients_at_once": _most_at_once(plan),
+    }
+    return About(facts, jax.default_backend() == "cpu")
 
 
 @contextlib.contextmanager
@@ -70,6 +93,12 @@ def clients_at_once(dimension: int, cohort_size: int) -> int:
     return max(1, min(numbers // dimension, cohort_size))
 
 
+def _most_at_once(plan: plan_lib.Plan) -> int:
+    return plan.config.clients_at_once or clients_at_once(
+        plan.dimension, plan.mechanism.cohort_size
+    )
+
+
 class JaxEngine:
     """A plan's training in JAX; see `dpfl.training.engine.Engine`."""
 
@@ -90,9 +119,7 @@ class JaxEngine:
         else:
             model, template = task.jax, networks.template(task.jax)
             self._names = networks.names(template)
-        most = config.clients_at_once or clients_at_once(
-            plan.dimension, plan.mechanism.cohort_size
-        )
+        most = _most_at_once(plan)
         self._aggregator = jax_aggregator(
             plan.mechanism,
             template,
@@ -116,6 +143,8 @@ class JaxEngine:
                 most,
                 config.precision,
                 task.to_input,
+                # Whoever gives a seed wants the same run again.
+                None if config.seed is None else _SAME_BITS.get(jax.default_backend()),
             ),
         )
         x, y = task.test_examples()
@@ -135,7 +164,11 @@ class JaxEngine:
 
     def initialize(self) -> State:
         """See base class."""
-        seed = selection.derive_seed(self._setup.key, seed_domains.RunDomain.MECHANISM)
+        seed = None
+        if not self._plan.draws_noise_anew:
+            seed = selection.derive_seed(
+                self._setup.key, seed_domains.RunDomain.MECHANISM
+            )
         return self._rounds.first_state(self._setup.model_seed, seed)
 
     def round(self, state: State, clients: Sequence[int]) -> RoundOutput:
@@ -155,8 +188,15 @@ class JaxEngine:
             starts = task.clients.starts[chosen]
         orders = [start + order for start, order in zip(starts, orders)]
         keys = [selection.client_key(self._setup.key, client) for client in clients]
-        output = self._rounds.next(state, examples, self._rounds.cohort(orders, keys))
-        measured = jax.device_get(output.measured)
+        cohort = self._rounds.cohort(orders, keys)
+        is_anew = self._plan.draws_noise_anew
+        entropy = self._aggregator.entropy() if is_anew else None
+        try:
+            output = self._rounds.next(state, examples, cohort, entropy)
+            measured = jax.device_get(output.measured)
+        except jax.errors.JaxRuntimeError as error:
+            first, *_ = str(error).splitlines()
+            raise EngineLostError(f"JAX failed: {first}") from error
         is_open = self._aggregator.measures_exactly
         train = evaluation.metrics(task.objective, output.sums) if is_open else {}
         return RoundOutput(output.state, train, measured)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 import jax
@@ -95,6 +95,7 @@ class Settings:
       clients_at_once: Clients of a chunk.
       precision: A key of `local_training.PRECISIONS`.
       to_input: Function from stored inputs to the model's; None for the identity.
+      compiler_options: Options of the compiler of a round.
     """
 
     client_lr: float
@@ -102,6 +103,7 @@ class Settings:
     clients_at_once: int
     precision: str = "float32"
     to_input: Optional[Callable[[Array], Array]] = None
+    compiler_options: Optional[Mapping[str, Any]] = None
 
 
 class Output(NamedTuple):
@@ -143,8 +145,9 @@ class Rounds:
         self._aggregator = aggregator
         self._optimizer = optimizer
         self._settings = settings
-        self._clients, self._rows = 0, 0
-        self.next = jax.jit(self._next, donate_argnums=())
+        # A cohort without clients has a chunk of absent ones.
+        self._clients, self._rows = settings.clients_at_once, 1
+        self.next = jax.jit(self._next, compiler_options=settings.compiler_options)
 
     def first_state(self, model_seed: int, aggregator_seed: Optional[int]) -> State:
         """The state before the first round.
