@@ -39,8 +39,8 @@ def plan(mechanism="none", **changes):
     settings = config_lib.RunConfig(
         **{"task": "synthetic", "task_config": task_config, "mechanism": mechanism},
         **{"mechanism_options": {}, "engine": "jax", "rounds": 4, "cohort_size": 4},
-        **{"server_lr": 1.0, "client_lr": 0.3, "server_momentum": 0.5},
-        **{"output_dir": "nowhere", **changes},
+        **{"server_lr": 1.0, "client_lr": 0.3, "server_momentum": 0.5}
+        | {"output_dir": "nowhere", **changes},
     )
     made = plan_lib.make_plan(settings)
     own = made.task.clients.read(np.arange(2))

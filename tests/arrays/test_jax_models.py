@@ -135,7 +135,7 @@ def test_dropout_follows_from_the_keys_of_clients(tmp_path):
                 state = output.state
                 found.append(output.train["loss"])
     assert found[:2] == found[2:] and abs(found[0] - found[1]) > 1e-3
-    assert made.repeats_rounds
+    assert made.task.draws_in_training and made.about.repeats_rounds
 
 
 def products(lowered):

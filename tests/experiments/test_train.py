@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import psutil
 import pytest
 
@@ -119,6 +120,10 @@ def test_output_files_of_a_run(reference):
     assert summary["flags"]["seed"] == 5
     assert summary["versions"]["tensorflow-federated"]
     assert exact["wall_time_seconds"] > 0
+    with np.load(directory / "model.npz") as saved:
+        assert saved.files[::3] == ["0_convolution/kernel", "3_dense/bias"]
+        weights = [saved[name].tobytes() for name in saved.files]
+    assert weights == results(directory)["model"]
     assert workers(directory) == []
 
 
