@@ -123,6 +123,8 @@ def test_a_repeated_round_of_a_card_has_other_noise(monkeypatch, tmp_path):
     """Except with a given seed; and nothing is shown that may be repeated."""
     on_a_card = engine_lib.About({"device": "a card"}, False)
     monkeypatch.setattr(engine_lib, "about", lambda plan: on_a_card)
+    # Where examples are copied for each round.
+    monkeypatch.setattr(engine, "_RESIDENT_BYTES", 0)
     made = plan("gaussian", noise_multiplier=1.0, checkpoint_every=3)
     assert [made.is_shown(number) for number in (1, 2, 3)] == [True, False, True]
     with opened(made, tmp_path) as trainer:
@@ -131,6 +133,10 @@ def test_a_repeated_round_of_a_card_has_other_noise(monkeypatch, tmp_path):
         first, second = (trainer.weights(each)[0] for each in results)
         # Of independent draws, in each coordinate.
         assert np.mean(first == second) < 0.1
+        for clients in ([2], [], [0, 1, 2, 3, 4]):
+            trainer.round(state, clients)
+        # Cohorts of any size are one program.
+        assert trainer._rounds.next._cache_size() == 1
     given = plan("gaussian", noise_multiplier=1.0, seed=5)
     with opened(given, tmp_path) as trainer:
         states = state.aggregator, trainer.initialize().aggregator

@@ -10,6 +10,7 @@ output = trainer.round(trainer.initialize(), clients=[3, 8])
 from __future__ import annotations
 
 import contextlib
+import math
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -41,6 +42,8 @@ _RESIDENT_BYTES = 8 << 30
 _NUMBERS_AT_ONCE = {"cpu": 1 << 19}
 _NUMBERS_ON_A_CARD = 1 << 27
 _TRACED_ROUNDS = 3
+# Standard deviations of a cohort's size for which there is room.
+_DEVIATIONS = 5
 # Options of the compiler that make a program repeat its bits, by platform; they cost
 # time.
 _SAME_BITS = {"gpu": {"xla_gpu_deterministic_ops": True, "xla_gpu_autotune_level": 0}}
@@ -93,6 +96,11 @@ def clients_at_once(dimension: int, cohort_size: int) -> int:
     return max(1, min(numbers // dimension, cohort_size))
 
 
+def _most_clients(cohort_size: int) -> int:
+    """Clients of the largest cohort that is expected of independent draws."""
+    return cohort_size + math.ceil(_DEVIATIONS * math.sqrt(cohort_size))
+
+
 def _most_at_once(plan: plan_lib.Plan) -> int:
     return plan.config.clients_at_once or clients_at_once(
         plan.dimension, plan.mechanism.cohort_size
@@ -141,6 +149,7 @@ class JaxEngine:
                 plan.client_lr,
                 task.config.batch_size,
                 most,
+                _most_clients(plan.mechanism.cohort_size),
                 config.precision,
                 task.to_input,
                 # Whoever gives a seed wants the same run again.
@@ -151,7 +160,7 @@ class JaxEngine:
         self._evaluator = evaluation.Evaluator(
             model, task.objective, x, y, task.to_input
         )
-        self._resident = self._put_examples()
+        self._resident, self._space = self._put_examples(), 1
 
     def _put_examples(self) -> Any:
         """All examples on the device; None if they are too many."""
@@ -161,6 +170,14 @@ class JaxEngine:
         if own.x.nbytes + own.y.nbytes > _RESIDENT_BYTES:
             return None
         return Examples(jnp.asarray(own.x), jnp.asarray(own.y))
+
+    def _padded(self, part: np.ndarray, clients: int) -> jax.Array:
+        """Examples of a cohort with zeros behind them, so that few are compiled."""
+        if len(part) > self._space:
+            most = max(clients, _most_clients(self._plan.mechanism.cohort_size))
+            self._space = math.ceil(len(part) / clients * most)
+        rest = np.zeros([self._space - len(part), *part.shape[1:]], part.dtype)
+        return jnp.asarray(np.concatenate([part, rest]))
 
     def initialize(self) -> State:
         """See base class."""
@@ -181,7 +198,8 @@ class JaxEngine:
         )
         examples = self._resident
         if examples is None:
-            examples = Examples(*map(jnp.asarray, task.clients.read(chosen)))
+            read = task.clients.read(chosen)
+            examples = Examples(*(self._padded(part, len(chosen)) for part in read))
             sizes = task.clients.sizes[chosen]
             starts = np.cumsum(sizes) - sizes
         else:

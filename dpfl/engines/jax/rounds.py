@@ -93,6 +93,7 @@ class Settings:
       client_lr: Learning rate of the clients' SGD.
       batch_size: Examples of a batch; a client's last batch has the rest.
       clients_at_once: Clients of a chunk.
+      clients: Clients that a cohort has room for; one with more is compiled anew.
       precision: A key of `local_training.PRECISIONS`.
       to_input: Function from stored inputs to the model's; None for the identity.
       compiler_options: Options of the compiler of a round.
@@ -101,6 +102,7 @@ class Settings:
     client_lr: float
     batch_size: int
     clients_at_once: int
+    clients: int = 1
     precision: str = "float32"
     to_input: Optional[Callable[[Array], Array]] = None
     compiler_options: Optional[Mapping[str, Any]] = None
@@ -146,7 +148,8 @@ class Rounds:
         self._optimizer = optimizer
         self._settings = settings
         # A cohort without clients has a chunk of absent ones.
-        self._clients, self._rows = settings.clients_at_once, 1
+        self._clients, self._rows = 1, 1
+        self._make_room(settings.clients)
         self.next = jax.jit(self._next, compiler_options=settings.compiler_options)
 
     def first_state(self, model_seed: int, aggregator_seed: Optional[int]) -> State:
@@ -177,11 +180,10 @@ class Rounds:
         """
         sizes = np.array([len(order) for order in orders], np.int32)
         by_size = np.argsort(-sizes, kind="stable")
-        at_once = self._settings.clients_at_once
-        self._clients = max(self._clients, -(-len(orders) // at_once) * at_once)
+        self._make_room(len(orders))
         total = int(sizes.sum())
         if total > self._rows:
-            self._rows = math.ceil(_GROWTH * total)
+            self._rows = math.ceil(_GROWTH * total / len(orders) * self._clients)
         rows = np.zeros([self._rows], np.int32)
         if total:
             rows[:total] = np.concatenate([orders[i] for i in by_size])
@@ -196,6 +198,10 @@ class Rounds:
             words.view(np.uint32),
             np.arange(self._clients) < len(orders),
         )
+
+    def _make_room(self, clients: int) -> None:
+        at_once = self._settings.clients_at_once
+        self._clients = max(self._clients, -(-clients // at_once) * at_once)
 
     def _next(
         self,
