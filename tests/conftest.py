@@ -30,6 +30,11 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 # that the system takes.
 os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(2**30))
 os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", str(2**32))
+# JAX compiles for much longer than tests compute. Programs are kept from run to run, each
+# under a digest of itself, its flags and the version, beside JAX's environments.
+_KEPT = Path(__file__).resolve().parents[1] / ".pythons/compiled"
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_KEPT))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 # Nothing that an earlier accountant said may answer for this one.
 os.environ["DPFL_CACHE"] = "off"
 # Graphs are hundreds of thousands of objects, of which the collector finds few to free.
@@ -75,7 +80,9 @@ def pytest_collection_modifyitems(items):
         if is_listed or "tff_worker" in item.fixturenames:
             item.add_marker(pytest.mark.slow)
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    # The longest file begins first, or a process would wait for it at the end.
+    longest = TESTS / "package/test_jax.py"
+    items.sort(key=lambda item: (item.path not in slow, item.path != longest))
 
 
 def pytest_make_parametrize_id(val, argname):
