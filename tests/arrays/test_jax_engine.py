@@ -101,6 +101,28 @@ def test_rounds_are_those_of_one_client_after_the_other(tmp_path, at_once, weigh
         assert trainer.evaluate(state, False) == {"loss": None, "accuracy": None}
 
 
+# Sums of floats, and of integers with masks that follow from a client's place.
+OF_DEVICES = [({"mechanism": "none"}, (1, 4))]
+OF_DEVICES += [({"mechanism": "l2_csgm", "noise_multiplier": 0.0}, (1, 2, 4))]
+
+
+@pytest.mark.parametrize("changes, numbers", OF_DEVICES, ids=["floats", "integers"])
+def test_any_number_of_devices_gives_the_same_bits(
+    tmp_path, monkeypatch, changes, numbers
+):
+    made = plan(clients_at_once=1, **changes)
+    devices, found = jax.devices(), []
+    for number in numbers:
+        monkeypatch.setattr(jax, "devices", lambda number=number: devices[:number])
+        with opened(made, tmp_path) as trainer:
+            output = trainer.round(trainer.initialize(), CHOSEN)
+            leaves = trainer.leaves(output.state)
+            found.append([*leaves, *output.train.values()])
+    for other in found[1:]:
+        for one, two in zip(found[0], other):
+            assert_array_equal(one, two)
+
+
 def test_a_restored_state_goes_on_with_the_same_bits(tmp_path):
     made = plan("l2_csgm", noise_multiplier=0.0)
     with opened(made, tmp_path) as trainer:

@@ -30,6 +30,7 @@ from dpfl import checks, codecs, mechanisms, seed_domains
 from dpfl.arrays import Array, philox
 from dpfl.codecs import round_functions
 from dpfl.codecs.base import Codec, Fields
+from dpfl.engines.jax import layout as layout_lib
 from dpfl.engines.jax.layout import Layout, Update
 from dpfl.privacy_coverage import MEASURES
 from dpfl.vectors import randomness
@@ -239,7 +240,8 @@ class JaxAggregator:
             if other != number:
                 wanted = f"of as many clients as {first}, {number}"
                 raise ValueError(checks.message(name, wanted, other))
-        devices = 1 if self._axis_name is None else lax.axis_size(self._axis_name)
+        is_split = self._axis_name is not None and not callable(updates)
+        devices = lax.axis_size(self._axis_name) if is_split else 1
         needed = self._codec.needed_clients
         if number * devices < needed:
             wanted = f"of at least {needed} clients, who bring the noise"
@@ -275,12 +277,11 @@ class JaxAggregator:
         cohort: _Cohort,
     ) -> tuple[Any, Fields, Any]:
         """The sums of the clients' messages, scalars and aux, over all devices."""
-        codec, axis, number = self._codec, self._axis_name, cohort.number
-        secret, first = None, 0
+        codec, secret, first = self._codec, None, 0
         if codec.has_private_randomness:
             secret = steps.drawn(state, seed_domains.RoundDomain.CLIENT)
-        if axis is not None:
-            first = lax.axis_index(axis) * number
+        if self._axis_name is not None and not cohort.is_shared:
+            first = lax.axis_index(self._axis_name) * cohort.number
 
         def client(
             place: Array, update: Update, key: Any, weight: Any
@@ -309,39 +310,67 @@ class JaxAggregator:
             total = jax.tree.map(lambda part: jnp.sum(part, 0, part.dtype), parts)
             return codec.reduce_modulo(total), (rows, aux)
 
-        def add(total: Any, places: Array) -> tuple[Any, Any]:
-            # A chunk of absent clients, which pads a cohort, costs nothing.
-            more, rows = lax.cond(jnp.any(cohort.is_there(places)), chunk, none, places)
-            return codec.reduce_modulo(codec.merge(total, more)), rows
+        return self._over_chunks(chunk, cohort)
+
+    def _over_chunks(
+        self, chunk: Callable[[Array], tuple[Any, Any]], cohort: _Cohort
+    ) -> tuple[Any, Any, Any]:
+        """The sums of all chunks, of the same bits on any number of devices.
+
+        Args:
+          chunk: Function of places to the sum of their messages and a pair of rows.
+          cohort: The clients.
+        """
+        codec, axis, number = self._codec, self._axis_name, cohort.number
+        chunks = -(-number // self._clients_at_once)
+        size = -(-number // chunks)
+        # Chunks of clients that all devices know are dealt to the devices in turn.
+        is_dealt = axis is not None and cohort.is_shared
+        leaves = jax.tree.leaves(codec.zero())
+        is_ordered = is_dealt and any(map(layout_lib.is_float, leaves))
 
         def none(places: Array) -> tuple[Any, Any]:
             made = jax.eval_shape(chunk, places)
             return jax.tree.map(lambda each: jnp.zeros(each.shape, each.dtype), made)
 
-        chunks = -(-number // self._clients_at_once)
-        places = jnp.arange(chunks * -(-number // chunks), dtype=jnp.int32)
-        if chunks == 1:
-            total, rows = chunk(places)
-        else:
-            rest = jnp.reshape(places, [chunks, -1])
-            total, rows = lax.scan(add, codec.zero(), rest)
-            rows = jax.tree.map(lambda each: each.reshape(-1)[:number], rows)
-        if axis is not None:
-            total = codec.reduce_modulo(lax.psum(total, axis))
-            rows = jax.tree.map(lambda row: self._gathered(row, first), rows)
-        # Floats too are added up in the cohort's order, however it was split.
-        return (total, *jax.tree.map(jnp.sum, rows))
+        def merged(total: Any, more: Any) -> tuple[Any, None]:
+            return codec.reduce_modulo(codec.merge(total, more)), None
 
-    def _gathered(self, row: Array, first: Array) -> Array:
-        """The numbers of all clients, each at its place; no two floats are added."""
-        devices = lax.axis_size(self._axis_name)
-        zeros = jnp.zeros([devices * len(row)], row.dtype)
-        own = lax.dynamic_update_slice(zeros, row, [first])
-        return lax.psum(own, self._axis_name)
+        def add(total: Any, index: Array) -> tuple[Any, Any]:
+            places = index * size + jnp.arange(size, dtype=jnp.int32)
+            # A chunk of absent clients, which pads a cohort, costs nothing.
+            more, rows = lax.cond(jnp.any(cohort.is_there(places)), chunk, none, places)
+            if not is_ordered:
+                return merged(total, more)[0], rows
+            # Floats are added in the order of the chunks.
+            return lax.scan(merged, total, lax.all_gather(more, axis))[0], rows
+
+        def of_cohort(row: Array) -> Array:
+            if is_dealt:
+                row = lax.all_gather(row, axis, axis=1)
+            row = jnp.ravel(row)[:number]
+            if axis is not None and not is_dealt:
+                row = jnp.ravel(lax.all_gather(row, axis))
+            return row
+
+        if is_dealt:
+            devices = lax.axis_size(axis)
+            turns = jnp.arange(-(-chunks // devices), dtype=jnp.int32)
+            indices = turns * devices + lax.axis_index(axis)
+            total, rows = lax.scan(add, codec.zero(), indices)
+        elif chunks > 1:
+            indices = jnp.arange(chunks, dtype=jnp.int32)
+            total, rows = lax.scan(add, codec.zero(), indices)
+        else:
+            total, rows = chunk(jnp.arange(size, dtype=jnp.int32))
+        if axis is not None and not is_ordered:
+            total = codec.reduce_modulo(lax.psum(total, axis))
+        # Floats too are added up in one order, however the cohort was split.
+        return (total, *jax.tree.map(lambda row: _sum(of_cohort(row)), rows))
 
 
 class _Cohort(NamedTuple):
-    """The clients of a round on this device.
+    """The clients of a round, of this device or of all if all devices know them.
 
     Attributes:
       updates: A pytree with a leading axis, or a function; see `JaxAggregator.update`.
@@ -356,6 +385,11 @@ class _Cohort(NamedTuple):
     mask: Optional[Array]
     weights: Optional[Array]
     number: int
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether all devices know all clients, as a function does."""
+        return callable(self.updates)
 
     def is_there(self, places: Array) -> Array:
         """Whether each place has a client that is not masked, bool[places]."""
@@ -404,8 +438,10 @@ def jax_aggregator(
       measure: As for `dpfl.aggregator`: None, "released" or "exact_for_simulation".
       weighted: Whether `update` takes weights, which only `NoMechanism` allows.
       axis_name: Name of the axis of devices of `jax.shard_map` over which the clients
-        are distributed, as many to each; None for clients on one device. The states of
-        a codec's loops are not annotated by device, so it needs `check_vma=False`.
+        are distributed, as many to each; None for clients on one device. If `updates`
+        is a function, it, the keys and the mask are of all clients on each device, and
+        the chunks are dealt to the devices in turn. The states of a codec's loops are
+        not annotated by device, so it needs `check_vma=False`.
       clients_at_once: The most clients whose updates are encoded at once, in as much
         memory; by default so many that their updates have 2**20 numbers on a processor,
         as `jax.default_backend()` says, and 2**25 elsewhere. The result has the same
@@ -462,6 +498,14 @@ def _words(keys: Any) -> Array:
         wanted = "keys of jax.random or integers, one or a row for each client"
         raise TypeError(checks.message("keys", wanted, keys))
     return jnp.reshape(keys, [keys.shape[0], math.prod(keys.shape[1:])])
+
+
+def _sum(row: Array) -> Array:
+    """The sum of numbers in pairs, in an order that no compiler changes."""
+    row = jnp.pad(row, [0, (1 << (len(row) - 1).bit_length()) - len(row)])
+    while len(row) > 1:
+        row = row[: len(row) // 2] + row[len(row) // 2 :]
+    return row[0]
 
 
 def _is_wide(array: Any) -> bool:

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The engine of JAX: many clients at once, on the default device.
+"""The engine of JAX: many clients at once, on all devices.
 
 with engine.opened(plan, setup) as trainer:
 output = trainer.round(trainer.initialize(), clients=[3, 8])
@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from dpfl import seed_domains
@@ -133,6 +132,7 @@ class JaxEngine:
             template,
             measure=config.measure,
             weighted=config.weighted,
+            axis_name=rounds_lib.AXIS,
             clients_at_once=most,
         )
         self._rounds = rounds_lib.Rounds(
@@ -169,18 +169,21 @@ class JaxEngine:
             return None
         if own.x.nbytes + own.y.nbytes > _RESIDENT_BYTES:
             return None
-        return Examples(jnp.asarray(own.x), jnp.asarray(own.y))
+        return self._rounds.put(Examples(own.x, own.y))
 
-    def _padded(self, part: np.ndarray, clients: int) -> jax.Array:
+    def _padded(self, part: np.ndarray, clients: int) -> np.ndarray:
         """Examples of a cohort with zeros behind them, so that few are compiled."""
         if len(part) > self._space:
             most = max(clients, _most_clients(self._plan.mechanism.cohort_size))
             self._space = math.ceil(len(part) / clients * most)
         rest = np.zeros([self._space - len(part), *part.shape[1:]], part.dtype)
-        return jnp.asarray(np.concatenate([part, rest]))
+        return np.concatenate([part, rest])
 
     def initialize(self) -> State:
         """See base class."""
+        return self._rounds.put(self._first_state())
+
+    def _first_state(self) -> State:
         seed = None
         if not self._plan.draws_noise_anew:
             seed = selection.derive_seed(
@@ -199,7 +202,9 @@ class JaxEngine:
         examples = self._resident
         if examples is None:
             read = task.clients.read(chosen)
-            examples = Examples(*(self._padded(part, len(chosen)) for part in read))
+            examples = self._rounds.put(
+                Examples(*(self._padded(part, len(chosen)) for part in read))
+            )
             sizes = task.clients.sizes[chosen]
             starts = np.cumsum(sizes) - sizes
         else:
@@ -223,22 +228,27 @@ class JaxEngine:
         """See base class."""
         if not is_due:
             return dict.fromkeys(self._plan.task.metric_names)
-        return self._evaluator(state.params)
+        return self._evaluator(_here(state.params))
 
     def weights(self, state: State) -> list[np.ndarray]:
         """See base class."""
-        return [np.asarray(part) for part in jax.tree.leaves(state.params)]
+        return jax.tree.leaves(jax.device_get(state.params))
 
     def leaves(self, state: State) -> list[np.ndarray]:
         """See base class."""
-        return [np.asarray(leaf) for leaf in jax.tree.leaves(state)]
+        return jax.tree.leaves(jax.device_get(state))
 
     def from_leaves(self, leaves: Sequence[np.ndarray]) -> State:
         """See base class."""
-        specs, structure = jax.tree.flatten(jax.eval_shape(self.initialize))
+        specs, structure = jax.tree.flatten(jax.eval_shape(self._first_state))
         check_leaves(leaves, specs)
-        return jax.tree.unflatten(structure, list(map(jnp.asarray, leaves)))
+        return self._rounds.put(jax.tree.unflatten(structure, leaves))
 
     def save_model(self, state: State, directory: pathlib.Path) -> None:
         """See base class."""
         write_weights(directory, self._names, self.weights(state))
+
+
+def _here(tree: Any) -> Any:
+    """The part on one device of arrays that are on all."""
+    return jax.tree.map(lambda part: part.addressable_data(0), tree)

@@ -46,7 +46,7 @@ class Layout:
         places = jax.tree.unflatten(self._structure, range(len(leaves)))
         self._order = list(_sorted_leaves(places))
         for leaf in leaves:
-            if not (hasattr(leaf, "dtype") and _is_float(leaf)):
+            if not (hasattr(leaf, "dtype") and is_float(leaf)):
                 wanted = "a pytree of float arrays, or of their shapes and dtypes"
                 raise TypeError(checks.message("template", wanted, leaf))
         self._types = [
@@ -68,7 +68,7 @@ class Layout:
         number = shapes[0][0] if shapes and shapes[0] else 0
         wanted = [(number, *shape) for shape, _ in self._types]
         fits = structure == self._structure and shapes == wanted
-        if not (fits and all(map(_is_float, leaves))):
+        if not (fits and all(map(is_float, leaves))):
             rule = f"float arrays with a leading axis of clients before {self.text}"
             given = f"{structure}: {', '.join(str(list(each)) for each in shapes)}"
             raise TypeError(checks.message("updates", rule, given))
@@ -110,5 +110,6 @@ def _sorted_leaves(tree: Any) -> Iterator[Any]:
         yield from jax.tree.leaves(tree)
 
 
-def _is_float(leaf: Any) -> bool:
+def is_float(leaf: Any) -> bool:
+    """Whether an array's numbers are floats."""
     return bool(jnp.issubdtype(leaf.dtype, jnp.floating))

@@ -10,7 +10,11 @@
 A cohort is sorted by size and padded with absent clients to a number of chunks. A chunk
 trains together, as many steps as its largest client has; a chunk of absent clients is
 skipped. So cohorts of any size are executed by one compiled program, until one has more
-clients or examples than any before.
+clients or examples than there is room for.
+
+Chunks are dealt to all devices of all processes in turn, and the rest of a round is
+done by each of them. A chunk is the same for any number of devices, and messages are
+added as integers, or in the order of the chunks, so that the bits are the same too.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from typing import Any, NamedTuple, Optional
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import sharding
 
 from dpfl import arrays
 from dpfl.arrays import Array
@@ -36,6 +41,8 @@ from dpfl.training.server_optimizers import ServerOptimizer
 
 # Growth of the space for a cohort's examples, so that few programs are compiled.
 _GROWTH = 1.25
+# Name of the axis of devices.
+AXIS = "devices"
 
 
 class State(NamedTuple):
@@ -150,7 +157,30 @@ class Rounds:
         # A cohort without clients has a chunk of absent ones.
         self._clients, self._rows = 1, 1
         self._make_room(settings.clients)
-        self.next = jax.jit(self._next, compiler_options=settings.compiler_options)
+        mesh = sharding.Mesh(np.array(jax.devices()), (AXIS,))
+        everywhere = sharding.PartitionSpec()
+        self._everywhere = sharding.NamedSharding(mesh, everywhere)
+        self.next = jax.jit(
+            jax.shard_map(
+                self._next,
+                mesh=mesh,
+                in_specs=everywhere,
+                out_specs=everywhere,
+                check_vma=False,
+            ),
+            compiler_options=settings.compiler_options,
+        )
+
+    def put(self, tree: Any) -> Any:
+        """A pytree of arrays of the same values in all processes, on all devices."""
+
+        def one(part: Any) -> Array:
+            part = np.asarray(part)
+            return jax.make_array_from_callback(
+                part.shape, self._everywhere, part.__getitem__
+            )
+
+        return jax.tree.map(one, tree)
 
     def first_state(self, model_seed: int, aggregator_seed: Optional[int]) -> State:
         """The state before the first round.
