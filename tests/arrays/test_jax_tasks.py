@@ -61,7 +61,7 @@ def posts(rng, count):
 def emnist(folder):
     splits = {"all_train": (3, 4), "all_test": (3, 2)}
     rehearse._write_sql(folder / "emnist_all.sqlite", characters, splits)
-    return of_files("emnist", folder)
+    return of_files("emnist", folder, model="2nn")
 
 
 def stackoverflow(folder):
