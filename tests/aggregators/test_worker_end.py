@@ -68,14 +68,15 @@ time.sleep(10000)
 """
 
 
-def test_worker_ends_with_its_process_not_its_thread():
-    parent = subprocess.Popen(
-        [sys.executable, "-c", KILLED], cwd=forks.ROOT, stdout=subprocess.PIPE
-    )
-    pid = int(parent.stdout.readline())
+def test_worker_ends_with_its_process_not_its_thread(tmp_path):
+    program, out = tmp_path / "program.py", tmp_path / "out"
+    program.write_text(KILLED)
+    parent = forks.start(program, out=out)
+    forks.until(lambda: out.exists() and out.read_text() or not parent.is_alive())
+    pid = int(out.read_text())
     assert not forks.has_ended(pid)
     parent.kill()
-    parent.wait()
+    parent.join()
     forks.until(lambda: forks.has_ended(pid))
 
 
