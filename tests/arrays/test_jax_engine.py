@@ -51,8 +51,8 @@ def plan(mechanism="none", **changes):
     )
 
 
-def opened(made, tmp_path):
-    setup = engine_lib.Setup(tmp_path, 7, 3, print, engine_lib.LastProcess())
+def opened(made, tmp_path, last=None, seeds=(7, 3)):
+    setup = engine_lib.Setup(tmp_path, *seeds, print, last or engine_lib.LastProcess())
     return engine_lib.opened("jax", made, setup)
 
 
@@ -124,8 +124,8 @@ def test_any_number_of_devices_gives_the_same_bits(
 
 
 def test_a_restored_state_goes_on_with_the_same_bits(tmp_path):
-    made = plan("l2_csgm", noise_multiplier=0.0)
-    with opened(made, tmp_path) as trainer:
+    made, last = plan("l2_csgm", noise_multiplier=0.0), engine_lib.LastProcess()
+    with opened(made, tmp_path, last) as trainer:
         state = trainer.round(trainer.initialize(), CHOSEN).state
         again = trainer.from_leaves(trainer.leaves(state))
         # Another cohort, of the same program.
@@ -139,6 +139,17 @@ def test_a_restored_state_goes_on_with_the_same_bits(tmp_path):
         assert nobody.aggregator["exact_clients"] == nobody.train["accuracy"] == 0
         with pytest.raises(ValueError):
             trainer.from_leaves(trainer.leaves(state)[1:])
+    # A run with other seeds is another run, and compiles nothing.
+    with opened(made, tmp_path, last, seeds=(8, 3)) as other:
+        first = other.initialize()
+        assert_array_equal(*(e.weights(e.initialize())[0] for e in (trainer, other)))
+        assert not np.array_equal(
+            other.weights(other.round(first, CHOSEN).state)[0],
+            trainer.weights(state)[0],
+        )
+        assert other._rounds.next._cache_size() == 1
+    with opened(plan("l2_csgm", noise_multiplier=1.0), tmp_path, last) as third:
+        assert third._rounds is not trainer._rounds
 
 
 def test_a_repeated_round_of_a_card_has_other_noise(monkeypatch, tmp_path):

@@ -10,6 +10,7 @@ output = trainer.round(trainer.initialize(), clients=[3, 8])
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ from dpfl.engines.jax.aggregator import jax_aggregator
 from dpfl.engines.jax.rounds import Examples, State
 from dpfl.tasks import clients as clients_lib
 from dpfl.training import plan as plan_lib
-from dpfl.training import selection, server_optimizers
+from dpfl.training import provenance, selection, server_optimizers
 from dpfl.training.engine import (
     About,
     EngineLostError,
@@ -63,9 +64,15 @@ def about(plan: plan_lib.Plan) -> About:
 
 @contextlib.contextmanager
 def opened(plan: plan_lib.Plan, setup: Setup) -> Iterator[JaxEngine]:
-    """The engine of a plan."""
+    """The engine of a plan; programs are the last plan's if seeds alone differ."""
+    config = plan.config
+    key = provenance.digest(plan), config.measure, config.task_config
     with _Trace(setup.directory / "profile") as trace:
-        yield JaxEngine(plan, setup, trace)
+        yield setup.last.get(
+            (*key, config.seed is None),
+            lambda: JaxEngine(plan, setup, trace),
+            lambda last: last.with_other_seeds(plan, setup, trace),
+        )
 
 
 class _Trace(contextlib.ExitStack):
@@ -161,6 +168,20 @@ class JaxEngine:
             model, task.objective, x, y, task.to_input
         )
         self._resident, self._space = self._put_examples(), 1
+
+    def with_other_seeds(
+        self, plan: plan_lib.Plan, setup: Setup, trace: _Trace
+    ) -> JaxEngine:
+        """The engine, with its programs, of a plan that differs in seeds alone.
+
+        Args:
+          plan: The other plan.
+          setup: Its setup.
+          trace: Its trace.
+        """
+        other = copy.copy(self)
+        other._plan, other._setup, other._trace = plan, setup, trace
+        return other
 
     def _put_examples(self) -> Any:
         """All examples on the device; None if they are too many."""
