@@ -74,7 +74,11 @@ def test_failed_peer_process_raises(tmp_path, monkeypatch, capsys):
     python.chmod(0o755)
     with refuses(RuntimeError, "pfl", python, "no such thing"):
         turns.run("pfl", str(python), WORK)
-    found = turns.compare(WORK, {"pfl": str(python)}, 2)
+    # The other test has a process of dpfl.
+    own, run = of_sleep([]), turns.run
+    with monkeypatch.context() as patch:
+        patch.setattr(turns, "run", lambda *a: (own if a[0] == "dpfl" else run)(*a))
+        found = turns.compare(WORK, {"pfl": str(python)}, 2)
     assert [row["name"] for row in found] == ["dpfl", "pfl, failed"]
     assert found[1].keys() == {"name"} and "no such thing" in capsys.readouterr().err
     with refuses(RuntimeError, "dpfl", python):
