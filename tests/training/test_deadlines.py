@@ -62,8 +62,7 @@ def test_first_state_and_each_round_have_a_deadline(make_plan, monkeypatch):
 
 STOPPED = """
 import os, signal, subprocess, sys, time
-from dpfl.engines.tff import engine as engine_lib
-from dpfl.training import deadlines, engine
+from dpfl.training import deadlines
 late = []
 with deadlines.time_limit(1.5, late.append):
     stopped = f"until grep -q State:.T /proc/{os.getpid()}/status; do sleep 0.1; done"
