@@ -166,7 +166,7 @@ def test_precision_is_for_local_training_alone(tmp_path, precision):
         cohort = rounds.cohort([np.arange(4)] * 4, [(1, 2)] * 4)
         whole = products(rounds.next.lower(state, trainer._resident, cohort))
         zeros = jax.tree.map(lambda leaf: jnp.zeros([4, *leaf.shape]), state.params)
-        update = jax.jit(trainer._aggregator.update)
+        update = jax.jit(dpfl.jax_aggregator(made.mechanism, state.params).update)
         codec = products(update.lower(state.aggregator, zeros))
         tests = products(
             trainer._evaluator._total.lower(state.params, trainer._evaluator._examples)
