@@ -440,8 +440,8 @@ def jax_aggregator(
       axis_name: Name of the axis of devices of `jax.shard_map` over which the clients
         are distributed, as many to each; None for clients on one device. If `updates`
         is a function, it and all arguments beside it are of all clients on each device,
-        and the chunks are dealt to the devices in turn. The states of a codec's loops are
-        not annotated by device, so it needs `check_vma=False`.
+        and the chunks are dealt to the devices in turn. The states of a codec's loops
+        are not annotated by device, so it needs `check_vma=False`.
       clients_at_once: The most clients whose updates are encoded at once, in as much
         memory; by default so many that their updates have 2**20 numbers on a processor,
         as `jax.default_backend()` says, and 2**25 elsewhere. The result has the same
