@@ -7,7 +7,7 @@
   dpfl-audit --output=audit.csv
   dpfl-audit --mechanisms=gaussian,dome --trials=20000 --draws=10000000
 
-Canaries are put into real rounds, through TFF's worker and composed without it, and
+Canaries are put into real rounds, of TFF's worker or else of dpfl.jax_aggregator, and
 whatever the adversary of the event sees is compared with what is claimed. The exit code
 is 0 if nothing contradicts a claim, and 1 if anything does. docs/privacy/audit.md says
 what is looked at. The audit with all its trials takes an hour of one core.
@@ -92,7 +92,11 @@ def main(argv: Sequence[str]) -> None:
     """Audits, prints the table, and exits with 1 if a claim is contradicted."""
     cli.no_arguments(argv)
     _check_flags()
-    start.import_tensorflow()
+    library = engine.of("auto")
+    if library != "tff" and flags.FLAGS["worker_isolation"].present:
+        wanted = "left out without TensorFlow Federated"
+        raise ValueError(checks.message("--worker_isolation", wanted, _ISOLATION.value))
+    start.import_engine(library)
     from .audits import cases, findings, suite
 
     trials, in_tff, draws = _QUICK_NUMBERS if _QUICK.value else _NUMBERS
@@ -106,7 +110,7 @@ def main(argv: Sequence[str]) -> None:
     )
     cli.work_begins()
     results: list[findings.Finding] = []
-    with _worker():
+    with _worker() if library == "tff" else contextlib.nullcontext():
         with cli.bar(list(suite.jobs(settings))) as jobs:
             for name, job in jobs:
                 jobs.set_description(name)

@@ -30,7 +30,7 @@ COMMANDS = (
 # do; and those that run with JAX in its place. All others fail with a message about it
 # before they load anything of their own.
 WITHOUT_TFF = ("privacy", "factorize", "compare", "benchmark")
-WITH_JAX = ("train", "search")
+WITH_JAX = ("train", "search", "audit")
 # The package of the commands' modules: installed, or in the source tree.
 PACKAGE = __package__
 FAULT_EXIT_CODE, USAGE_EXIT_CODE = 1, 2

@@ -27,6 +27,9 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
+
+from tools import interpreters
 
 ROOT = Path(__file__).resolve().parents[1]
 # What a test waits for has stopped if it takes longer, on whatever machine: tests have no
@@ -158,3 +161,12 @@ def _be(words, folder, out, err, first):
         runpy.run_path(words[0], run_name="__main__")
     else:
         runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+
+
+def other_python(name):
+    """The interpreter of an environment beside this one; skips the test without it."""
+    python = interpreters.find_environment(name)
+    if python is None:
+        assert "CI" not in os.environ, f"tools/interpreters.py made no {name}"
+        pytest.skip(f"there is no {name} here; tools/interpreters.py makes it")
+    return str(python)

@@ -30,6 +30,8 @@ BLOCK = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.M | re.S)
 # What a reader runs but a test must not: it would set up or test itself again.
 SETUP = "sh tools/setup.sh && "
 MAIN_JOB = SETUP + ".venv/bin/dpfl-train"
+# The environment that it makes is there, and its wheel is tested (package/test_wheel).
+JAX_JOB = "pip install '.[jax]' && dpfl-train"
 # What other tests run of them, and run here would take long.
 SHORTER = {
     "--server_lr=0.2,0.5": "--server_lr=0.2",
@@ -177,6 +179,8 @@ def test_shell_lines_run(page, line, tmp_path):
     command = runnable(line)
     if command is None:
         pytest.skip("sets up or tests this very checkout; .ci/run runs it")
+    if line == JAX_JOB:
+        command = f"{forks.other_python('jax-newest')} -m experiments.train"
     for long, short in SHORTER.items():
         command = command.replace(long, short)
     (tmp_path / "configs").symlink_to(ROOT / "configs")
@@ -190,12 +194,12 @@ def test_shell_lines_run(page, line, tmp_path):
             fork = functools.partial(programs.fork_trainers, "dpfl.experiments")
             first = fork if words[0] == "search" else None
             succeeds(forks.run("dpfl", *words, folder=tmp_path, first=first))
-    if line == MAIN_JOB:
+    if line in (MAIN_JOB, JAX_JOB):
         check_main_job(tmp_path)
 
 
 def check_main_job(folder):
-    """The README's first command: what it promises, whatever the noise it drew."""
+    """The README's commands: what they promise, whatever the noise they drew."""
     (summary,) = folder.glob("runs/*/summary.json")
     found = json.loads(summary.read_text())
     assert found["final_accuracy"] >= 0.85

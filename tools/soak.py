@@ -6,6 +6,8 @@
   python -m tools.soak --seed=1
   python -m tools.soak --seed=1 --mechanisms=gaussian --kills=5 --signals=0 --lines=0
 
+  python -m tools.soak --seed=1 --only --kills=30   # in an environment with JAX, of JAX
+
 SIGKILL at random moments, over every mechanism, and of workers that share a round;
 every signal that can be caught; disks that are full at every size; updates that no
 honest client sends; command lines that no user would write. Every resumed training is

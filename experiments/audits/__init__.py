@@ -9,7 +9,6 @@
 
 The audits examine everything that the adversary of an event sees: the noised integers
 of a trusted server before any post-processing, the opened secure sums, and the result.
-`suite.jobs` lists the checks, which `experiments/audit.py` runs.
+`suite.jobs` lists the checks, which `experiments/audit.py` runs. With JAX in place of
+TFF they are of `dpfl.jax_aggregator`.
 """
-
-from dpfl import needs_tff  # noqa: F401

@@ -20,15 +20,18 @@ from collections.abc import Callable
 from typing import Any, Optional
 
 import numpy as np
-import tensorflow as tf
 
 from dpfl import mechanisms
 from dpfl.accounting.integer import summed_noise
+from dpfl.arrays import Array
 from dpfl.codecs import sketch
 from dpfl.codecs.integer_sums import IntegerSum
 from dpfl.mechanisms import integer
 from dpfl.mechanisms.integer import CLIP_COUNT_BITS
 from dpfl.vectors import adaptive_sketch, rotation
+
+from . import library
+from .library import NX
 
 # Distance to an integer below which a canary is taken for it.
 WHOLE = 1e-6
@@ -41,7 +44,7 @@ HALF_VOTE = np.array([-0.5])
 
 def directions(
     mechanism: mechanisms.Mechanism, dimension: int, shared: Any
-) -> Optional[tf.Tensor]:
+) -> Optional[Array]:
     """Updates, each of which appears in a single coordinate of the release.
 
     Args:
@@ -58,7 +61,7 @@ def directions(
         turn = rotation.ROTATIONS[mechanism.rotation](length)
         return _rows(length, lambda e: turn.invert(e, shared["rotation"])[:dimension])
     if isinstance(mechanism, mechanisms.Dome):
-        inner = tf.eye(mechanism.sketch_size)
+        inner = NX.eye(mechanism.sketch_size, dtype=np.float32)
         if isinstance(mechanism, mechanisms.DomeDdg):
             inner = _unrotated(
                 mechanism.release, mechanism.sketch_size, shared["release"]
@@ -74,30 +77,31 @@ def directions(
         return inner @ _unsketched(made, shared)
     if isinstance(mechanism, mechanisms.SparseRecovery):
         # The sketch is the matrix itself, and the clip of a sketch is over this.
-        updates = inner @ tf.transpose(tf.linalg.pinv(shared["sketch"]))
+        updates = inner @ NX.transpose(NX.linalg.pinv(shared["sketch"]))
         return updates * shared["largest"]
     return inner
 
 
 def _unrotated(
     mechanism: integer.IntegerMechanism, dimension: int, shared: Any
-) -> tf.Tensor:
+) -> Array:
     """The vectors that are rotated to unit vectors, as rows."""
     length = mechanism.rotated_dimension(dimension)
     turn = rotation.ROTATIONS[mechanism.rotation](length)
     return _rows(length, lambda e: turn.invert(e, shared["rotation"]))
 
 
-def _rows(length: int, of_unit: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
+def _rows(length: int, of_unit: Callable[[Array], Array]) -> Array:
     """The images of the unit vectors, as rows."""
-    return tf.map_fn(of_unit, tf.eye(length))
+    units = NX.eye(length, dtype=np.float32)
+    return library.mapped(lambda row: of_unit(*row), (units,))
 
 
-def _unsketched(made: Any, shared: Any) -> tf.Tensor:
+def _unsketched(made: Any, shared: Any) -> Array:
     """The shortest updates whose sketches are the unit vectors, as rows."""
     rows = _rows(made.input_length, lambda e: made.encode(e, shared["sketch"]))
     # Rows are the columns of S, so that the pseudo-inverse has the updates as rows.
-    return tf.linalg.pinv(rows[: made.dimension])
+    return NX.linalg.pinv(rows[: made.dimension])
 
 
 def steps_to_clip(mechanism: mechanisms.Mechanism, dimension: int) -> float:

@@ -19,13 +19,12 @@ import dataclasses
 from typing import Any, Optional
 
 import numpy as np
-import tensorflow as tf
 
 from dpfl import accounting, mechanisms
 from dpfl.accounting import events
 from dpfl.arrays import philox
 
-from . import adversary, findings, rounds, score_distributions
+from . import adversary, findings, library, rounds, score_distributions
 
 # Factor of canaries over the clip, so that a missing clip is detected.
 _LENGTH = 8.0
@@ -152,7 +151,7 @@ class Trials:
 
 
 class Canaries(Trials):
-    """Rounds of one case, through TFF's worker and composed."""
+    """Rounds of one case, of the aggregator and composed."""
 
     def __init__(self, case: Case, seed: int):
         """Initializes the rounds; see `Trials`."""
@@ -173,7 +172,7 @@ class Canaries(Trials):
 
         Args:
           trials: Number of trials with the canary, and as many without.
-          rounds_in_tff: Most rounds that go through TFF, the others being composed;
+          rounds_in_tff: Most rounds of the aggregator, the others being composed;
             None for all, as for streams; with 0 both cannot be compared.
         """
         # A stream takes several rounds, which depend on each other's state.
@@ -184,7 +183,7 @@ class Canaries(Trials):
             self._without_tff(trials)
         results = [self._bound()]
         if agrees is not None:
-            detail = "a round through TFF is the composed one"
+            detail = "a round of the aggregator is the composed one"
             results.append(self._finding("composition", agrees, detail=detail))
         if self._bits is not None:
             detail = "numbers opened that are not from 0 to 2^b - 1"
@@ -193,11 +192,11 @@ class Canaries(Trials):
         return results
 
     def _through_tff(self, trials: int, most_rounds: Optional[int]) -> Optional[bool]:
-        """Adds trials of the real factory; returns whether the first is as composed."""
+        """Adds trials of the aggregator; returns whether the first is as composed."""
         case = self._case
         if most_rounds == 0:
             return None
-        through = rounds.FactoryRounds(case.mechanism, case.dimension, self._seed)
+        through = rounds.AGGREGATOR(case.mechanism, case.dimension, self._seed)
         agrees, count = None, 0
         while self.trials < trials and count != most_rounds:
             count += 1
@@ -206,14 +205,14 @@ class Canaries(Trials):
             updates = self._composed.updates(seed, number)
             here = self._is_in_round(is_there[0], joined[0])
             mine = updates * joined[0][:, np.newaxis]
-            seen = [through.run(mine[here], keys[0][here])]
+            seen = [through.run(mine, keys[0], here)]
             if agrees is None:
                 composed = self._composed.one(seed, number, mine, keys[0])
                 agrees = _is_same(seen[0], composed)
             # A stream continues without the canary; its noise is that of one epoch.
             for _ in range(case.stream_rounds - 1):
-                nobody = np.zeros([1, case.dimension], np.float32)
-                seen.append(through.run(nobody, keys[0][:1]))
+                nobody = np.arange(len(mine)) == 0
+                seen.append(through.run(0 * mine, keys[0], nobody))
             if case.stream_rounds == 1:
                 through.forget()
                 scores = self._scores(seen[0])
@@ -225,7 +224,7 @@ class Canaries(Trials):
     def _without_tff(self, trials: int) -> None:
         """Adds composed rounds up to a number of trials."""
         case, first = self._case, 0
-        seed = tf.constant(philox.seed_from_int(self._seed, "audit"), tf.int64)
+        seed = library.seed(*philox.seed_from_int(self._seed, "audit"))
         # About one of two canaries is present.
         wanted = min(_BATCH_TRIALS, round(2.2 * (trials - self.trials)) + 50)
         count = -(-wanted // case.canaries)

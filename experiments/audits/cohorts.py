@@ -21,7 +21,6 @@ import collections
 import dataclasses
 
 import numpy as np
-import tensorflow as tf
 from scipy import stats
 
 from dpfl import codecs, mechanisms
@@ -31,7 +30,8 @@ from dpfl.mechanisms import participation as participation_lib
 from dpfl.training import selection
 from dpfl.vectors import randomness
 
-from . import adversary, findings, score_distributions
+from . import adversary, findings, library, score_distributions
+from .library import NX
 
 _COHORT = 10
 # The update of each of the others, in clips.
@@ -81,20 +81,21 @@ def findings_of(
     mechanism = mechanisms.Gaussian(_COHORT, clip_norm=1.0, noise_multiplier=1.0)
     claim = findings.tightest(mechanism, participation, 1, delta)
     leaves = claim.relation == events.NAMES[events.Relation.ADD_OR_REMOVE_ONE]
-    codec = codecs.make_codec(mechanism, 1, arrays="tensorflow")
-    wide = codecs.make_codec(mechanism, trials, arrays="tensorflow")
+    codec = codecs.make_codec(mechanism, 1, arrays=library.NAME)
+    wide = codecs.make_codec(mechanism, trials, arrays=library.NAME)
     nothing: Fields = collections.OrderedDict()
-    sent = codec.encode(tf.constant([2.0]), nothing, None).message["update"].numpy()[0]
+    twice = NX.asarray(np.array([2.0]), np.float32)
+    [sent] = np.asarray(codec.encode(twice, nothing, None).message["update"])
     expected = _expected(participation, others_do, leaves)
     scores = []
     for is_there in (True, False):
         own_sums, rest = _sums(participation, trials, seed, is_there, leaves)
         sums = (own_sums + _SENT[others_do] * rest) * int(sent)
-        total = tf.constant(sums, wide.zero()["update"].dtype)
-        own = randomness.fold_in(tf.constant([seed, 5], tf.int64), is_there)
+        total = NX.asarray(sums, wide.zero()["update"].dtype)
+        own = randomness.fold_in(library.seed(seed, 5), is_there)
         sums_of = collections.OrderedDict(update=total)
         released = wide.release(nothing, sums_of, nothing, nothing, own)["update"]
-        in_clips = released.numpy() / adversary.steps_to_clip(mechanism, 1)
+        in_clips = np.asarray(released) / adversary.steps_to_clip(mechanism, 1)
         scores.append(expected.log_ratio(in_clips))
     setting = f"cohort {participation.name}, {others_do}, z=1"
     own = {"mechanism": mechanism.name, "setting": setting}

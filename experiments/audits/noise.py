@@ -15,7 +15,7 @@ of the claimed distribution have twelve.
 
 Two runs of one seed that differ in any setting, two rounds, and two contrived seeds
 must have unrelated noise; two equal runs have the same noise. It is the noise of a
-round through TFF in which one client sends zeros.
+round of the aggregator in which one client sends zeros.
 """
 
 from __future__ import annotations
@@ -30,12 +30,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Optional
 
 import numpy as np
-import tensorflow as tf
 from scipy import special
 
 from dpfl import codecs, mechanisms, seed_domains
 from dpfl.accounting.integer import grid_numbers as numbers
-from dpfl.arrays import in_tensorflow as nx
+from dpfl.arrays import Array
 from dpfl.codecs import dome
 from dpfl.codecs.base import Fields
 from dpfl.tasks import registry as tasks
@@ -44,7 +43,8 @@ from dpfl.training import plan as plan_lib
 from dpfl.training import provenance, selection
 from dpfl.vectors import integers, randomness
 
-from . import adversary, findings, rounds
+from . import adversary, findings, library, rounds
+from .library import NX
 
 FAR = (5.0, 5.5, 5.7, 6.0, 6.5)
 """Standard deviations beyond which draws are counted if there are many."""
@@ -86,7 +86,7 @@ class Source:
     """
 
     mechanism: str
-    draw: Callable[[tf.Tensor], tf.Tensor]
+    draw: Callable[[Array], Array]
     unit: float
     stddev: float
     log_pmf: Optional[Callable[[np.ndarray], np.ndarray]] = None
@@ -105,23 +105,23 @@ def trusted_source(mechanism: Any) -> Source:
     length = _LENGTH
     if isinstance(mechanism, mechanisms.ProjectAndPerturb):
         length = round(_LENGTH * mechanism.compression_rate)
-    codec = codecs.make_codec(mechanism, length, arrays="tensorflow")
+    codec = codecs.make_codec(mechanism, length, arrays=library.NAME)
     names = ("l2_clipped", "linf_clipped", "kept", "clients")
-    sums = collections.OrderedDict((n, tf.constant(1.0, tf.float64)) for n in names)
+    sums = collections.OrderedDict((n, NX.asarray(1.0, np.float64)) for n in names)
     nothing: Fields = collections.OrderedDict()
 
-    def draw(seed: tf.Tensor) -> tf.Tensor:
+    def draw(seed: Array) -> Array:
         released = codec.release(nothing, codec.zero(), sums, nothing, seed)
         return released["update"] if isinstance(released, dict) else released
 
     if isinstance(mechanism, (mechanisms.MatrixFactorization, mechanisms.Sgmf)):
         # In a stream of one row the result is a row of Z, with the scale of the mean.
         state = codec.initial_state()
-        shared = codec.decode_broadcast(codec.broadcast(state, tf.zeros([2], tf.int64)))
+        shared = codec.decode_broadcast(codec.broadcast(state, library.seed(0, 0)))
         steps = numbers.grid(1.0, 1).stddev
         unit = steps * mechanism.noise_divisor / mechanism.stddev
 
-        def draw_row(seed: tf.Tensor) -> tf.Tensor:
+        def draw_row(seed: Array) -> Array:
             row = (codec.initial_state(), codec.zero(), sums, shared, seed)
             return codec.decode(*row).mean
 
@@ -141,13 +141,13 @@ def shares_source(mechanism: Any) -> Source:
     length, config, codec = _LENGTH // 4, mechanism, None
     if isinstance(config, mechanisms.Dome):
         config = dataclasses.replace(mechanism, sketch_size=length)
-        codec = dome.LocalNoiseCodec(config, nx)
-    made: Any = codec or codecs.make_codec(config, length, arrays="tensorflow")
-    seed = tf.zeros([2], tf.int64)
+        codec = dome.LocalNoiseCodec(config, NX)
+    made: Any = codec or codecs.make_codec(config, length, arrays=library.NAME)
+    seed = library.seed(0, 0)
     shared = made.decode_broadcast(made.broadcast(collections.OrderedDict(), seed))
-    zeros = tf.zeros([made.input_length])
+    zeros = NX.zeros([made.input_length], np.float32)
 
-    def draw(seed: tf.Tensor) -> tf.Tensor:
+    def draw(seed: Array) -> Array:
         total = made.zero()
         for client in range(config.cohort_size):
             own = randomness.fold_in(seed, client)
@@ -202,23 +202,22 @@ def _counted(
 ) -> tuple[np.ndarray, int, float]:
     """Counts of integers of at least given sizes, the number drawn, and mean square."""
 
-    @tf.function(autograph=False)
-    def far(number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        own = randomness.fold_in(tf.constant([seed, 77], tf.int64), number)
+    def far(number: Array) -> tuple[Any, Array, Any]:
+        own = randomness.fold_in(library.seed(seed, 77), number)
         drawn = source.draw(own)
-        if drawn.dtype.is_floating:
-            drawn = tf.cast(tf.round(drawn * source.unit), tf.int32)
-        size = tf.abs(drawn)
-        places = tf.where(size >= tf.cast(min(least), size.dtype))
-        square = tf.nn.l2_loss(tf.cast(drawn, tf.float32) / source.stddev)
-        return tf.gather_nd(size, places), square, tf.size(drawn)
+        if drawn.dtype == np.float32:
+            drawn = NX.asarray(NX.round(drawn * source.unit), np.int32)
+        size = NX.abs(drawn)
+        beyond = [NX.count_nonzero(size >= integer) for integer in least]
+        square = NX.half_square_sum(NX.asarray(drawn, np.float32) / source.stddev)
+        return beyond, square, NX.size(drawn)
 
+    far_of = library.compiled(far)
     counts, taken, squares = np.zeros(len(least), np.int64), 0, 0.0
     number = 0
     while taken < draws:
-        sizes, square, drawn = far(tf.constant(number, tf.int64))
-        sizes = sizes.numpy()
-        counts += [int(np.sum(sizes >= integer)) for integer in least]
+        beyond, square, drawn = far_of(NX.asarray(number, np.int64))
+        counts += [int(count) for count in beyond]
         taken += int(drawn)
         squares += 2 * float(square)
         number += 1
@@ -265,7 +264,7 @@ def _noise_of(
     mechanism: Any, own: int, words: np.ndarray, number_of_rounds: int
 ) -> list[np.ndarray]:
     """The noise of the first rounds, from the factory's seed and the clients' keys."""
-    through = rounds.FactoryRounds(mechanism, _DIMENSION, own)
+    through = rounds.AGGREGATOR(mechanism, _DIMENSION, own)
     zeros = np.zeros([len(words), _DIMENSION], np.float32)
     bits = getattr(mechanism, "bits", None)
     releases = []
@@ -338,7 +337,7 @@ def masks(mechanism: Any, seed: int) -> Iterator[findings.Finding]:
         mechanism, _DIMENSION, np.full([_EQUAL_CLIENTS, _DIMENSION], size * 0.9)
     )
     for is_keyed in (True, False):
-        through = rounds.FactoryRounds(mechanism, _DIMENSION, seed, is_keyed=is_keyed)
+        through = rounds.AGGREGATOR(mechanism, _DIMENSION, seed, is_keyed=is_keyed)
         updates = composed.updates(through.seed, 0)
         released = through.run(updates, keys).release
         kept = released / (adversary.steps_to_clip(mechanism, _DIMENSION) * size * 0.9)

@@ -3,34 +3,35 @@
 
 """Rounds of real aggregators, with everything that an adversary sees.
 
-    through = rounds.FactoryRounds(mechanism, dimension, seed)
+    through = rounds.AGGREGATOR(mechanism, dimension, seed)
     composed = rounds.ComposedRounds(mechanism, dimension, images)
     updates = composed.updates(through.seed, 0)
     release = through.run(updates, keys).release
 
-`FactoryRounds` runs them through TFF: the registry's factory, with the release of
-`Codec.release` among the measurements. `ComposedRounds` calls the same codec's
-functions in the order in which the factory does, without TFF: many more rounds in the
-same time. With equal seeds both give the same integers.
+`AGGREGATOR` is `FactoryRounds` beside TFF, the registry's factory in its worker, and
+else `JaxRounds`, of `dpfl.jax_aggregator`; both have the release of `Codec.release`
+among the measurements. `ComposedRounds` calls the same codec's functions in the order
+in which the aggregator does: many more rounds in the same time. With equal seeds both
+give the same integers.
 """
 
 from __future__ import annotations
 
 import collections
+import operator
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
-import tensorflow as tf
-import tensorflow_federated as tff
 
 from dpfl import codecs, mechanisms, seed_domains
-from dpfl.aggregators import registry
+from dpfl.arrays import Array
 from dpfl.codecs import measurements
 from dpfl.codecs.base import Codec, Decoded, Fields
 from dpfl.mechanisms.integer import CLIP_COUNT_BITS
 from dpfl.vectors import integers, randomness
 
-from . import adversary
+from . import adversary, library
+from .library import NX
 
 _RELEASE = "release"
 
@@ -84,6 +85,10 @@ class FactoryRounds:
         self, mechanism: Any, dimension: int, seed: int, *, is_keyed: bool = True
     ):
         """Initializes the process; clients without keys draw the system's entropy."""
+        import tensorflow_federated as tff
+
+        from dpfl.aggregators import registry
+
         self._is_keyed = is_keyed
         factory = registry.build(mechanism, seed=seed, around=witnessed)
         value_type = tff.TensorType(np.float32, [dimension])
@@ -96,9 +101,9 @@ class FactoryRounds:
         self._initial = self.state = self._process.initialize()
 
     @property
-    def seed(self) -> tf.Tensor:
+    def seed(self) -> Array:
         """The seed in the state, int64[2]."""
-        return tf.constant(self.state["seed"], tf.int64)
+        return library.seed(*self.state["seed"])
 
     @property
     def number(self) -> int:
@@ -109,11 +114,18 @@ class FactoryRounds:
         """Resets to the first state, but never to an earlier round."""
         self.state = collections.OrderedDict(self._initial, round=self.state["round"])
 
-    def run(self, updates: np.ndarray, keys: np.ndarray) -> AdversaryView:
+    def run(
+        self, updates: np.ndarray, keys: np.ndarray, here: Optional[np.ndarray] = None
+    ) -> AdversaryView:
         """Runs the next round and returns the adversary's view.
 
-        The clients that take part have updates, float32[n, d], and keys, int64[n, 2].
+        Args:
+          updates: The clients' updates, float32[n, d].
+          keys: Their keys, int64[n, 2].
+          here: bool[n], the clients that take part; None for all.
         """
+        if here is not None:
+            updates, keys = updates[here], keys[here]
         values: list[Any] = list(updates)
         if self._is_keyed:
             values = [
@@ -125,8 +137,49 @@ class FactoryRounds:
         return AdversaryView.of(output.measurements[_RELEASE])
 
 
+class JaxRounds(FactoryRounds):
+    """Rounds of a mechanism's aggregator in JAX."""
+
+    def __init__(
+        self, mechanism: Any, dimension: int, seed: int, *, is_keyed: bool = True
+    ):
+        """See base class; the clients' draws then follow from their places."""
+        import jax
+
+        from dpfl.engines.jax import aggregator, layout
+
+        self._is_keyed = is_keyed
+        template = jax.ShapeDtypeStruct([dimension], np.float32)
+        made = aggregator.JaxAggregator(
+            witnessed(codecs.make_codec(mechanism, dimension, library.NAME)),
+            layout.Layout(template),
+            identity=mechanism.identity,
+            released_measurements=mechanism.released_measurements,
+        )
+        self._update = jax.jit(made.update)
+        self._initial = self.state = made.init(seed)
+
+    @property
+    def seed(self) -> Array:
+        """See base class."""
+        return library.seed(*np.asarray(self.state["seed"]).view(np.int64).ravel())
+
+    def run(
+        self, updates: np.ndarray, keys: np.ndarray, here: Optional[np.ndarray] = None
+    ) -> AdversaryView:
+        """See base class."""
+        here = np.ones(len(updates), bool) if here is None else here
+        own = keys if self._is_keyed else None
+        output = self._update(self.state, updates, own, None, here)
+        self.state = output.state
+        return AdversaryView.of(output.measured[_RELEASE])
+
+
+AGGREGATOR = FactoryRounds if library.HAS_TFF else JaxRounds
+
+
 class ComposedRounds:
-    """Rounds of a mechanism's codec, composed as the factory does, without TFF.
+    """Rounds of a mechanism's codec, composed as the aggregator does.
 
     Clients are given by images, the vectors that appear in the release; see
     `adversary.directions`.
@@ -139,34 +192,32 @@ class ComposedRounds:
         self, mechanism: mechanisms.Mechanism, dimension: int, images: np.ndarray
     ):
         """Initializes the rounds, with images of the clients, float32[n, m]."""
-        self.codec = codecs.make_codec(mechanism, dimension, arrays="tensorflow")
+        self.codec = codecs.make_codec(mechanism, dimension, arrays=library.NAME)
         self._mechanism = mechanism
         self._images = np.asarray(images, np.float32)
         self._bits = modulus_bits(mechanism)
         self._padding = self.codec.input_length - dimension
         clients = len(self._images)
-        self._specs = (
-            tf.TensorSpec([2], tf.int64),
-            tf.TensorSpec([], tf.int32),
-            tf.TensorSpec([clients, dimension], tf.float32),
-            tf.TensorSpec([clients, 2], tf.int64),
+        specs: tuple[Any, ...] = (
+            *(([2], np.int64), ([], np.int32)),
+            *(([clients, dimension], np.float32), ([clients, 2], np.int64)),
         )
-        self._updates = tf.function(self._aimed, self._specs[:2], autograph=False)
-        self._axes = tf.function(self._directed, self._specs[:2], autograph=False)
-        self._one = tf.function(self._summed, self._specs, autograph=False)
-        self._run = tf.function(self._several, autograph=False)
-        self._next = tf.function(self._decoded, autograph=False)
+        self._updates = library.compiled(self._aimed, *specs[:2])
+        self._axes = library.compiled(self._directed, *specs[:2])
+        self._one = library.compiled(self._summed, *specs)
+        self._run = library.compiled(self._several)
+        self._next = library.compiled(self._decoded)
 
-    def updates(self, seed: tf.Tensor, number: int) -> np.ndarray:
+    def updates(self, seed: Array, number: int) -> np.ndarray:
         """The updates whose images appear in a round, float32[n, d]."""
-        return self._updates(seed, tf.constant(number, tf.int32)).numpy()
+        return np.asarray(self._updates(seed, _number(number)))
 
-    def axes(self, seed: tf.Tensor, number: int) -> np.ndarray:
+    def axes(self, seed: Array, number: int) -> np.ndarray:
         """The updates that appear in one coordinate each, float32[m, d]."""
-        return self._axes(seed, tf.constant(number, tf.int32)).numpy()
+        return np.asarray(self._axes(seed, _number(number)))
 
     def one(
-        self, seed: tf.Tensor, number: int, updates: np.ndarray, keys: np.ndarray
+        self, seed: Array, number: int, updates: np.ndarray, keys: np.ndarray
     ) -> AdversaryView:
         """The adversary's view of a round of the first state.
 
@@ -176,12 +227,10 @@ class ComposedRounds:
           updates: float32[n, d].
           keys: int64[n, 2].
         """
-        return AdversaryView.of(
-            self._one(seed, tf.constant(number, tf.int32), updates, keys)
-        )
+        return AdversaryView.of(self._one(seed, _number(number), updates, keys))
 
     def run(
-        self, seed: tf.Tensor, first: int, joined: np.ndarray, keys: np.ndarray
+        self, seed: Array, first: int, joined: np.ndarray, keys: np.ndarray
     ) -> AdversaryView:
         """The adversary's view of several rounds, each of the first state.
 
@@ -193,23 +242,17 @@ class ComposedRounds:
           keys: int64[rounds, n, 2].
         """
         return AdversaryView.of(
-            self._run(seed, tf.constant(first, tf.int32), joined, keys)
+            self._run(seed, _number(first), *map(NX.asarray, (joined, keys), _KINDS))
         )
 
     def _several(self, seed: Any, first: Any, joined: Any, keys: Any) -> Any:
-        one_round = self._one.get_concrete_function()
-        kind = tf.nest.map_structure(
-            lambda out: tf.TensorSpec(out.shape, out.dtype),
-            one_round.structured_outputs,
-        )
-
         def one(arguments: Any) -> Any:
             number, coins, own_keys = arguments
-            updates = self._updates(seed, number) * coins[:, tf.newaxis]
-            return one_round(seed, number, updates, own_keys)
+            updates = self._updates(seed, number) * coins[:, np.newaxis]
+            return self._one(seed, number, updates, own_keys)
 
-        numbers = first + tf.range(tf.shape(joined)[0])
-        return tf.map_fn(one, (numbers, joined, keys), fn_output_signature=kind)
+        numbers = first + NX.arange(NX.shape(joined)[0], dtype=np.int32)
+        return library.mapped(one, (numbers, joined, keys))
 
     def _shared(self, seed: Any, number: Any) -> tuple[Any, Fields]:
         """The round's seed and the expanded broadcast, both public."""
@@ -219,16 +262,17 @@ class ComposedRounds:
         broadcast = self.codec.broadcast(self.codec.initial_state(), round_seed)
         return round_seed, self.codec.decode_broadcast(broadcast)
 
-    def _aimed(self, seed: Any, number: Any) -> tf.Tensor:
-        return tf.constant(self._images) @ self._directed(seed, number)
+    def _aimed(self, seed: Any, number: Any) -> Array:
+        return NX.asarray(self._images, np.float32) @ self._directed(seed, number)
 
-    def _directed(self, seed: Any, number: Any) -> tf.Tensor:
+    def _directed(self, seed: Any, number: Any) -> Array:
         shared = self._shared(seed, number)[1]
         aims = adversary.directions(self._mechanism, self.codec.dimension, shared)
-        return tf.eye(self.codec.dimension) if aims is None else aims
+        units = NX.eye(self.codec.dimension, dtype=np.float32)
+        return units if aims is None else aims
 
     def stream(
-        self, seed: tf.Tensor, first: int, joined: np.ndarray, keys: np.ndarray
+        self, seed: Array, first: int, joined: np.ndarray, keys: np.ndarray
     ) -> np.ndarray:
         """The results of consecutive rounds, float32[rounds, d].
 
@@ -242,10 +286,10 @@ class ComposedRounds:
         """
         state, results = self.codec.initial_state(), []
         for i, (coins, own_keys) in enumerate(zip(joined, keys)):
-            number = tf.constant(first + i, tf.int32)
+            number = _number(first + i)
             updates = self._updates(seed, number) * coins[:, np.newaxis]
             result, state = self._next(seed, number, updates, own_keys, state)
-            results.append(result.numpy())
+            results.append(np.asarray(result))
         return np.stack(results)
 
     def _summed(self, seed: Any, number: Any, updates: Any, keys: Any) -> Any:
@@ -268,15 +312,11 @@ class ComposedRounds:
         """The arguments of the codec's `decode` of a round."""
         codec = self.codec
         round_seed, shared = self._shared(seed, number)
-        padded = tf.pad(tf.convert_to_tensor(updates), [[0, 0], [0, self._padding]])
+        padded = NX.pad(NX.asarray(updates, np.float32), [[0, 0], [0, self._padding]])
+        keys = NX.asarray(keys, np.int64)
 
         def encode(client: Any) -> tuple[Any, Any]:
-            own = randomness.fold_in(
-                keys[client],
-                seed_domains.RoundDomain.CLIENT,
-                round_seed[0],
-                round_seed[1],
-            )
+            own = self._client_seed(seed, number, client, keys[client], round_seed)
             encoded = codec.encode(padded[client], shared, own)
             bits = codec.message_bits(encoded.message)
             sums = measurements.client_sums(encoded.normed, bits, encoded.sums)
@@ -284,20 +324,38 @@ class ComposedRounds:
 
         def add(client: Any, total: Any, sums: Any) -> tuple[Any, Any, Any]:
             message, mine = encode(client)
-            summed = tf.nest.map_structure(tf.add, sums, mine)
+            summed = NX.tree_map(operator.add, sums, mine)
             return client + 1, codec.accumulate(total, message), summed
 
         message, first = encode(0)
-        _, total, sums = tf.while_loop(
-            lambda client, *_: client < tf.shape(padded)[0],
+        _, total, sums = NX.while_loop(
+            lambda client, *_: client < NX.shape(padded)[0],
             add,
-            [tf.constant(1), codec.accumulate(codec.zero(), message), first],
+            [_number(1), codec.accumulate(codec.zero(), message), first],
         )
         total = _wrapped(total, self._bits)
         noise_seed = randomness.fold_in(
             seed, number, seed_domains.RoundDomain.SERVER_NOISE
         )
         return state, total, sums, shared, noise_seed
+
+    def _client_seed(
+        self, seed: Any, number: Any, client: Any, key: Any, round_seed: Any
+    ) -> Array:
+        """A client's own seed of a round, as the aggregator derives it."""
+        domain = seed_domains.RoundDomain.CLIENT
+        if library.HAS_TFF:
+            return randomness.fold_in(key, domain, round_seed[0], round_seed[1])
+        secret = randomness.fold_in(seed, number, domain)
+        return randomness.fold_in(secret, client, key[0], key[1])
+
+
+# Dtypes of the clients that join, and of their keys.
+_KINDS = (np.float32, np.int64)
+
+
+def _number(value: int) -> Array:
+    return NX.asarray(value, np.int32)
 
 
 def _named(released: Any) -> Fields:

@@ -19,14 +19,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from dpfl import accounting, mechanisms
 from dpfl.arrays import philox
 from dpfl.mechanisms import matrix_factorization
 from dpfl.training import selection
 
-from . import adversary, canaries, findings, rounds, score_distributions
+from . import adversary, canaries, findings, library, rounds, score_distributions
 
 _DELTA = 1e-2
 _ONE = (1.0,)
@@ -127,11 +126,11 @@ class StreamCanaries(canaries.Trials):
         self._count = 0
 
     def findings(self, trials: int, *, in_tff: bool = True) -> list[findings.Finding]:
-        """The bound with its verdict, and whether TFF gives the same results.
+        """The bound with its verdict, and whether the aggregator has these results.
 
         Args:
           trials: Number of runs with the canary, and as many without.
-          in_tff: Whether a run is repeated in TFF's worker, for comparison.
+          in_tff: Whether a run is repeated by the aggregator, for comparison.
         """
         while self.trials < trials:
             self._add(*self._run())
@@ -139,7 +138,7 @@ class StreamCanaries(canaries.Trials):
         if in_tff:
             agrees, detail = (
                 self._agrees_with_tff(),
-                "a run through TFF is the composed one",
+                "a run of the aggregator is the composed one",
             )
             results.append(self._finding("composition", agrees, detail=detail))
         return results
@@ -148,7 +147,7 @@ class StreamCanaries(canaries.Trials):
         """A score for each canary of a run, and which of them were present."""
         case, total = self._case, self._case.participation.rounds
         turns, joined, keys, is_there = self._coins()
-        seed = tf.constant(philox.seed_from_int(self._seed, "stream"), tf.int64)
+        seed = library.seed(*philox.seed_from_int(self._seed, "stream"))
         first = self._count * total
         self._count += 1
         noised = self._rounds.stream(seed, first, joined, keys)
@@ -217,7 +216,7 @@ class StreamCanaries(canaries.Trials):
     def _agrees_with_tff(self) -> bool:
         """Whether a run in TFF's worker gives the results of the composed one."""
         case = self._case
-        through = rounds.FactoryRounds(case.mechanism, case.dimension, self._seed)
+        through = rounds.AGGREGATOR(case.mechanism, case.dimension, self._seed)
         _, joined, keys, _ = self._coins()
         seed = through.seed
         composed = self._rounds.stream(seed, 0, joined, keys)

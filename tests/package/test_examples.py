@@ -22,7 +22,7 @@ import pytest
 from dpfl import files
 from experiments import effects
 from tests import forks
-from tools import interpreters, other_loops
+from tools import other_loops
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "examples"
@@ -201,10 +201,7 @@ def run_loop(name, folder, python=None):
 
 
 def test_a_loop_in_pytorch(tmp_path):
-    python = interpreters.find_environment("torch")
-    if python is None:
-        assert "CI" not in os.environ, "tools/interpreters.py gave no PyTorch"
-        pytest.skip("there is no PyTorch here; tools/interpreters.py provides it")
+    python = forks.other_python("torch")
     run_loop("pytorch_loop", tmp_path, python)
 
 
@@ -336,10 +333,7 @@ def test_a_foreign_loop(tmp_path):
 
 def test_the_aggregator_in_jax(tmp_path):
     """A round that is lost and done again has other noise, and is charged for twice."""
-    python = interpreters.find_environment("jax")
-    if python is None:
-        assert "CI" not in os.environ, "tools/interpreters.py gave no JAX"
-        pytest.skip("there is no JAX here; tools/interpreters.py provides it")
+    python = forks.other_python("jax")
     check_aggregator(as_a_program("jax_aggregator", tmp_path, python=python))
 
 

@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 
 from dpfl.engines.tff import keras_models
+from tests import forks
 from tests.arrays import alike
-from tools import interpreters
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 # A codec of each library, without TensorFlow.
@@ -35,20 +35,26 @@ def test_array_tests_pass_in_jax(name):
     run(name, "-m", "pytest", *options, "-k", CHOSEN[name], "tests/arrays")
 
 
-def run(name, *arguments):
+def test_killed_runs_in_jax_end_with_equal_results():
+    """A small part of `python -m tools.soak` there, which compiles once."""
+    words = ["-m", "tools.soak", "--seed=3", "--only", "--kills=2"]
+    words += ["--mechanisms=gaussian"]
+    quick = "--xla_backend_optimization_level=0"
+    assert "| 2 | 0 |" in run("jax-newest", *words, XLA_FLAGS=quick)
+
+
+def run(name, *arguments, **more):
     """Runs Python in an environment, which must end well; else skips the test."""
-    python = interpreters.find_environment(name)
-    if python is None:
-        assert "CI" not in os.environ, f"tools/interpreters.py made no {name}"
-        pytest.skip(f"there is no {name} here; tools/interpreters.py makes it")
+    python = forks.other_python(name)
     done = subprocess.run(
         [str(python), *arguments],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), **more},
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 # Greatest distance of updates, as a share of their norm.

@@ -277,6 +277,43 @@ def ours():
     return (ROOT / "dpfl/__init__.py").read_text()
 
 
+def test_commands_train_in_jax_from_the_wheel(wheel, tmp_path):
+    """Everything but dpfl is what the extra `jax` asks for, without TensorFlow."""
+    python = forks.other_python("jax-newest")
+    site = tmp_path / "site"
+    options = ["--quiet", "--no-deps", "--no-index", "--target", site]
+    run([*PIP, "install", *options, wheel], tmp_path)
+
+    def dpfl(command, *arguments, exit_code=0):
+        # Optimized programs take longer to compile than they save.
+        flags = "--xla_backend_optimization_level=0"
+        own = {"PYTHONPATH": str(site), "XLA_FLAGS": flags}
+        words = [python, "-m", "dpfl", command, *arguments]
+        return run(words, tmp_path, exit_code, **own)
+
+    few = ["--rounds=3", "--cohort_size=4", "--noise_multiplier=1"]
+    few += ["--mechanism=gaussian", "--accounting_method=rdp"]
+    said = dpfl("train", *few, "--engine=jax", "--output_dir=run")
+    assert "engine: jax on cpu" in said
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
+    assert summary["rounds"] == 3 and summary["engine"]["engine"] == "jax"
+    assert "tensorflow" not in summary["versions"]
+    assert (tmp_path / "run/model.npz").exists()
+    assert list((tmp_path / "run/tensorboard").iterdir())
+    said = dpfl("train", *few, "--workers=host:1", exit_code=2)
+    assert said.count("\n") == 1 and "--workers" in said
+    search = ["--server_lr=1", "--output_dir=searches", "--runs=1"]
+    dpfl("search", *search, "--", *few)
+    assert (tmp_path / "searches/best.flags").exists()
+    [found] = (tmp_path / "searches").glob("*/summary.json")
+    both = ["run", str(found.parent)]
+    assert len(json.loads(dpfl("compare", *both, "--any_task", "--json"))) == 2
+    audit = ["--mechanisms=l2_csgm", "--quick", "--trials=50", "--draws=1000"]
+    dpfl("audit", *audit, "--output=audit.json")
+    checks = {row["check"] for row in json.loads((tmp_path / "audit.json").read_text())}
+    assert {"epsilon", "composition", "tails", "masks", "measured"} <= checks
+
+
 # What a figure does for each row of its table, for one round of a small cohort.
 WORK = """
 import json

@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import dataclasses
+import importlib.util
 import io
 import json
 import multiprocessing
@@ -39,12 +40,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 RUN_SECONDS = 3600.0
 _LINGER_SECONDS = 60.0
 _UNEXPECTED = 99
+# In an environment with JAX its engine is disturbed.
+ENGINE = "tff" if importlib.util.find_spec("tensorflow") else "jax"
 
 BASE = (
     *("--task=synthetic", "--model=small_cnn", "--num_clients=8", "--cohort_size=4"),
     *("--examples_per_client=2", "--batch_size=2", "--num_test_examples=4"),
     *("--rounds=16", "--checkpoint_every=2", "--eval_every=3", "--seed=5"),
-    *("--noprogress", "--concurrency=2"),
+    *("--noprogress", *(["--concurrency=2"] if ENGINE == "tff" else [])),
 )
 _ONCE = ("--participation=once_per_epoch", "--num_clients=16")
 _FIXED = ("--participation=fixed",)
@@ -61,16 +64,19 @@ _BESIDE: dict[str, tuple[str, ...]] = {
 def prepare() -> None:
     """Imports everything that a training needs, and adopts its orphaned processes.
 
-    This process must compute nothing afterwards: TensorFlow's threads survive no fork.
+    This process must compute nothing afterwards: an engine's threads survive no fork.
     """
     from experiments import start
 
-    start.import_tensorflow()
-    import matplotlib.backends.backend_agg  # noqa: F401
-    import tensorflow as tf
-    import tensorflow_federated  # noqa: F401
+    start.import_engine(ENGINE)
+    if ENGINE == "tff":
+        import matplotlib.backends.backend_agg  # noqa: F401
+        import tensorflow as tf
+        import tensorflow_federated  # noqa: F401
 
-    tf.get_logger().setLevel("ERROR")
+        tf.get_logger().setLevel("ERROR")
+    else:
+        import dpfl.engines.jax.engine  # noqa: F401
     from dpfl.training import page  # noqa: F401
     from experiments import train  # noqa: F401
 
@@ -223,7 +229,10 @@ def left_behind() -> list[str]:
 
 def results(folder: pathlib.Path) -> dict[str, Any]:
     """The results that equal trainings share, to the last bit."""
-    return {**record(folder), "model": model_bits(folder / "model.keras")}
+    model = folder / "model.npz"
+    if ENGINE == "tff":
+        return {**record(folder), "model": model_bits(folder / "model.keras")}
+    return {**record(folder), "model": model.read_bytes()}
 
 
 def record(folder: pathlib.Path) -> dict[str, Any]:
@@ -270,11 +279,11 @@ def model_bits(path: pathlib.Path) -> dict[str, bytes]:
 
 def events(folder: pathlib.Path) -> list[tuple[int, str, float]]:
     """The (round, name, value) of all events, without their wall time."""
-    import tensorflow as tf
+    from tensorboard.backend.event_processing import event_file_loader
 
     rows = []
     for path in sorted(folder.glob("tensorboard/*tfevents*")):
-        for event in tf.compat.v1.train.summary_iterator(str(path)):
+        for event in event_file_loader.LegacyEventFileLoader(str(path)).Load():
             rows += [(event.step, v.tag, v.simple_value) for v in event.summary.value]
     return rows
 
