@@ -164,13 +164,18 @@ def test_precision_is_for_local_training_alone(tmp_path, precision):
     with opened(made, tmp_path) as trainer, jax.default_matmul_precision("bfloat16"):
         state, rounds = trainer.initialize(), trainer._rounds
         cohort = rounds.cohort([np.arange(4)] * 4, [(1, 2)] * 4)
-        whole = products(rounds.next.lower(state, trainer._resident, cohort))
+        examples = trainer._resident
+        whole = products(rounds.next.lower(state, examples, cohort))
+        updates, _ = jax.eval_shape(
+            rounds._trained, state, examples, cohort, jnp.arange(4)
+        )
         zeros = jax.tree.map(lambda leaf: jnp.zeros([4, *leaf.shape]), state.params)
         update = jax.jit(dpfl.jax_aggregator(made.mechanism, state.params).update)
         codec = products(update.lower(state.aggregator, zeros))
         tests = products(
             trainer._evaluator._total.lower(state.params, trainer._evaluator._examples)
         )
+    assert all(leaf.dtype == np.float32 for leaf in jax.tree.leaves(updates))
     highest = LOWERED["float32"]
     assert len(codec) == count(codec, highest) > 0
     assert len(tests) == count(tests, highest) > 0
