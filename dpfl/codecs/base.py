@@ -49,6 +49,26 @@ class Encoded(NamedTuple):
     sums: Fields
 
 
+class Received(NamedTuple):
+    """A round as the server opens it, from which it decodes the release.
+
+    Attributes:
+      state: The mechanism's own state.
+      total: The sum of the messages.
+      sums: OrderedDict of float64 scalars summed over clients: `Codec.needed_sums` at
+        the least, and for exact metrics all of `Encoded.sums` and
+        `measurements.client_sums`.
+      shared: The result of `Codec.decode_broadcast`.
+      noise_seed: int64[2], a secret seed of this round; exact metrics need none.
+    """
+
+    state: Fields
+    total: Structure
+    sums: Fields
+    shared: Fields
+    noise_seed: Seed = None
+
+
 class Decoded(NamedTuple):
     """The decoded sum of a round.
 
@@ -67,6 +87,7 @@ class Codec(abc.ABC):
     """One mechanism on float32 vectors, in plain functions of arrays.
 
     All functions may be traced, by TFF and by `jax.jit`, and run eagerly just as well.
+    Subclasses have the mechanism as `_config`.
 
     Attributes:
       nx: The module of the array library, of `dpfl.arrays`.
@@ -97,10 +118,11 @@ class Codec(abc.ABC):
     gives_mean = True
     takes_weights = False
 
-    def __init__(self, dimension: int, cohort_size: int, nx: Any):
+    def __init__(self, config: Any, dimension: int, nx: Any):
+        self._config = config
         self.dimension = dimension
         self.input_length = dimension
-        self.cohort_size = cohort_size
+        self.cohort_size = config.cohort_size
         self.nx = nx
 
     @property
@@ -172,54 +194,27 @@ class Codec(abc.ABC):
         """The sum of two sums, from two groups of clients or two workers."""
         return self.nx.tree_map(operator.add, total, other)
 
-    def release(
-        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
-    ) -> Structure:
+    def release(self, received: Received) -> Structure:
         """The view of the event's adversary on a round, before post-processing.
 
         The guarantee covers this view, and `decode` computes its results from it alone
         (and from public values, measurements aside). By default it is the sum itself,
         for mechanisms whose clients add the noise; others override it to add the
-        server's.
-
-        Args:
-          state: The mechanism's own state.
-          total: The sum of the messages.
-          sums: Float64 scalars summed over clients.
-          shared: The result of `decode_broadcast`.
-          noise_seed: int64[2], secret; with the seed of `decode` the noise is the same.
+        server's. With the seed of `decode` the noise is the same.
         """
-        return total
+        return received.total
 
     @abc.abstractmethod
-    def decode(
-        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
-    ) -> Decoded:
-        """Decodes the sum of a round: the mean, the next state and the measurements.
+    def decode(self, received: Received) -> Decoded:
+        """Decodes the sum of a round: the mean, the next state and the measurements."""
 
-        Args:
-          state: The mechanism's own state.
-          total: The sum of the messages.
-          sums: Float64 scalars summed over clients, `needed_sums` at the least.
-          shared: The result of `decode_broadcast`.
-          noise_seed: int64[2], a secret seed of this round.
-        """
-
-    def exact_metrics(
-        self, state: Fields, total: Any, sums: Fields, shared: Fields
-    ) -> Fields:
+    def exact_metrics(self, received: Received) -> Fields:
         """Exact metrics of a round, of clients' data without noise.
 
         By default the fraction of clients whose update was clipped, if the codec sums
         it as "l2_clipped".
-
-        Args:
-          state: The mechanism's own state.
-          total: The sum of the messages.
-          sums: All of `Encoded.sums` and `measurements.client_sums`, summed over
-            clients.
-          shared: The result of `decode_broadcast`.
         """
+        sums = received.sums
         if "l2_clipped" not in sums:
             return collections.OrderedDict()
         fraction = measurements.ratio(sums["l2_clipped"], sums["clients"])

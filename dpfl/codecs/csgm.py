@@ -21,7 +21,7 @@ import numpy as np
 from dpfl import mechanisms, seed_domains
 from dpfl.arrays import Array
 from dpfl.codecs import measurements
-from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, Seed
+from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, Received, Seed
 from dpfl.codecs.integer_sums import IntegerSum
 from dpfl.mechanisms.mechanism import COUNT_BITS
 from dpfl.vectors import clipping, masks, randomness, rotation
@@ -51,8 +51,7 @@ class SparsifiedSumCodec(Codec):
     has_private_randomness = True
 
     def __init__(self, config: Config, dimension: int, nx: Any):
-        super().__init__(dimension, config.cohort_size, nx)
-        self._config = config
+        super().__init__(config, dimension, nx)
         self._divisor = config.cohort_size * config.keep_fraction
         self._linf_clip = config.linf_clip(dimension)
         self.input_length = config.rotated_dimension(dimension)
@@ -139,33 +138,24 @@ class SparsifiedSumCodec(Codec):
             malformed=total["malformed"] + nx.asarray(is_malformed, np.int32),
         )
 
-    def decode(
-        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
-    ) -> Decoded:
-        """The mean: the sum over n gamma, rotated back, without the padding.
-
-        See base class for the arguments.
-        """
-        rotated = self._sum.to_float(total["total"], self._config.clip_norm)
-        rotated /= self._divisor
-        mean = self._rotation.invert(rotated, shared["rotation"])[: self.dimension]
+    def decode(self, received: Received) -> Decoded:
+        """The mean: the sum over n gamma, rotated back, without the padding."""
+        total, rotation = received.total["total"], received.shared["rotation"]
+        rotated = self._sum.to_float(total, self._config.clip_norm) / self._divisor
+        mean = self._rotation.invert(rotated, rotation)[: self.dimension]
         measured = collections.OrderedDict(
             clip_norm=self.nx.asarray(self._config.clip_norm, np.float32),
             linf_clip=self.nx.asarray(self._linf_clip, np.float32),
         )
-        return Decoded(mean, state, measured)
+        return Decoded(mean, received.state, measured)
 
-    def exact_metrics(
-        self, state: Fields, total: Any, sums: Fields, shared: Fields
-    ) -> Fields:
-        """The clipped fractions, and the number of malformed messages.
-
-        See base class for the arguments.
-        """
-        measured = super().exact_metrics(state, total, sums, shared)
+    def exact_metrics(self, received: Received) -> Fields:
+        """The clipped fractions, and the number of malformed messages."""
+        measured = super().exact_metrics(received)
+        sums = received.sums
         fraction = measurements.ratio(sums["linf_clipped"], sums["kept"])
         measured["linf_clipped_fraction"] = fraction
-        measured["malformed_clients"] = total["malformed"]
+        measured["malformed_clients"] = received.total["malformed"]
         return measured
 
 
@@ -178,24 +168,14 @@ class CsgmCodec(SparsifiedSumCodec):
     Measurements: those of `SparsifiedSumCodec` and `noise_stddev` (of the mean).
     """
 
-    def release(
-        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
-    ) -> Array:
-        """The noised sum of the masked and rotated updates, in steps.
+    def release(self, received: Received) -> Array:
+        """The noised sum of the masked and rotated updates, in steps."""
+        return self._sum.noised(received.total["total"], received.noise_seed)
 
-        See base class for the arguments.
-        """
-        return self._sum.noised(total["total"], noise_seed)
-
-    def decode(
-        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
-    ) -> Decoded:
-        """The mean (sum + noise) / (n gamma), rotated back, without the padding.
-
-        See base class for the arguments.
-        """
-        noised = {"total": self.release(state, total, sums, shared, noise_seed)}
-        decoded = super().decode(state, noised, sums, shared, noise_seed)
+    def decode(self, received: Received) -> Decoded:
+        """The mean (sum + noise) / (n gamma), rotated back, without the padding."""
+        noised = {"total": self.release(received)}
+        decoded = super().decode(received._replace(total=noised))
         stddev = self._config.stddev / self._divisor
         decoded.measurements["noise_stddev"] = self.nx.asarray(stddev, np.float32)
         return decoded

@@ -26,7 +26,7 @@ import numpy as np
 from dpfl import arrays, seed_domains
 from dpfl.arrays import Array
 from dpfl.codecs.adaptive_clip import AdaptiveClip
-from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, Seed
+from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, Received, Seed
 from dpfl.mechanisms import integer
 from dpfl.vectors import (
     clipping,
@@ -64,12 +64,11 @@ class IntegerCodec(Codec):
 
     def __init__(self, config: integer.IntegerMechanism, dimension: int, nx: Any):
         """Initializes the codec; raises ValueError if `config` has too few bits."""
-        super().__init__(dimension, config.cohort_size, nx)
+        super().__init__(config, dimension, nx)
         self.modulus_bits = {"update": config.modulus_bits}
         if config.adaptive_clipping:
             self.modulus_bits["within"] = integer.CLIP_COUNT_BITS
         config.check_noise(dimension)
-        self._config = config
         self._grid = config.grid(dimension)
         self._vector_dimension = config.vector_dimension(dimension)
         self._rotated = config.rotated_dimension(dimension)
@@ -182,20 +181,17 @@ class IntegerCodec(Codec):
             total["within"] = nx.zeros([], np.int32)
         return total
 
-    def release(
-        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
-    ) -> Fields:
+    def release(self, received: Received) -> Fields:
         """The opened sums, with the helpers' shares of noise if there are helpers.
 
         A secure sum opens residues modulo 2^b and nothing else.
-
-        See base class for the arguments.
         """
-        config = self._config
+        config, total = self._config, received.total
         if config.noise_source != "helpers":
             if not self.needed_clients:
                 return total
-            return opened(self.nx, total, sums["clients"], self.needed_clients)
+            clients = received.sums["clients"]
+            return opened(self.nx, total, clients, self.needed_clients)
         parts = {
             "update": (seed_domains.RoundDomain.UPDATE_NOISE, self._noise),
             "within": (seed_domains.RoundDomain.COUNT_NOISE, self._count_noise),
@@ -205,20 +201,14 @@ class IntegerCodec(Codec):
             domain, noise = parts[name]
             flat = self.nx.reshape(residues, [-1])
             number, length = config.cohort_size, flat.shape[0]
-            flat = flat + noise.sample(noise_seed, domain, number, length)
+            flat = flat + noise.sample(received.noise_seed, domain, number, length)
             helped[name] = self.nx.reshape(flat, residues.shape)
         return self.reduce_modulo(helped)
 
-    def decode(
-        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
-    ) -> Decoded:
-        """Decodes the residues to the mean, and computes the next clip.
-
-        See base class for the arguments.
-        """
-        config = self._config
-        total = self.release(state, total, sums, shared, noise_seed)
-        nx = self.nx
+    def decode(self, received: Received) -> Decoded:
+        """Decodes the residues to the mean, and computes the next clip."""
+        config, nx, shared = self._config, self.nx, received.shared
+        total = self.release(received)
         steps = nx.asarray(
             integers.center(total["update"], config.modulus_bits), np.float32
         )
@@ -227,11 +217,11 @@ class IntegerCodec(Codec):
         vector = self._rotation.invert(rotated, shared["rotation"])
         measured = collections.OrderedDict(
             clip_norm=shared["clip_norm"],
-            noise_stddev=self._noise_stddev(sums) * shared["vector_clip"],
+            noise_stddev=self._noise_stddev(received.sums) * shared["vector_clip"],
             granularity=step,
             wrap_probability=_wrap_probability(steps, config.modulus_bits),
         )
-        new_state = collections.OrderedDict(state)
+        new_state = collections.OrderedDict(received.state)
         if self._clip.adapts:
             votes = integers.center(total["within"], integer.CLIP_COUNT_BITS)
             votes = nx.asarray(votes, np.float32) / 2

@@ -20,7 +20,7 @@ import numpy as np
 from dpfl import mechanisms, seed_domains
 from dpfl.arrays import Array
 from dpfl.codecs import measurements
-from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, Seed
+from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, Received, Seed
 from dpfl.codecs.distributed import IntegerCodec, opened
 from dpfl.codecs.integer_sums import IntegerSum
 from dpfl.mechanisms.dome import BETA_2
@@ -51,9 +51,8 @@ class LocalNoiseCodec(Codec):
     needed_sums = ("clients",)
 
     def __init__(self, config: mechanisms.Dome, nx: Any):
-        super().__init__(config.sketch_size, config.cohort_size, nx)
+        super().__init__(config, config.sketch_size, nx)
         self.modulus_bits = {"update": config.modulus_bits}
-        self._config = config
         multiplier, no_noise = config.noise_multiplier, config.no_noise
         self.needed_clients = config.cohort_size if multiplier else 0
         self._sum = IntegerSum(
@@ -81,30 +80,18 @@ class LocalNoiseCodec(Codec):
         zeros = self.nx.zeros([self.dimension], np.int64)
         return collections.OrderedDict(update=zeros)
 
-    def release(
-        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
-    ) -> Array:
-        """The sum in steps, decoded from its residues; its noise is complete.
-
-        See base class for the arguments.
-        """
-        config = self._config
-        update, clients = total["update"], sums["clients"]
+    def release(self, received: Received) -> Array:
+        """The sum in steps, decoded from its residues; its noise is complete."""
+        update, clients = received.total["update"], received.sums["clients"]
         total = opened(self.nx, update, clients, self.needed_clients)
-        steps = integers.center(total, config.modulus_bits)
+        steps = integers.center(total, self._config.modulus_bits)
         return self.nx.asarray(steps, self._sum.dtype)
 
-    def decode(
-        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
-    ) -> Decoded:
-        """The mean of the vectors.
-
-        See base class for the arguments.
-        """
-        config = self._config
-        total = self.release(state, total, sums, shared, noise_seed)
+    def decode(self, received: Received) -> Decoded:
+        """The mean of the vectors."""
+        config, total = self._config, self.release(received)
         mean = self._sum.to_float(total, config.clip_norm) / config.cohort_size
-        return Decoded(mean, state, collections.OrderedDict())
+        return Decoded(mean, received.state, collections.OrderedDict())
 
 
 class DomeCodec(Codec):
@@ -144,8 +131,7 @@ class DomeCodec(Codec):
 
     def __init__(self, config: mechanisms.Dome, dimension: int, nx: Any):
         """Initializes the codec; raises ValueError if `config` has too few bits."""
-        super().__init__(dimension, config.cohort_size, nx)
-        self._config = config
+        super().__init__(config, dimension, nx)
         # The codec that sums the k-vectors; its broadcast is a function of the round's
         # seed.
         self._inner: Codec
@@ -255,28 +241,15 @@ class DomeCodec(Codec):
             total[_EXACT] = self.nx.zeros([self.dimension], np.float32)
         return total
 
-    def release(
-        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
-    ) -> Any:
-        """The release of the k-vectors' sum.
+    def release(self, received: Received) -> Any:
+        """The release of the k-vectors' sum."""
+        return self._inner.release(self._of_sum(received))
 
-        See base class for the arguments.
-        """
-        return self._inner.release(
-            Fields(), self._sums(total), sums, shared["release"], noise_seed
-        )
-
-    def decode(
-        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
-    ) -> Decoded:
-        """The decoded mean or Adam's step, and the new sketch.
-
-        See base class for the arguments.
-        """
-        config, sketch = self._config, shared["sketch"]
-        released = self._inner.decode(
-            Fields(), self._sums(total), sums, shared["release"], noise_seed
-        )
+    def decode(self, received: Received) -> Decoded:
+        """The decoded mean or Adam's step, and the new sketch."""
+        config, state = self._config, received.state
+        sketch = received.shared["sketch"]
+        released = self._inner.decode(self._of_sum(received))
         residual = adaptive_sketch.lift(sketch, released.mean)
         gradient = residual
         if config.mean_removal:
@@ -296,23 +269,18 @@ class DomeCodec(Codec):
         step = self._adam_step(new_state) if self._has_adam else gradient
         return Decoded(step, new_state, measured)
 
-    def exact_metrics(
-        self, state: Fields, total: Any, sums: Fields, shared: Fields
-    ) -> Fields:
-        """The fraction of clipped updates, and the energy that the sketch keeps.
-
-        See base class for the arguments.
-        """
-        measured = super().exact_metrics(state, total, sums, shared)
+    def exact_metrics(self, received: Received) -> Fields:
+        """The fraction of clipped updates, and the energy that the sketch keeps."""
+        measured = super().exact_metrics(received)
         if self._config.measures_energy:
-            energy = self._energy(state, total, sums, shared["sketch"])
-            measured["explained_energy"] = energy
+            measured["explained_energy"] = self._energy(received)
         return measured
 
-    def _sums(self, total: Fields) -> Fields:
-        """The secure sums of a round."""
-        parts = ((name, total[name]) for name in self.modulus_bits)
-        return collections.OrderedDict(parts)
+    def _of_sum(self, received: Received) -> Received:
+        """The round of the codec that sums the k-vectors."""
+        parts = ((name, received.total[name]) for name in self.modulus_bits)
+        total, shared = collections.OrderedDict(parts), received.shared["release"]
+        return received._replace(state=Fields(), total=total, shared=shared)
 
     def _expanded(self, broadcast: Fields) -> adaptive_sketch.Sketch:
         basis, rank, seed = (broadcast[name] for name in ("basis", "rank", "seed"))
@@ -352,17 +320,15 @@ class DomeCodec(Codec):
         second = nx.divide_no_nan(state["second_moment"], correction)
         return self._mean(state) / nx.sqrt(nx.maximum(second, self._floor))
 
-    def _energy(
-        self, state: Fields, total: Any, sums: Fields, sketch: adaptive_sketch.Sketch
-    ) -> Array:
+    def _energy(self, received: Received) -> Array:
         """The ratio ||S (x - m)||^2 / ||x - m||^2, x the mean of the finite updates."""
-        nx = self.nx
+        nx, sums = self.nx, received.sums
         number = nx.asarray(sums["clients"] - sums["nonfinite_clients"], np.float32)
-        centred = nx.divide_no_nan(total[_EXACT], number)
+        centred = nx.divide_no_nan(received.total[_EXACT], number)
         if self._config.mean_removal:
-            centred = centred - self._mean(state)
+            centred = centred - self._mean(received.state)
         normed = clipping.safe_norm(centred)
-        inside = adaptive_sketch.project(sketch, normed.direction)
+        inside = adaptive_sketch.project(received.shared["sketch"], normed.direction)
         squared = nx.sum(nx.square(nx.asarray(inside, np.float64)))
         return measurements.ratio(squared, nx.square(normed.direction_norm))
 

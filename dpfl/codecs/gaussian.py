@@ -20,7 +20,7 @@ import numpy as np
 from dpfl import mechanisms
 from dpfl.arrays import Array
 from dpfl.codecs.adaptive_clip import AdaptiveClip
-from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, Seed
+from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, Received, Seed
 from dpfl.codecs.integer_sums import CountSum, IntegerSum
 from dpfl.vectors import clipping
 
@@ -36,8 +36,7 @@ class GaussianCodec(Codec):
     """
 
     def __init__(self, config: mechanisms.Gaussian, dimension: int, nx: Any):
-        super().__init__(dimension, config.cohort_size, nx)
-        self._config = config
+        super().__init__(config, dimension, nx)
         self._clip = AdaptiveClip(config, nx)
         self._sum = IntegerSum(
             dimension, config.update_noise_multiplier, config.cohort_size
@@ -86,28 +85,19 @@ class GaussianCodec(Codec):
             added["within"] = self._count.accumulate(total["within"], within - clipped)
         return added
 
-    def release(
-        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
-    ) -> Fields:
-        """The noised sum in steps, and half the votes' sum if the clip adapts.
-
-        See base class for the arguments.
-        """
-        noised = self._sum.noised(total["update"], noise_seed)
+    def release(self, received: Received) -> Fields:
+        """The noised sum in steps, and half the votes' sum if the clip adapts."""
+        total, seed = received.total, received.noise_seed
+        noised = self._sum.noised(total["update"], seed)
         released = collections.OrderedDict(update=noised)
         if self._clip.adapts:
-            released["within"] = self._count.noised(total["within"], noise_seed)
+            released["within"] = self._count.noised(total["within"], seed)
         return released
 
-    def decode(
-        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
-    ) -> Decoded:
-        """The noised mean, and the next clip.
-
-        See base class for the arguments.
-        """
-        released = self.release(state, total, sums, shared, noise_seed)
-        config, clip = self._config, self._clip.in_force(shared)
+    def decode(self, received: Received) -> Decoded:
+        """The noised mean, and the next clip."""
+        released, state = self.release(received), received.state
+        config, clip = self._config, self._clip.in_force(received.shared)
         stddev = config.update_noise_multiplier * clip
         mean = self._sum.to_float(released["update"], clip) / config.cohort_size
         measured = collections.OrderedDict(

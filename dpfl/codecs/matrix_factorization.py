@@ -24,7 +24,7 @@ import numpy as np
 
 from dpfl import noise_streams, seed_domains
 from dpfl.arrays import Array
-from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, Seed
+from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, Received, Seed
 from dpfl.codecs.integer_sums import IntegerSum
 from dpfl.mechanisms import matrix_factorization, sgmf
 from dpfl.vectors import clipping, randomness
@@ -97,15 +97,13 @@ class Release:
             state.update(_named(self._stream.initial_memory(), self._nx))
         return state
 
-    def __call__(self, state: Fields, exact: Decoded, noise_seed: Seed) -> Decoded:
+    def __call__(self, exact: Decoded, noise_seed: Seed) -> Decoded:
         """The increment of A G + B Z over the divisor, with measurements beside it.
 
-        Args:
-          state: In the structure of `initial_state`.
-          exact: The sum of the updates over the divisor, without noise.
-          noise_seed: int64[2], a secret seed of this round.
+        The sum of the updates over the divisor is given without noise, with a state in
+        the structure of `initial_state`, and a secret seed of this round, int64[2].
         """
-        nx, row = self._nx, state["row"]
+        nx, state, row = self._nx, exact.state, exact.state["row"]
         own_seed = randomness.fold_in(noise_seed, seed_domains.RoundDomain.UPDATE_NOISE)
         seeds = nx.with_row(state["row_seeds"], row, own_seed)
         next_noise = (
@@ -180,14 +178,9 @@ class WithRelease(Codec):
         """The state of the release."""
         return self._release.initial_state()
 
-    def release(
-        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
-    ) -> Array:
-        """The result itself, a float: its noise is correlated.
-
-        See base class for the arguments.
-        """
-        return self.decode(state, total, sums, shared, noise_seed).mean
+    def release(self, received: Received) -> Array:
+        """The result itself, a float: its noise is correlated."""
+        return self.decode(received).mean
 
 
 class MatrixFactorizationCodec(WithRelease):
@@ -207,8 +200,7 @@ class MatrixFactorizationCodec(WithRelease):
         **options: Any,
     ):
         """Initializes the codec; the options are those of `Release`."""
-        super().__init__(dimension, config.cohort_size, nx)
-        self._clip_norm = config.clip_norm
+        super().__init__(config, dimension, nx)
         # The grid is as fine as the noise to be added asks for.
         multiplier = config.stddev / config.clip_norm
         self._sum = IntegerSum(dimension, multiplier, config.cohort_size)
@@ -220,24 +212,20 @@ class MatrixFactorizationCodec(WithRelease):
         See base class for the arguments.
         """
         normed = clipping.safe_norm(update)
-        sums = collections.OrderedDict(l2_clipped=normed.norm > self._clip_norm)
-        return Encoded(self._sum.round(normed, self._clip_norm), normed, sums)
+        sums = collections.OrderedDict(l2_clipped=normed.norm > self._config.clip_norm)
+        return Encoded(self._sum.round(normed, self._config.clip_norm), normed, sums)
 
     def zero(self) -> Array:
         """Zeros of the sum's integer dtype."""
         return self._sum.zero(self.nx)
 
-    def decode(
-        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
-    ) -> Decoded:
-        """The result of the release of the sum over n.
-
-        See base class for the arguments.
-        """
-        mean = self._sum.to_float(total, self._clip_norm) / self.cohort_size
-        clip_norm = self.nx.asarray(self._clip_norm, np.float32)
-        measured = collections.OrderedDict(clip_norm=clip_norm)
-        return self._release(state, Decoded(mean, state, measured), noise_seed)
+    def decode(self, received: Received) -> Decoded:
+        """The result of the release of the sum over n."""
+        clip = self._config.clip_norm
+        mean = self._sum.to_float(received.total, clip) / self.cohort_size
+        measured = collections.OrderedDict(clip_norm=self.nx.asarray(clip, np.float32))
+        exact = Decoded(mean, received.state, measured)
+        return self._release(exact, received.noise_seed)
 
 
 def draw_from(stream: noise_streams.NoiseStream, seeds: Any) -> Any:

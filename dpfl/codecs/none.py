@@ -19,7 +19,7 @@ import numpy as np
 
 from dpfl import arrays, mechanisms
 from dpfl.arrays import Array
-from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, Seed
+from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, Received, Seed
 from dpfl.vectors import clipping
 
 _LARGEST = float(np.finfo(np.float32).max)
@@ -60,7 +60,7 @@ class MeanCodec(Codec):
           nx: The module of an array library.
           weighted: Whether `encode` is given float32[d + 1], with a weight at the end.
         """
-        super().__init__(dimension, config.cohort_size, nx)
+        super().__init__(config, dimension, nx)
         self.takes_weights = weighted
         self.input_length = dimension + weighted
 
@@ -84,16 +84,12 @@ class MeanCodec(Codec):
         """Zeros, float32[input_length]."""
         return self.nx.zeros([self.input_length], np.float32)
 
-    def decode(
-        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
-    ) -> Decoded:
-        """The mean over the clients with a finite update.
-
-        See base class for the arguments.
-        """
-        below = total[-1] if self.takes_weights else self.divisor(sums)
+    def decode(self, received: Received) -> Decoded:
+        """The mean over the clients with a finite update."""
+        total = received.total
+        below = total[-1] if self.takes_weights else self.divisor(received.sums)
         mean = self.nx.divide_no_nan(total[: self.dimension], below)
-        return Decoded(mean, state, Fields())
+        return Decoded(mean, received.state, Fields())
 
     def divisor(self, sums: Fields) -> Array:
         """The number of clients with a finite update."""

@@ -20,7 +20,7 @@ import numpy as np
 from dpfl import checks, mechanisms, seed_domains
 from dpfl.arrays import Array
 from dpfl.codecs import measurements
-from dpfl.codecs.base import Codec, Fields, Seed, Structure
+from dpfl.codecs.base import Codec, Fields, Received, Seed, Structure
 from dpfl.privacy_coverage import EXACT_FOR_SIMULATION
 from dpfl.vectors import randomness
 
@@ -143,9 +143,11 @@ class RoundFunctions:
         Raises:
           ValueError: If a measurement is not declared to be made of the release.
         """
-        nx, own = self.codec.nx, _own_state(state)
         noise_seed = self.drawn(state, seed_domains.RoundDomain.SERVER_NOISE)
-        decoded = self.codec.decode(own, total, sums, shared["expanded"], noise_seed)
+        received = Received(
+            _own_state(state), total, sums, shared["expanded"], noise_seed
+        )
+        decoded = self.codec.decode(received)
         for name in decoded.measurements.keys() - self._released:
             wanted = (
                 f"all names that {type(self.codec).__name__}.decode measures of the "
@@ -157,12 +159,12 @@ class RoundFunctions:
             result = result * self.codec.divisor(sums)
         measured = collections.OrderedDict(
             downlink_bits=measurements.downlink_bits(
-                nx, shared["downlink_bits"], self.codec.dimension
+                self.codec.nx, shared["downlink_bits"], self.codec.dimension
             ),
             **decoded.measurements,
         )
         if self.measures_exactly:
-            more = self.codec.exact_metrics(own, total, sums, shared["expanded"])
+            more = self.codec.exact_metrics(received)
             measured.update(measurements.exact_measurements(sums, more))
         after = collections.OrderedDict(state, round=state[_ROUND] + 1, **decoded.state)
         if _PUBLIC in state:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpfl.codecs.base import Decoded, Fields, Seed
+from dpfl.codecs.base import Decoded, Received
 from dpfl.codecs.csgm import SparsifiedSumCodec
 from dpfl.codecs.matrix_factorization import Release, WithRelease
 from dpfl.mechanisms import sgmf
@@ -36,12 +36,6 @@ class SgmfCodec(WithRelease, SparsifiedSumCodec):
         super().__init__(config, dimension, nx)
         self._release = Release(config, dimension, nx, **options)
 
-    def decode(
-        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
-    ) -> Decoded:
-        """The result of the release of the sparsified sum over n gamma.
-
-        See base class for the arguments.
-        """
-        exact = super().decode(state, total, sums, shared, noise_seed)
-        return self._release(state, exact, noise_seed)
+    def decode(self, received: Received) -> Decoded:
+        """The result of the release of the sparsified sum over n gamma."""
+        return self._release(super().decode(received), received.noise_seed)

@@ -19,7 +19,7 @@ import numpy as np
 
 from dpfl import arrays, mechanisms, seed_domains
 from dpfl.arrays import Array
-from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, Seed
+from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, Received, Seed
 from dpfl.codecs.distributed import IntegerCodec
 from dpfl.codecs.integer_sums import IntegerSum
 from dpfl.mechanisms import sketch as sketch_configs
@@ -66,8 +66,6 @@ def clip_and_sketch(
 
 class _OfSketchesCodec(IntegerCodec):
     """An `IntegerCodec` for sketches of the updates, which `decode` inverts."""
-
-    _config: Any
 
     def __init__(self, config: Any, dimension: int, nx: Any, sketch: Any):
         super().__init__(config, dimension, nx)
@@ -124,19 +122,14 @@ class SketchedCodec(_OfSketchesCodec):
             state["error"] = self.nx.zeros([self.dimension], np.float32)
         return state
 
-    def decode(
-        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
-    ) -> Decoded:
-        """The decoded mean, without coordinates held back below a threshold.
-
-        See base class for the arguments.
-        """
-        released = super().decode(state, total, sums, shared, noise_seed)
+    def decode(self, received: Received) -> Decoded:
+        """The decoded mean, without coordinates held back below a threshold."""
+        released, shared = super().decode(received), received.shared
         decoded = self._sketch.decode(released.mean, shared["sketch"])
         config, nx = self._config, self.nx
         if config.threshold is None:
             return released._replace(mean=decoded)
-        whole = decoded + state["error"]
+        whole = decoded + received.state["error"]
         stddev = config.grid(self.dimension).local_stddev * shared["vector_clip"]
         stddev = stddev * (config.noise_shares**0.5 / config.cohort_size)
         is_kept = nx.abs(whole) >= config.threshold * stddev
@@ -162,14 +155,9 @@ class SparseRecoveryCodec(_OfSketchesCodec):
         shared["vector_clip"] = shared["clip_norm"] * largest
         return shared
 
-    def decode(
-        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
-    ) -> Decoded:
-        """Recovers a sparse mean from the noised mean sketch.
-
-        See base class for the arguments.
-        """
-        released = super().decode(state, total, sums, shared, noise_seed)
+    def decode(self, received: Received) -> Decoded:
+        """Recovers a sparse mean from the noised mean sketch."""
+        released, shared = super().decode(received), received.shared
         config, grid = self._config, self._config.grid(self.dimension)
         noise = grid.local_stddev**2 if config.noise_multiplier else 0.0
         stddev = ((noise + grid.granularity**2 / 6) / config.cohort_size) ** 0.5
@@ -191,8 +179,7 @@ class ProjectAndPerturbCodec(Codec):
     """
 
     def __init__(self, config: mechanisms.ProjectAndPerturb, dimension: int, nx: Any):
-        super().__init__(dimension, config.cohort_size, nx)
-        self._config = config
+        super().__init__(config, dimension, nx)
         self._sketch = make_sketch(config.shape(dimension))
         self._sketch_clip = config.clip_norm * config.sketch_clip
         self._sum = IntegerSum(
@@ -228,28 +215,18 @@ class ProjectAndPerturbCodec(Codec):
         """Zeros, one for each of the m coordinates."""
         return self._sum.zero(self.nx)
 
-    def release(
-        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
-    ) -> Array:
-        """The noised sum of the sketches, in steps.
+    def release(self, received: Received) -> Array:
+        """The noised sum of the sketches, in steps."""
+        return self._sum.noised(received.total, received.noise_seed)
 
-        See base class for the arguments.
-        """
-        return self._sum.noised(total, noise_seed)
-
-    def decode(
-        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
-    ) -> Decoded:
-        """The mean S^T (sum + noise) / n.
-
-        See base class for the arguments.
-        """
+    def decode(self, received: Received) -> Decoded:
+        """The mean S^T (sum + noise) / n."""
         config, nx = self._config, self.nx
-        noised = self.release(state, total, sums, shared, noise_seed)
+        noised = self.release(received)
         mean = self._sum.to_float(noised, self._sketch_clip) / config.cohort_size
-        mean = self._sketch.decode(mean, shared["sketch"])
+        mean = self._sketch.decode(mean, received.shared["sketch"])
         measured = collections.OrderedDict(
             clip_norm=nx.asarray(config.clip_norm, np.float32),
             noise_stddev=nx.asarray(config.stddev / config.cohort_size, np.float32),
         )
-        return Decoded(mean, state, measured)
+        return Decoded(mean, received.state, measured)

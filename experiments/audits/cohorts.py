@@ -25,7 +25,7 @@ from scipy import stats
 
 from dpfl import codecs, mechanisms
 from dpfl.accounting import events
-from dpfl.codecs.base import Fields
+from dpfl.codecs.base import Fields, Received
 from dpfl.mechanisms import participation as participation_lib
 from dpfl.training import selection
 from dpfl.vectors import randomness
@@ -94,7 +94,8 @@ def findings_of(
         total = NX.asarray(sums, wide.zero()["update"].dtype)
         own = randomness.fold_in(library.seed(seed, 5), is_there)
         sums_of = collections.OrderedDict(update=total)
-        released = wide.release(nothing, sums_of, nothing, nothing, own)["update"]
+        received = Received(nothing, sums_of, nothing, nothing, own)
+        released = wide.release(received)["update"]
         in_clips = np.asarray(released) / adversary.steps_to_clip(mechanism, 1)
         scores.append(expected.log_ratio(in_clips))
     setting = f"cohort {participation.name}, {others_do}, z=1"

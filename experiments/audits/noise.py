@@ -36,7 +36,7 @@ from dpfl import codecs, mechanisms, seed_domains
 from dpfl.accounting.integer import grid_numbers as numbers
 from dpfl.arrays import Array
 from dpfl.codecs import dome
-from dpfl.codecs.base import Fields
+from dpfl.codecs.base import Fields, Received
 from dpfl.tasks import registry as tasks
 from dpfl.training import config as config_lib
 from dpfl.training import plan as plan_lib
@@ -111,7 +111,7 @@ def trusted_source(mechanism: Any) -> Source:
     nothing: Fields = collections.OrderedDict()
 
     def draw(seed: Array) -> Array:
-        released = codec.release(nothing, codec.zero(), sums, nothing, seed)
+        released = codec.release(Received(nothing, codec.zero(), sums, nothing, seed))
         return released["update"] if isinstance(released, dict) else released
 
     if isinstance(mechanism, (mechanisms.MatrixFactorization, mechanisms.Sgmf)):
@@ -122,8 +122,9 @@ def trusted_source(mechanism: Any) -> Source:
         unit = steps * mechanism.noise_divisor / mechanism.stddev
 
         def draw_row(seed: Array) -> Array:
-            row = (codec.initial_state(), codec.zero(), sums, shared, seed)
-            return codec.decode(*row).mean
+            state = codec.initial_state()
+            received = Received(state, codec.zero(), sums, shared, seed)
+            return codec.decode(received).mean
 
         return Source(mechanism.name, draw_row, unit, _covered(steps))
     steps = adversary.steps_to_clip(mechanism, length)

@@ -26,7 +26,7 @@ import numpy as np
 from dpfl import codecs, mechanisms, seed_domains
 from dpfl.arrays import Array
 from dpfl.codecs import measurements
-from dpfl.codecs.base import Codec, Decoded, Fields
+from dpfl.codecs.base import Codec, Decoded, Fields, Received
 from dpfl.mechanisms.integer import CLIP_COUNT_BITS
 from dpfl.vectors import integers, randomness
 
@@ -60,17 +60,17 @@ def witnessed(codec: Codec) -> Codec:
     """Adds the release of a codec to its measurements, and returns the codec."""
     own_decode = codec.decode
 
-    def decode(*arguments: Any) -> Decoded:
-        decoded = own_decode(*arguments)
+    def decode(received: Received) -> Decoded:
+        decoded = own_decode(received)
         measured = collections.OrderedDict(decoded.measurements)
         # A release may be what decoding gives.
         codec.decode = own_decode  # type: ignore[method-assign]
-        measured[_RELEASE] = _named(codec.release(*arguments))
-        codec.decode = decode  # type: ignore[assignment, method-assign]
+        measured[_RELEASE] = _named(codec.release(received))
+        codec.decode = decode  # type: ignore[method-assign]
         return decoded._replace(measurements=measured)
 
     codec.released_measurements += (_RELEASE,)
-    codec.decode = decode  # type: ignore[assignment, method-assign]
+    codec.decode = decode  # type: ignore[method-assign]
     return codec
 
 
@@ -295,21 +295,21 @@ class ComposedRounds:
     def _summed(self, seed: Any, number: Any, updates: Any, keys: Any) -> Any:
         """The release of a round of the first state."""
         state = self.codec.initial_state()
-        arguments = self._arguments(seed, number, updates, keys, state)
-        return _named(self.codec.release(*arguments))
+        received = self._received(seed, number, updates, keys, state)
+        return _named(self.codec.release(received))
 
     def _decoded(
         self, seed: Any, number: Any, updates: Any, keys: Any, state: Fields
     ) -> Any:
         """The result of a round, and the state after it."""
-        arguments = self._arguments(seed, number, updates, keys, state)
-        decoded = self.codec.decode(*arguments)
+        received = self._received(seed, number, updates, keys, state)
+        decoded = self.codec.decode(received)
         return decoded.mean, decoded.state
 
-    def _arguments(
+    def _received(
         self, seed: Any, number: Any, updates: Any, keys: Any, state: Fields
-    ) -> Any:
-        """The arguments of the codec's `decode` of a round."""
+    ) -> Received:
+        """A round as the server opens it."""
         codec = self.codec
         round_seed, shared = self._shared(seed, number)
         padded = NX.pad(NX.asarray(updates, np.float32), [[0, 0], [0, self._padding]])
@@ -337,7 +337,7 @@ class ComposedRounds:
         noise_seed = randomness.fold_in(
             seed, number, seed_domains.RoundDomain.SERVER_NOISE
         )
-        return state, total, sums, shared, noise_seed
+        return Received(state, total, sums, shared, noise_seed)
 
     def _client_seed(
         self, seed: Any, number: Any, client: Any, key: Any, round_seed: Any

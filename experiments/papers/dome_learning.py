@@ -22,7 +22,7 @@ import tensorflow as tf
 from dpfl import files, mechanisms
 from dpfl.arrays import in_tensorflow as nx
 from dpfl.codecs import dome, measurements
-from dpfl.codecs.base import Decoded
+from dpfl.codecs.base import Decoded, Received
 from dpfl.vectors import adaptive_sketch, randomness
 
 # A clip so large that nothing is clipped.
@@ -83,7 +83,7 @@ class Learner:
         encoded = codec.encode(gradient, shared, client_seed)
         sums = measurements.client_sums(encoded.normed, 0.0, encoded.sums)
         total = codec.accumulate(codec.zero(), encoded.message)
-        return codec.decode(state, total, sums, shared, noise_seed)
+        return codec.decode(Received(state, total, sums, shared, noise_seed))
 
     def learn(
         self,

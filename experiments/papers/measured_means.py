@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from dpfl import codecs, mechanisms, seed_domains
 from dpfl.arrays import in_tensorflow
-from dpfl.codecs.base import Codec
+from dpfl.codecs.base import Codec, Received
 from dpfl.codecs.sketch import SketchedCodec
 from dpfl.vectors import randomness
 
@@ -135,7 +135,8 @@ def measured_errors(
             (name, tf.constant(value, tf.float64)) for name, value in counts.items()
         )
         noise_seed = randomness.fold_in(seed, _NOISE)
-        decoded = codec.decode(state, total, sums, shared, noise_seed)
+        received = Received(state, total, sums, shared, noise_seed)
+        decoded = codec.decode(received)
         return tf.reduce_sum(tf.square(decoded.mean - exact / config.cohort_size))
 
     # Folded in, so that the rounds of two seeds are unrelated.

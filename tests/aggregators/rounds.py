@@ -8,6 +8,7 @@ import collections
 import tensorflow as tf
 
 from dpfl.codecs import measurements
+from dpfl.codecs.base import Received
 from dpfl.vectors import randomness
 from tests.many_draws import many
 
@@ -21,9 +22,10 @@ def run_codec(codec, updates, number, state=None):
     state = codec.initial_state() if state is None else state
     shared, total, sums = _sent(codec, updates, number, state)
     seed = randomness.fold_in(_seed(number), 3)
-    decoded = codec.decode(state, total, sums, shared, seed)
+    received = Received(state, total, sums, shared, seed)
+    decoded = codec.decode(received)
     assert isinstance(decoded.measurements, collections.OrderedDict)
-    exact = codec.exact_metrics(state, total, sums, shared)
+    exact = codec.exact_metrics(received)
     measured = collections.OrderedDict(**decoded.measurements, **exact)
     return decoded._replace(measurements=measured), total
 

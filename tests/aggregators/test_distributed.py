@@ -16,6 +16,7 @@ from dpfl import aggregators, mechanisms
 from dpfl.accounting.integer import summed_noise
 from dpfl.arrays import in_tensorflow as nx
 from dpfl.codecs import distributed
+from dpfl.codecs.base import Received
 from dpfl.mechanisms.integer_grid import rounding_variance
 from dpfl.vectors import integer_noise
 from tests.aggregators import cohorts
@@ -244,7 +245,8 @@ class TestCodec:
 
             def without_clients(number):
                 seed = tf.stack([number, 5])
-                return codec.decode({}, codec.zero(), sums, shared, seed).mean
+                received = Received({}, codec.zero(), sums, shared, seed)
+                return codec.decode(received).mean
 
             noise = many(without_clients, 40)
         else:

@@ -15,6 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from dpfl import aggregators, files, mechanisms
 from dpfl.arrays import in_tensorflow as nx
 from dpfl.codecs import dome
+from dpfl.codecs.base import Received
 from dpfl.vectors import adaptive_sketch
 from tests.aggregators import cohorts
 from tests.aggregators.rounds import compiled_round, many_means, many_totals, run_codec
@@ -177,7 +178,7 @@ class TestRound:
         counted = {"clients": tf.constant(float(cohort_size), tf.float64)}
         for total in (sent, sent % 2**bits):
             total = {"update": tf.constant(total, tf.int64)}
-            opened = codec.release({}, total, counted, {}, None)
+            opened = codec.release(Received({}, total, counted, {}))
             assert_array_equal(opened, sent)
 
 
@@ -187,7 +188,7 @@ class TestNoise:
         codec = dome.DomeCodec(config, D, nx)
         totals = many_totals(codec, tf.zeros([N, D]), 400)
         counted = {"clients": tf.constant(float(N), tf.float64)}
-        sums = codec._inner.release({}, totals, counted, {}, None)
+        sums = codec._inner.release(Received({}, totals, counted, {}))
         noise = codec._inner._sum.to_float(sums, 2.0).numpy()
         # 9600 normals: a standard error of 0.72%.
         event = config.dp_event(mechanisms.OncePerEpoch(100, N, 20), D)
@@ -350,9 +351,8 @@ class TestHostile:
         state = codec.initial_state()
         shared = shared_of(codec, state, 0)[0]
         sums = dict.fromkeys(("clients", "l2_clipped"), tf.zeros([], tf.float64))
-        decoded = codec.decode(
-            state, codec.zero(), sums, shared, tf.zeros([2], tf.int64)
-        )
+        seed = tf.zeros([2], tf.int64)
+        decoded = codec.decode(Received(state, codec.zero(), sums, shared, seed))
         assert all(np.isfinite(list(decoded.measurements.values())))
 
     @pytest.mark.parametrize("size", [0.0, 1e-30])

@@ -16,6 +16,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from dpfl import mechanisms
 from dpfl.arrays import in_tensorflow as nx
 from dpfl.codecs import csgm, gaussian, integer_sums, sketch
+from dpfl.codecs.base import Received
 from dpfl.codecs.integer_sums import CountSum, IntegerSum
 from dpfl.vectors import clipping
 from tests.aggregators.cohorts import FLOAT_MAX
@@ -142,7 +143,8 @@ def released(codec, dimension, count):
     @tf.function(autograph=False)
     def run(number):
         seed = tf.stack([number, 77])
-        decoded = codec.decode(codec.initial_state(), codec.zero(), sums, shared, seed)
+        state = codec.initial_state()
+        decoded = codec.decode(Received(state, codec.zero(), sums, shared, seed))
         return decoded.mean, decoded.measurements["noise_stddev"]
 
     for number in tf.range(count, dtype=tf.int64):

@@ -14,6 +14,7 @@ import numpy as np
 
 import dpfl
 from dpfl.codecs import measurements
+from dpfl.codecs.base import Received
 from dpfl.vectors import randomness
 
 HAS_TENSORFLOW = importlib.util.find_spec("tensorflow") is not None
@@ -98,11 +99,11 @@ class Rounds:
     def opened(self, total: Any, sums: Any, shared: Any, seed: Any) -> Any:
         """The release, its decoding, and exact metrics."""
         own = randomness.fold_in(seed, NOISE)
-        arguments = (self.state, total, sums, shared)
+        received = Received(self.state, total, sums, shared, own)
         return (
-            self.codec.release(*arguments, own),
-            self.codec.decode(*arguments, own),
-            self.codec.exact_metrics(*arguments),
+            self.codec.release(received),
+            self.codec.decode(received),
+            self.codec.exact_metrics(received),
         )
 
     @property

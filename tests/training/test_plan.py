@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dpfl import accounting, codecs, machine, mechanisms, planning, seed_domains
+from dpfl.codecs.base import Received
 from dpfl.training import engine, provenance, selection
 from tests import test_numbers
 from tests.refusals import refuses
@@ -210,7 +211,8 @@ def noise_of(plan, length=4000):
     shared = codec.decode_broadcast(codec.broadcast(state, first))
     zero = tf.zeros([], tf.float64)
     sums = dict.fromkeys(("clients", "l2_clipped", "linf_clipped", "kept"), zero)
-    return codec.decode(state, codec.zero(), sums, shared, noise_seed).mean.numpy()
+    received = Received(state, codec.zero(), sums, shared, noise_seed)
+    return codec.decode(received).mean.numpy()
 
 
 def test_different_runs_of_one_seed_share_no_noise(make_plan):

@@ -87,6 +87,8 @@ class _Aggregation:
         """The fault in a round of hostile updates, if any."""
         import tensorflow as tf
 
+        from dpfl.codecs.base import Received
+
         kinds = [str(draw.choice(list(_KINDS))) for _ in range(_COHORT)]
         updates = np.stack([_update(draw, kind) for kind in kinds])
         if not self._has_clip:
@@ -106,7 +108,8 @@ class _Aggregation:
             total = self._codec.accumulate(total, message)
             sums = mine if sums is None else tf.nest.map_structure(tf.add, sums, mine)
         noise_seed = tf.constant([number, -1], tf.int64)
-        decoded = self._decode(self._state, total, sums, shared, noise_seed)
+        received = Received(self._state, total, sums, shared, noise_seed)
+        decoded = self._decode(received)
         self._state = decoded.state
         outputs = {"mean": decoded.mean, **decoded.measurements}
         outputs |= {f"state {name}": part for name, part in decoded.state.items()}
