@@ -44,6 +44,19 @@ def message(name: str, wanted: str, value: Any) -> str:
     return f"{name} must be {wanted}, found {value!r}"
 
 
+def require(is_right: Any, name: str, wanted: str, value: Any) -> None:
+    """Raises ValueError with `message` unless a value is right.
+
+    Args:
+      is_right: Whether it is.
+      name: The argument's name.
+      wanted: The values that would be right, as read behind "must be".
+      value: The value found.
+    """
+    if not is_right:
+        raise ValueError(message(name, wanted, value))
+
+
 def real(
     name: str,
     value: Any,
@@ -74,8 +87,7 @@ def real(
     except OverflowError:
         # An integer larger than any float.
         result = math.inf
-    if not math.isfinite(result):
-        raise ValueError(message(name, "a finite number", value))
+    require(math.isfinite(result), name, "a finite number", value)
     ends = [
         words
         for words, is_set in (
@@ -86,8 +98,8 @@ def real(
         )
         if is_set
     ]
-    if not (above < result < below and at_least <= result <= at_most):
-        raise ValueError(message(name, " and ".join(ends), value))
+    is_within = above < result < below and at_least <= result <= at_most
+    require(is_within, name, " and ".join(ends), value)
     return result
 
 
@@ -115,10 +127,10 @@ def integer(
         raise TypeError(message(name, "an integer", value))
     result = int(value)
     limit = f", {limit}" if limit else ""
-    if at_least is not None and result < at_least:
-        raise ValueError(message(name, f"at least {at_least}{limit}", result))
-    if at_most is not None and result > at_most:
-        raise ValueError(message(name, f"at most {at_most}{limit}", result))
+    if at_least is not None:
+        require(result >= at_least, name, f"at least {at_least}{limit}", result)
+    if at_most is not None:
+        require(result <= at_most, name, f"at most {at_most}{limit}", result)
     return result
 
 
@@ -131,20 +143,6 @@ def dimension(name: str, value: Any) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return integer(name, value, at_most=MOST_DIMENSIONS)
-
-
-def optional_integer(
-    name: str, value: Any, at_least: int = 1, at_most: Optional[int] = None
-) -> Optional[int]:
-    """`value` as an int from `at_least` to `at_most`, or None.
-
-    Args:
-      name: The argument's name, for the message.
-      value: The integer to check, or None, which is returned as it is.
-      at_least: Inclusive lower bound.
-      at_most: Inclusive upper bound; None for no bound.
-    """
-    return None if value is None else integer(name, value, at_least, at_most)
 
 
 def positive(name: str, value: Any) -> float:
@@ -180,8 +178,8 @@ def choice(name: str, value: Any, choices: Collection[str]) -> str:
       value: The value to check.
       choices: The allowed strings.
     """
-    if not isinstance(value, str) or value not in choices:
-        raise ValueError(message(name, f"one of {', '.join(sorted(choices))}", value))
+    is_choice = isinstance(value, str) and value in choices
+    require(is_choice, name, f"one of {', '.join(sorted(choices))}", value)
     return str(value)
 
 
@@ -234,8 +232,8 @@ def orders(values: Any, *, closed: bool = False) -> np.ndarray:
       closed: Whether 1 and infinity are orders too.
     """
     result = np.atleast_1d(_floats("orders", values, "a sequence of numbers"))
-    if result.ndim != 1 or result.size == 0:
-        raise ValueError(message("orders", "a non-empty sequence", values))
+    is_vector = result.ndim == 1 and result.size
+    require(is_vector, "orders", "a non-empty sequence", values)
     good = result >= 1 if closed else (result > 1) & np.isfinite(result)
     if not good.all():
         wanted = "at least 1" if closed else "finite and greater than 1"
@@ -329,10 +327,8 @@ def _has_text(array: np.ndarray) -> bool:
 
 def _array(name: str, value: Any, rank: int, word: str) -> np.ndarray:
     result = _floats(name, value, f"a {word} of numbers")
-    if result.ndim != rank or result.size == 0:
-        raise ValueError(
-            f"{name} must be a non-empty {word}, found shape {result.shape}"
-        )
+    is_right = result.ndim == rank and result.size
+    require(is_right, name, f"a non-empty {word}, by its shape", result.shape)
     if not np.all(np.isfinite(result)):
         raise ValueError(f"{name} must be finite, found NaN or infinity")
     return result

@@ -48,8 +48,6 @@ _SETTINGS = ("OPENBLAS_", "GOTO_", "OMP_", "KMP_", "MKL_", "BLIS_", "VECLIB_", "
 # Lines of /proc/cpuinfo by which they choose their code for a processor.
 _KINDS = ("vendor_id", "cpu family", "model", "flags", "Features", "CPU ")
 
-Header = cache_folder.Header
-Arrays = cache_folder.Arrays
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -58,8 +56,8 @@ class _UnknownError(TypeError):
 
 
 def kept(
-    to_parts: Callable[[Any], tuple[Header, Arrays]],
-    from_parts: Callable[[Header, Arrays], Any],
+    to_parts: Callable[[Any], tuple[cache_folder.Header, cache_folder.Arrays]],
+    from_parts: Callable[[cache_folder.Header, cache_folder.Arrays], Any],
 ) -> Callable[[_Function], _Function]:
     """Decorator that caches a function's results on disk.
 

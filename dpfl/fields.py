@@ -38,47 +38,17 @@ _CHECKS: Mapping[Any, Callable[..., Any]] = {
 _UNIONS = (Union, getattr(types, "UnionType", Union))
 
 
-def option(
-    default: Any,
-    text: Optional[str],
-    *,
-    auto: bool = False,
-    check: Optional[Callable[..., Any]] = None,
-    **bounds: Any,
-) -> Any:
+def option(default: Any, text: Optional[str], **described: Any) -> Any:
     """A dataclass field with a default, and a sentence for the help of its flag.
 
-    Args:
-      default: The default value.
-      text: The sentence; None for a field that is no flag.
-      auto: Whether it may be `AUTO`, which leaves the number to be chosen.
-      check: Maps the field's name and a value to the value that is kept, or raises
-        TypeError or ValueError; one of `dpfl.checks`, or None for that of the
-        annotation: a number, a bool, a str, or an instance of a class. A field that is
-        declared again keeps its base's check. Optional fields may be None.
-      **bounds: Keywords of the check, such as `at_least` and `below` of a number, and
-        `choices` of a str, which a text without its full stop is completed by.
+    The other arguments are those of `said`: `auto`, `check` and bounds.
     """
-    metadata = said(text, auto=auto, check=check, **bounds)
-    return dataclasses.field(default=default, metadata=metadata)
+    return dataclasses.field(default=default, metadata=said(text, **described))
 
 
-def required(
-    text: Optional[str],
-    *,
-    auto: bool = False,
-    check: Optional[Callable[..., Any]] = None,
-    **bounds: Any,
-) -> Any:
-    """A dataclass field without a default; see `option`.
-
-    Args:
-      text: Help of the field's flag; None for a field without a flag.
-      auto: Whether it may be `AUTO`.
-      check: The check, as for `option`.
-      **bounds: Keywords of the check.
-    """
-    return dataclasses.field(metadata=said(text, auto=auto, check=check, **bounds))
+def required(text: Optional[str], **described: Any) -> Any:
+    """A dataclass field without a default; see `option`."""
+    return dataclasses.field(metadata=said(text, **described))
 
 
 def said(
@@ -88,13 +58,17 @@ def said(
     check: Optional[Callable[..., Any]] = None,
     **bounds: Any,
 ) -> dict[str, Any]:
-    """The metadata of a field, of a dataclass or of attrs; see `option`.
+    """The metadata of a field, of a dataclass or of attrs.
 
     Args:
       text: Help of the field's flag; None for a field without a flag.
-      auto: Whether it may be `AUTO`.
-      check: The check, as for `option`.
-      **bounds: Keywords of the check.
+      auto: Whether it may be `AUTO`, which leaves the number to be chosen.
+      check: Maps the field's name and a value to the value that is kept, or raises
+        TypeError or ValueError; one of `dpfl.checks`, or None for that of the
+        annotation: a number, a bool, a str, or an instance of a class. A field that is
+        declared again keeps its base's check. Optional fields may be None.
+      **bounds: Keywords of the check, such as `at_least` and `below` of a number, and
+        `choices` of a str, which a text without its full stop is completed by.
     """
     if check is None and "choices" in bounds:
         check = checks.choice

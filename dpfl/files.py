@@ -25,6 +25,7 @@ from typing import IO, Any, Optional, Union
 
 import numpy as np
 
+from dpfl import checks
 from dpfl.reading import HEADER, PathLike, check_regular
 from dpfl.reading import read_arrays as read_arrays
 from dpfl.reading import read_bytes as read_bytes
@@ -343,8 +344,8 @@ def output_path(
         cannot be written.
     """
     target = pathlib.Path(path)
-    if not str(path) or str(path).endswith(os.sep):
-        raise ValueError(f"{name} must be a file's path, found {str(path)!r}")
+    is_file = str(path) and not str(path).endswith(os.sep)
+    checks.require(is_file, name, "a file's path", str(path))
     if endings and target.suffix.lower() not in endings:
         raise ValueError(
             f"{name} must end in {' or '.join(sorted(endings))}, found {target}"
@@ -367,8 +368,7 @@ def output_folder(name: str, path: PathLike) -> pathlib.Path:
       ValueError: If it is not a folder, or cannot be written.
     """
     folder = pathlib.Path(path)
-    if not str(path):
-        raise ValueError(f"{name} must be a folder's path, found ''")
+    checks.require(str(path), name, "a folder's path", "")
     with _refused(f"{name} must be a writable folder", folder):
         public_folder(folder)
         _try(folder / "a")

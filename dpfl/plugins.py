@@ -115,8 +115,7 @@ def check_name(name: Any) -> str:
     wanted = "letters, digits, '_', '-' and '.', the first a letter or digit"
     if not isinstance(name, str):
         raise TypeError(checks.message("name", wanted, name))
-    if not _NAME.fullmatch(name):
-        raise ValueError(checks.message("name", wanted, name))
+    checks.require(_NAME.fullmatch(name), "name", wanted, name)
     return name
 
 
@@ -150,12 +149,11 @@ def check(group: str, name: str, config: type) -> None:
     for own, types in _types[group].items():
         known.update(types if own != name else {})
     for field, kind in own_types.items():
-        if field in taken:
-            wanted = "different from the commands' own flags"
-            raise ValueError(checks.message("a field of config", wanted, field))
-        if not (isinstance(texts[field], str) and texts[field]):
-            wanted = "made by dpfl.option or dpfl.required with a help text"
-            raise ValueError(checks.message("a field of config", wanted, field))
+        wanted = "different from the commands' own flags"
+        checks.require(field not in taken, "a field of config", wanted, field)
+        wanted = "made by dpfl.option or dpfl.required with a help text"
+        has_text = isinstance(texts[field], str) and texts[field]
+        checks.require(has_text, "a field of config", wanted, field)
         if known.get(field, kind) is not kind:
             wanted = f"of type {known[field].__name__} in every configuration"
             raise TypeError(checks.message(field, wanted, kind))

@@ -53,12 +53,6 @@ def test_unknown_choice_is_refused():
             checks.choice("kind", bad, {"b": 1, "a": 2})
 
 
-def test_optional_values_may_be_none():
-    assert checks.optional_integer("x", None) is None
-    with refuses(ValueError, "x", 5, 6):
-        checks.optional_integer("x", 6, 1, 5)
-
-
 def test_orders():
     assert checks.orders(2).tolist() == [2.0]
     assert checks.orders([1, math.inf], closed=True).tolist() == [1.0, math.inf]

@@ -139,7 +139,7 @@ EXEMPT = {
     *("option", "required", "register", "register_task", "no_metrics"),
     # Tested where JAX is, in tests/arrays.
     "jax_aggregator",
-    *("accounting.relations_of", "factorization.check_fits", "factorization.load"),
+    *("accounting.relations_of", "factorization.load"),
     "factorization.save",
 }
 """Public names without a number of their own."""

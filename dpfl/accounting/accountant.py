@@ -33,6 +33,8 @@ from dp_accounting.rdp import rdp_privacy_accountant
 from dpfl import checks
 from dpfl.accounting import csgm, events, gaussian, sampled_rdp, trees
 
+# Events that dp_accounting takes apart.
+_COMPOSED = (dp_accounting.SelfComposedDpEvent, dp_accounting.ComposedDpEvent)
 # Substitute for order 1: far enough from it for (order - 1) to keep ten digits.
 _ABOVE_ONE = 1.0 + 2.0**-20
 
@@ -105,10 +107,6 @@ def _rdp_of(event: dp_accounting.DpEvent, orders: tuple[float, ...]) -> np.ndarr
 _remembered_rdp_of = functools.lru_cache(maxsize=256)(_rdp_of)
 
 
-def _as_float(count: int) -> float:
-    return float(min(count, trees.MOST_PRODUCTS))
-
-
 def _is_value(event: dp_accounting.DpEvent) -> bool:
     """Whether equal events are alike: other packages' classes may define no equality.
 
@@ -165,26 +163,18 @@ class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
             refused = self._refused(event, event.neighboring_relations)
             return refused or self._maybe_compose(event.event, count, do_compose)
         resolved = _resolve_sampling(event)
-        if not _is_known(resolved):
-            return self._maybe_compose_theirs(event, count, do_compose)
-        refused = self._refused(event, trees.neighboring_relations(resolved))
-        if do_compose and refused is None:
+        if _is_known(resolved):
+            refused = self._refused(event, trees.neighboring_relations(resolved))
+            if refused or not do_compose:
+                return refused
             asked = resolved, tuple(self._orders)
             is_value = _is_value(resolved)
             rdp = _remembered_rdp_of(*asked) if is_value else _rdp_of(*asked)
-            self._rdp += _as_float(count) * rdp
-        return refused
-
-    def _maybe_compose_theirs(
-        self, event: dp_accounting.DpEvent, count: int, do_compose: bool
-    ) -> Optional[dp_accounting.PrivacyAccountant.CompositionErrorDetails]:
-        """As `_maybe_compose`, for events that dp_accounting takes apart or knows."""
-        is_composed = isinstance(
-            event, (dp_accounting.SelfComposedDpEvent, dp_accounting.ComposedDpEvent)
-        )
-        if is_composed or not do_compose:
+        elif isinstance(event, _COMPOSED) or not do_compose:
             return super()._maybe_compose(event, count, do_compose)
-        self._rdp += _as_float(count) * self._their_rdp(event)
+        else:
+            rdp = self._their_rdp(event)
+        self._rdp += float(min(count, trees.MOST_PRODUCTS)) * rdp
         return None
 
     def _their_rdp(self, event: dp_accounting.DpEvent) -> np.ndarray:

@@ -89,11 +89,10 @@ class BallsInBinsDpEvent(secret_participation.SecretParticipationDpEvent):
                 f"{attribute.name} must be a square matrix of entries of at least 0, "
                 f"found shape {value.shape} and minimum {np.min(value):g}"
             )
-        if not np.allclose(value, value.T, rtol=secret_participation.ROUNDING):
-            raise ValueError(
-                f"{attribute.name} must be symmetric, found a difference of "
-                f"{np.max(np.abs(value - value.T)):g} from its transpose"
-            )
+        is_symmetric = np.allclose(value, value.T, rtol=secret_participation.ROUNDING)
+        apart = float(np.max(np.abs(value - value.T)))
+        wanted = "symmetric, by its distance from its transpose"
+        checks.require(is_symmetric, attribute.name, wanted, apart)
 
     def rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class.

@@ -335,8 +335,15 @@ def calibrate_noise_multiplier(
         # The tight epsilon is seldom above that by RDP, which is then not needed.
         if accounting_method == "auto" and gap_at(best - 1, all_orders)[0] <= 0:
             best = min(best, by_rdp())
-    _check_possible(make_event, math.exp(best * step))
-    return math.exp(best * step)
+    noise_multiplier = math.exp(best * step)
+    try:
+        make_event(noise_multiplier)
+    except events.NoiseTooLargeError as error:
+        raise UnreachableBudgetError(
+            "target_epsilon or target_delta must be larger, since the noise that they "
+            f"need is out of range: {error}"
+        ) from error
+    return noise_multiplier
 
 
 def has_tight_epsilon(event: dp_accounting.DpEvent) -> bool:
@@ -353,17 +360,6 @@ def _may_be_tight(make_event: MakeEvent, noise_multiplier: float) -> bool:
         return has_tight_epsilon(make_event(noise_multiplier))
     except (events.NoiseTooLargeError, events.NoiseTooSmallError):
         return True
-
-
-def _check_possible(make_event: MakeEvent, noise_multiplier: float) -> None:
-    """Raises UnreachableBudgetError if there is no event with so much noise."""
-    try:
-        make_event(noise_multiplier)
-    except events.NoiseTooLargeError as error:
-        raise UnreachableBudgetError(
-            "target_epsilon or target_delta must be larger, since the noise that they "
-            f"need is out of range: {error}"
-        ) from error
 
 
 def _least_index_by_rdp(

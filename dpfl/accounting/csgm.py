@@ -226,11 +226,6 @@ class SparsifiedGaussianDpEvent(SparsifiedDpEvent):
         default=1.0, metadata=said(check=checks.probability)
     )
 
-    def poisson_sampled(self, sampling_probability: float) -> SparsifiedGaussianDpEvent:
-        """See base class. Sampling a sample multiplies the probabilities."""
-        q = self.sampling_probability * sampling_probability
-        return attr.evolve(self, sampling_probability=q)
-
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class LinfSparsifiedGaussianDpEvent(SparsifiedGaussianDpEvent):

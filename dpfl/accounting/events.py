@@ -129,11 +129,15 @@ class RdpDpEvent(Checked, dp_accounting.DpEvent, metaclass=abc.ABCMeta):
     def poisson_sampled(self, sampling_probability: float) -> Optional[RdpDpEvent]:
         """This event on a Poisson sample of clients, or None if no bound is proved.
 
-        `dp_accounting.PoissonSampledDpEvent` around this event means the same, unless
-        it is one of noise that clients bring.
+        An event with a bound has it for an attribute `sampling_probability`; sampling a
+        sample multiplies the probabilities. `dp_accounting.PoissonSampledDpEvent`
+        around this event means the same, unless it is one of noise that clients bring.
         """
-        del sampling_probability
-        return None
+        own: Any = self
+        if not hasattr(own, "sampling_probability"):
+            return None
+        q = own.sampling_probability * sampling_probability
+        return attr.evolve(own, sampling_probability=q)
 
 
 NAMES: dict[Relation, str] = {
@@ -167,12 +171,6 @@ class RunDpEvent(Checked, dp_accounting.DpEvent):
 
     @neighboring_relations.validator
     def _check(self, attribute: attr.Attribute, value: Relations) -> None:
-        if (
-            not value
-            or len({*value}) < len(value)
-            or not all(relation in NAMES for relation in value)
-        ):
-            wanted = (
-                "different values of dp_accounting.NeighboringRelation, at least one"
-            )
-            raise ValueError(checks.message(attribute.name, wanted, value))
+        is_right = value and len({*value}) == len(value) and {*value} <= NAMES.keys()
+        wanted = "different values of dp_accounting.NeighboringRelation, at least one"
+        checks.require(is_right, attribute.name, wanted, value)

@@ -135,11 +135,9 @@ def round_release(name: str, value: Any) -> dp_accounting.DpEvent:
             f"{name} must be a GaussianDpEvent or an RdpDpEvent, found "
             f"{type(value).__name__}"
         )
-    if events.Relation.ADD_OR_REMOVE_ONE not in trees.relations_of(value):
-        raise ValueError(
-            f"{name} must be a release whose noise does not come from clients, found "
-            f"{type(release).__name__}"
-        )
+    has_own_noise = events.Relation.ADD_OR_REMOVE_ONE in trees.relations_of(value)
+    wanted = "a release whose noise does not come from clients"
+    checks.require(has_own_noise, name, wanted, type(release).__name__)
     return release
 
 
@@ -172,11 +170,8 @@ class FixedSizeDpEvent(events.RdpDpEvent):
     fraction: float = attr.ib(metadata=said(check=checks.fraction))
 
     pages: ClassVar[tuple[str, ...]] = ("fixed_size.md",)
-
-    @property
-    def neighboring_relations(self) -> events.Relations:
-        """See base class: the one for a fixed number of clients."""
-        return events.ZERO_OUT_ONLY
+    # The one for a fixed number of clients.
+    neighboring_relations = events.ZERO_OUT_ONLY
 
     def rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class."""

@@ -113,13 +113,9 @@ def banded_stream_event(
     """
     rounds = checks.integer("rounds", rounds)
     bands = checks.integer("bands", bands)
-    separation = checks.integer("separation", separation)
+    limit = "the number of bands"
+    separation = checks.integer("separation", separation, bands, limit=limit)
     q = checks.probability("sampling_probability", sampling_probability)
-    if separation < bands:
-        raise ValueError(
-            f"separation must be at least {bands}, the number of bands, found "
-            f"{separation}"
-        )
     neighboring_relations = (
         events.TRUSTED_RELATIONS if independent_groups else events.ZERO_OUT_ONLY
     )
@@ -144,9 +140,6 @@ def _sampled(name: str, release: dp_accounting.DpEvent, q: float) -> Any:
             f"{name} must be a Gaussian or a sparsified Gaussian event, found "
             f"{type(bare).__name__}"
         )
-    if getattr(bare, "sampling_probability", 1.0) != 1:
-        raise ValueError(
-            f"{name} must be without client sampling, found sampling_probability "
-            f"{bare.sampling_probability}"
-        )
+    is_whole = getattr(bare, "sampling_probability", 1.0) == 1
+    checks.require(is_whole, name, "without client sampling", bare)
     return dp_accounting.PoissonSampledDpEvent(q, release) if q < 1 else release

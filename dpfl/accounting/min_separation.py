@@ -78,11 +78,9 @@ class MinSeparationDpEvent(secret_participation.SecretParticipationDpEvent):
         checks.matrix(attribute.name, value)
         rounds, bands = value.shape
         places = np.arange(rounds)[:, None] + np.arange(bands)
-        if np.any(value[places >= rounds]):
-            raise ValueError(
-                f"{attribute.name} must be 0 below the last of the {rounds} rows, "
-                f"found {np.max(value[places >= rounds]):g}"
-            )
+        largest = float(np.max(value[places >= rounds], initial=0.0))
+        wanted = f"0 below the last of the {rounds} rows"
+        checks.require(not largest, attribute.name, wanted, largest)
 
     @separation.validator
     def _check_separation(self, attribute: attr.Attribute, value: int) -> None:

@@ -132,11 +132,8 @@ class RandomAllocationDpEvent(events.RdpDpEvent):
 
     def __attrs_post_init__(self) -> None:
         """Raises ValueError if there are more rounds than slots."""
-        if self.slots < self.rounds:
-            raise ValueError(
-                f"slots must be at least the {self.rounds} released rounds, found "
-                f"{self.slots}"
-            )
+        wanted = f"at least the {self.rounds} released rounds"
+        checks.require(self.slots >= self.rounds, "slots", wanted, self.slots)
 
     def as_part(self) -> Optional[gaussian.Part]:
         """See `gaussian.gaussian_parts`: None unless a round is a plain Gaussian."""

@@ -82,11 +82,6 @@ class Question:
         """See `gaussian_domination.dominating_curves`."""
         return gaussian_domination.dominating_curves(self.event, self.delta)
 
-    @functools.cached_property
-    def draws(self) -> Optional[tuple[float, str]]:
-        """See `secret_participation.tight_epsilon`."""
-        return secret_participation.tight_epsilon(self.event, self.delta)
-
 
 class Route(NamedTuple):
     """A way from an event to an epsilon.
@@ -129,14 +124,12 @@ def _of_dominating(curve: Curve) -> Callable[[Question], Found]:
 
 
 def _by_draws(question: Question) -> Found:
-    if question.draws is None:
+    drawn = secret_participation.tight_epsilon(question.event, question.delta)
+    if drawn is None:
         return "participation is not secret over the whole run"
-    epsilon, accounting_method = question.draws
-    return (
-        epsilon
-        if accounting_method == "monte-carlo"
-        else "Monte Carlo gives no smaller epsilon"
-    )
+    epsilon, accounting_method = drawn
+    is_least = accounting_method == "monte-carlo"
+    return epsilon if is_least else "Monte Carlo gives no smaller epsilon"
 
 
 def _exact(question: Question) -> Found:

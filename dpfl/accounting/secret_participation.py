@@ -203,23 +203,10 @@ def revealed_epsilon(event: SecretParticipationDpEvent, delta: float) -> float:
     return gaussian.gaussian_epsilon(delta, max(event.longest(), 1e-300) ** -0.5)
 
 
-def _cached_epsilon(
-    header: disk_cache.Header, _: disk_cache.Arrays
-) -> tuple[float, str]:
-    """A cached epsilon and its accounting method; ValueError for other content."""
-    epsilon, accounting_method = header["epsilon"], header["accounting_method"]
-    is_number = type(epsilon) is float and 0 <= epsilon < math.inf
-    if not is_number or accounting_method not in ("exact-gaussian", "monte-carlo"):
-        raise ValueError(
-            f"the cached epsilon {epsilon!r} by {accounting_method!r} is invalid"
-        )
-    return epsilon, accounting_method
-
-
 @functools.lru_cache(maxsize=16)
 @disk_cache.kept(
     lambda result: ({"epsilon": result[0], "accounting_method": result[1]}, {}),
-    _cached_epsilon,
+    lambda header, _: (header["epsilon"], header["accounting_method"]),
 )
 def _epsilon_of(
     run: SecretParticipationDpEvent, delta: float, seed: int

@@ -58,8 +58,7 @@ def _step_counts(name: str, value: Any) -> Any:
         value = value.tolist()
     if not isinstance(value, (list, tuple)):
         return checks.integer(name, value)
-    if not value:
-        raise ValueError(checks.message(name, "a non-empty list", value))
+    checks.require(value, name, "a non-empty list", value)
     return tuple(checks.integer(name, item, 0) for item in value)
 
 
@@ -121,7 +120,9 @@ def normalised(event: DpEvent) -> DpEvent:
         return event
     event = _with_python_numbers(event)
     if isinstance(event, dp_accounting.ComposedDpEvent):
-        return _composed(event)
+        if not isinstance(event.events, (list, tuple)):
+            raise TypeError(checks.message("events", "a list or tuple", event.events))
+        return attr.evolve(event, events=tuple(map(normalised, event.events)))
     if isinstance(getattr(event, "event", None), DpEvent):
         event = _with_event(event, normalised(event.event))
     elif hasattr(event, "event"):
@@ -131,9 +132,7 @@ def normalised(event: DpEvent) -> DpEvent:
     if isinstance(event, dp_accounting.PoissonSampledDpEvent):
         return _sampled(event)
     if isinstance(event, dp_accounting.SampledWithoutReplacementDpEvent):
-        if event.sample_size > event.source_dataset_size:
-            wanted = f"at most {event.source_dataset_size}"
-            raise ValueError(checks.message("sample_size", wanted, event.sample_size))
+        checks.integer("sample_size", event.sample_size, 0, event.source_dataset_size)
         return _sampled(event)
     if isinstance(event, dp_accounting.LaplaceDpEvent):
         return event if event.noise_multiplier else dp_accounting.NonPrivateDpEvent()
@@ -148,12 +147,6 @@ def _is_theirs(event: DpEvent) -> bool:
 
 def _with_event(event: Any, inner: DpEvent) -> DpEvent:
     return event if inner is event.event else attr.evolve(event, event=inner)
-
-
-def _composed(event: dp_accounting.ComposedDpEvent) -> DpEvent:
-    if not isinstance(event.events, (list, tuple)):
-        raise TypeError(checks.message("events", "a list or tuple", event.events))
-    return attr.evolve(event, events=tuple(map(normalised, event.events)))
 
 
 def releases(event: DpEvent, count: int = 1) -> Iterator[tuple[DpEvent, int]]:
@@ -237,7 +230,7 @@ def _sampled(event: Any) -> DpEvent:
     """Sampling as that of one release, for the remaining relations."""
     is_poisson = isinstance(event, dp_accounting.PoissonSampledDpEvent)
     kept = events.TRUSTED_RELATIONS if is_poisson else (events.Relation.REPLACE_ONE,)
-    own, carries = neighboring_relations(event.event), _carries_relations(event.event)
+    own, carries = neighboring_relations(event.event), bare(event.event) != event.event
     release = _one_release(event.event)
     if kept[0] not in own or release is None:
         return event
@@ -251,10 +244,6 @@ def _sampled(event: Any) -> DpEvent:
     if carries:
         return events.RunDpEvent(result, tuple(r for r in kept if r in own))
     return result
-
-
-def _carries_relations(event: DpEvent) -> bool:
-    return bare(event) != event
 
 
 def resolve_sampling(event: DpEvent) -> DpEvent:
@@ -310,13 +299,6 @@ def neighboring_relations(event: DpEvent) -> events.Relations:
             own = neighboring_relations(part)
             common = tuple(r for r in common if r in own)
         return common
-    return _their_relations(event) or common
-
-
-def _their_relations(event: DpEvent) -> events.Relations:
-    """The relations under which dp_accounting accounts for a release of its own."""
-    return tuple(
-        relation
-        for relation in events.NAMES
-        if _THEIR_ACCOUNTANT([2.0], relation).supports(event)
-    )
+    # Those under which dp_accounting accounts for a release of its own.
+    theirs = (r for r in common if _THEIR_ACCOUNTANT([2.0], r).supports(event))
+    return tuple(theirs) or common

@@ -26,15 +26,13 @@ from dpfl.arrays import in_numpy, philox
 
 FIXES_SHAPES = True
 
-bitcast, make_complex = lax.bitcast_convert_type, lax.complex
+bitcast, cond, make_complex = lax.bitcast_convert_type, lax.cond, lax.complex
 fft, ifft, slice_at = jnp.fft.fft, jnp.fft.ifft, lax.dynamic_slice
 tree_map, structure_leaves = jax.tree.map, jax.tree.leaves
 eigvalsh = jnp.linalg.eigvalsh
 computed_zeros = jnp.zeros
 # Operators and attributes that arrays of both libraries have.
-bitwise_and, left_shift = in_numpy.bitwise_and, in_numpy.left_shift
-right_shift, item_bytes = in_numpy.right_shift, in_numpy.item_bytes
-has_known_shape = in_numpy.has_known_shape
+bitwise_and, right_shift = in_numpy.bitwise_and, in_numpy.right_shift
 
 
 def __getattr__(name: str) -> Any:
@@ -49,22 +47,6 @@ _ROW = 256
 def asarray(value: Any, dtype: Any) -> Any:
     """See `in_numpy`."""
     return jnp.asarray(value).astype(dtype)
-
-
-def size(array: Any) -> int:
-    """The number of elements."""
-    return array.size
-
-
-def cond(condition: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
-    """See `in_numpy`.
-
-    Args:
-      condition: bool scalar.
-      then: Function without arguments, of the branch if true.
-      other: The same, of the branch if false.
-    """
-    return lax.cond(condition, then, other)
 
 
 def while_loop(condition: Callable, body: Callable, carried: Sequence[Any]) -> Any:
@@ -248,7 +230,6 @@ def prefix(values: Any, number: Any) -> Any:
     A loop of one step, which XLA does not fuse: otherwise each use would compute the
     values anew, the sums of a `cumsum` many times over.
     """
-    del number
     return lax.fori_loop(0, jnp.minimum(values.size, 1), lambda _, v: v, values)
 
 
@@ -366,7 +347,6 @@ def words_at(seed: Any, places: Any, count: Any, dtype: Any = np.uint32) -> Any:
       count: Number of words among which the places are.
       dtype: An integer dtype of 32 or 64 bits.
     """
-    del count
     places = jnp.asarray(places).astype(jnp.uint32)
     if np.dtype(dtype).itemsize == 4:
         return bitcast(_word(seed, places), dtype)
@@ -526,7 +506,6 @@ def map_rows(function: Callable[[Any], Any], places: Any, length: int) -> Any:
       places: [n] of any dtype.
       length: Length of a row.
     """
-    del length
     return lax.map(function, places)
 
 
@@ -539,22 +518,10 @@ def required(condition: Any, message: str, value: Any, tree: Any) -> Any:
       value: A scalar, the end of the error's text.
       tree: Structure of arrays.
     """
-    del message, value
     return tree_map(lambda part: jnp.where(condition, part, 0), tree)
 
 
-erfc = jax.scipy.special.erfc
-
-
-def segment_sum(values: Any, places: Any, length: int) -> Any:
-    """See `in_numpy`.
-
-    Args:
-      values: [n] of any dtype.
-      places: Integers [n], each at least 0 and below `length`.
-      length: Number of sums.
-    """
-    return jax.ops.segment_sum(values, places, length)
+erfc, segment_sum = jax.scipy.special.erfc, jax.ops.segment_sum
 
 
 def argsort(values: Any) -> Any:

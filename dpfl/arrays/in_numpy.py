@@ -28,7 +28,7 @@ FIXES_SHAPES = False
 abs, all, arange, clip, concatenate = np.abs, np.all, np.arange, np.clip, np.concatenate
 cos, count_nonzero, equal, exp = np.cos, np.count_nonzero, np.equal, np.exp
 fft, ifft, floor, imag = np.fft.fft, np.fft.ifft, np.floor, np.imag
-isfinite, isnan, log = np.isfinite, np.isnan, np.log
+isfinite, log = np.isfinite, np.log
 maximum, minimum = np.maximum, np.minimum
 ones, ones_like, real, reshape = np.ones, np.ones_like, np.real, np.reshape
 round, sign, sin, sqrt, square = np.round, np.sign, np.sin, np.sqrt, np.square
@@ -36,7 +36,7 @@ stack, sum, take, transpose = np.stack, np.sum, np.take, np.transpose
 where, zeros, zeros_like, cumsum = np.where, np.zeros, np.zeros_like, np.cumsum
 max, mean, size = np.max, np.mean, np.size
 eigvalsh, expm1, norm = np.linalg.eigvalsh, np.expm1, np.linalg.norm
-diag, diagonal, eye, linalg = np.diag, np.diagonal, np.eye, np.linalg
+diag, eye, linalg = np.diag, np.eye, np.linalg
 pad, shape = np.pad, np.shape
 
 
@@ -53,11 +53,6 @@ def bitcast(array: np.ndarray, dtype: Any) -> np.ndarray:
 def right_shift(words: np.ndarray, bits: int) -> np.ndarray:
     """`words` shifted to the right; unsigned words are filled with zeros."""
     return words >> words.dtype.type(bits)
-
-
-def left_shift(words: np.ndarray, bits: int) -> np.ndarray:
-    """`words` shifted to the left."""
-    return words << words.dtype.type(bits)
 
 
 def bitwise_and(words: np.ndarray, mask: int) -> np.ndarray:
@@ -137,7 +132,6 @@ def split_at(values: np.ndarray, number: Any, most: int) -> tuple[Any, Any]:
       number: int32 scalar.
       most: Upper bound on `number`.
     """
-    del most
     return values[..., :number], values[..., number:]
 
 
@@ -153,7 +147,6 @@ def join_at(first: Any, second: Any, number: Any, axis: int = -1) -> np.ndarray:
       number: int32 scalar.
       axis: The axis along which they are joined.
     """
-    del number
     return np.concatenate([first, second], axis)
 
 
@@ -304,7 +297,6 @@ def replaced(
       share: The probability that a place is meant, each independently. Where shapes are
         fixed, fewer places are drawn for if it is below 1, and `draw` gets no selector.
     """
-    del share
     [places] = np.nonzero(is_meant)
     values = np.array(values)
     drawn = draw(lambda array: array[places], np.arange(len(places)), len(places))
@@ -479,7 +471,6 @@ def map_rows(function: Callable[[Any], Any], places: Any, length: int) -> np.nda
       places: [n] of any dtype.
       length: Length of a row.
     """
-    del length
     return np.stack([function(place) for place in places])
 
 
@@ -499,17 +490,6 @@ def required(condition: Any, message: str, value: Any, tree: Any) -> Any:
     if not condition:
         raise ValueError(f"{message} {value}")
     return tree
-
-
-def item_bytes(array: np.ndarray) -> int:
-    """Bytes of an element."""
-    return array.dtype.itemsize
-
-
-def has_known_shape(array: np.ndarray) -> bool:
-    """Whether the shape is known; in graphs of TensorFlow it may not be."""
-    del array
-    return True
 
 
 def erfc(value: Any) -> Any:

@@ -29,15 +29,16 @@ _ALGORITHM = 1
 _ROWS_AT_ONCE = 16
 
 abs, arange, clip, cos, cumsum = tf.abs, tf.range, tf.clip_by_value, tf.cos, tf.cumsum
-all, max, sum, take = tf.reduce_all, tf.reduce_max, tf.reduce_sum, tf.gather
+all, max, sum = tf.reduce_all, tf.reduce_max, tf.reduce_sum
+take = take_or_zero = tf.gather
 erfc, expm1, mean, pad = tf.math.erfc, tf.math.expm1, tf.reduce_mean, tf.pad
 eigvalsh, norm = tf.linalg.eigvalsh, tf.norm
 count_nonzero = tf.math.count_nonzero
-diag, diagonal, eye, linalg = tf.linalg.diag, tf.linalg.diag_part, tf.eye, tf.linalg
+diag, eye, linalg = tf.linalg.diag, tf.eye, tf.linalg
 lower_solve, shape = tf.linalg.triangular_solve, tf.shape
 # In the graphs that TFF builds `==` would compare the tensors' identities.
 equal, exp, fft, floor, ifft = tf.equal, tf.exp, tf.signal.fft, tf.floor, tf.signal.ifft
-imag, isfinite, isnan = tf.math.imag, tf.math.is_finite, tf.math.is_nan
+imag, isfinite = tf.math.imag, tf.math.is_finite
 log, matmul, maximum, minimum = tf.math.log, tf.matmul, tf.maximum, tf.minimum
 ones_like, real, reshape = tf.ones_like, tf.math.real, tf.reshape
 round, sign, sin, sqrt, square = tf.round, tf.sign, tf.sin, tf.sqrt, tf.square
@@ -48,7 +49,7 @@ product, slice_at = tf.multiply, tf.slice
 divide_no_nan, multiply_no_nan = tf.math.divide_no_nan, tf.math.multiply_no_nan
 tree_map, structure_leaves = tf.nest.map_structure, tf.nest.flatten
 # Slices that arrays of both libraries have.
-columns, split_at = in_numpy.columns, in_numpy.split_at
+columns, prefix, split_at = in_numpy.columns, in_numpy.prefix, in_numpy.split_at
 
 
 def asarray(value: Any, dtype: Any) -> tf.Tensor:
@@ -66,11 +67,6 @@ def concatenate(parts: Sequence[Any], axis: int = 0) -> tf.Tensor:
 def right_shift(words: tf.Tensor, bits: int) -> tf.Tensor:
     """See `in_numpy`."""
     return tf.bitwise.right_shift(words, tf.cast(bits, words.dtype))
-
-
-def left_shift(words: tf.Tensor, bits: int) -> tf.Tensor:
-    """See `in_numpy`."""
-    return tf.bitwise.left_shift(words, tf.cast(bits, words.dtype))
 
 
 def bitwise_and(words: tf.Tensor, mask: int) -> tf.Tensor:
@@ -105,7 +101,6 @@ def join_at(first: Any, second: Any, number: Any, axis: int = -1) -> tf.Tensor:
       number: int32 scalar.
       axis: The axis along which they are joined.
     """
-    del number
     return tf.concat([first, second], axis)
 
 
@@ -281,7 +276,6 @@ def replaced(
         among each other, and their number, to the new values.
       share: Ignored.
     """
-    del share
     places = tf.where(is_meant)
     number = tf.shape(places)[0]
     new = draw(lambda array: tf.gather(array, places[:, 0]), tf.range(number), number)
@@ -303,16 +297,6 @@ def words_at(seed: Any, places: Any, count: Any, dtype: Any = np.uint32) -> tf.T
 def count_below(values: tf.Tensor, bound: int) -> tf.Tensor:
     """See `in_numpy`."""
     return tf.searchsorted(values, [tf.cast(bound, values.dtype)])[0]
-
-
-def prefix(values: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-    """See `in_numpy`."""
-    return values[:number]
-
-
-def take_or_zero(vector: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
-    """See `in_numpy`."""
-    return tf.gather(vector, places)
 
 
 def add_at(total: tf.Tensor, places: tf.Tensor, values: tf.Tensor, number: Any) -> Any:
@@ -469,16 +453,6 @@ def required(condition: tf.Tensor, message: str, value: tf.Tensor, tree: Any) ->
     # In eager mode the check has already run; in a graph it is an operation.
     with tf.control_dependencies([check] if check is not None else []):
         return tf.nest.map_structure(tf.identity, tree)
-
-
-def item_bytes(array: tf.Tensor) -> int:
-    """See `in_numpy`."""
-    return array.dtype.size
-
-
-def has_known_shape(array: tf.Tensor) -> bool:
-    """See `in_numpy`."""
-    return array.shape.is_fully_defined()
 
 
 segment_sum = tf.math.unsorted_segment_sum

@@ -13,10 +13,11 @@ out for programs without TensorFlow.
 from __future__ import annotations
 
 import hashlib
-import numbers
 from typing import Any
 
 import numpy as np
+
+from dpfl import checks
 
 MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 WEYL = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
@@ -41,11 +42,8 @@ def seed_from_int(seed: int, identity: str = "") -> tuple[int, int]:
       TypeError: If `seed` is not an integer.
       ValueError: If it is negative or too large.
     """
-    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral):
-        raise TypeError(f"seed must be an integer or None, found {seed!r}")
-    if not 0 <= seed < 1 << 126:
-        raise ValueError(f"seed must be at least 0 and below 2**126, found {seed}")
-    text = f"dpfl seed:{int(seed)}:{identity}"
+    seed = checks.integer("seed", seed, 0, 2**126 - 1)
+    text = f"dpfl seed:{seed}:{identity}"
     digest = hashlib.sha256(text.encode()).digest()
     first, second = (
         int.from_bytes(word, "big", signed=True) for word in (digest[:8], digest[8:16])
@@ -57,9 +55,7 @@ def fold_in(seed: Any, *data: int) -> np.ndarray:
     """A new seed, int64[2]; see `randomness.fold_in`."""
     seed = np.asarray(seed, np.int64)
     for value in data:
-        counter = np.array([int(value), seed[1]], np.int64)
-        words = _encipher(_halves(counter)[:, np.newaxis], _halves(seed[:1]))
-        seed = words.T.reshape(-1).view(np.int64)
+        [seed] = fold_in_each(seed, np.array([int(value)], np.int64))
     return seed
 
 

@@ -23,9 +23,10 @@ from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
+from dpfl import seed_domains
 from dpfl.arrays import Array
 from dpfl.codecs import measurements
-from dpfl.vectors import clipping, integers
+from dpfl.vectors import clipping, integers, randomness
 
 # Arrays, or mappings and sequences of them.
 Structure = Any
@@ -153,6 +154,11 @@ class Codec(abc.ABC):
         received. The bits of the result are not counted.
         """
         return broadcast
+
+    def _rotation_seed(self, broadcast: Fields, *domains: int) -> Array:
+        """The seed of the round's rotation or, in a domain of that, of its sketch."""
+        rotation = seed_domains.RoundDomain.ROTATION
+        return randomness.fold_in(broadcast["round_seed"], rotation, *domains)
 
     @abc.abstractmethod
     def encode(self, update: Array, shared: Fields, client_seed: Seed) -> Encoded:

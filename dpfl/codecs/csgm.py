@@ -18,13 +18,13 @@ from typing import Any, Union
 
 import numpy as np
 
-from dpfl import mechanisms, seed_domains
+from dpfl import mechanisms
 from dpfl.arrays import Array
 from dpfl.codecs import measurements
 from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, Received, Seed
 from dpfl.codecs.integer_sums import IntegerSum
 from dpfl.mechanisms.mechanism import COUNT_BITS
-from dpfl.vectors import clipping, masks, randomness, rotation
+from dpfl.vectors import clipping, masks, rotation
 
 Config = Union[mechanisms.L2Csgm, mechanisms.Sgmf]
 # Bits of a value, and of a message's seed and the number of its values.
@@ -70,10 +70,8 @@ class SparsifiedSumCodec(Codec):
 
     def decode_broadcast(self, broadcast: Fields) -> Fields:
         """The random signs or phases of the rotation."""
-        seed = randomness.fold_in(
-            broadcast["round_seed"], seed_domains.RoundDomain.ROTATION
-        )
-        return collections.OrderedDict(rotation=self._rotation.expand(seed))
+        rotation = self._rotation.expand(self._rotation_seed(broadcast))
+        return collections.OrderedDict(rotation=rotation)
 
     def encode(self, update: Array, shared: Fields, client_seed: Seed) -> Encoded:
         """The kept values, int32[None], and the mask's seed.

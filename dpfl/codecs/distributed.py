@@ -99,12 +99,9 @@ class IntegerCodec(Codec):
 
     def decode_broadcast(self, broadcast: Fields) -> Fields:
         """The rotation, and the clips of the update and of the vector to be rounded."""
-        seed = randomness.fold_in(
-            broadcast["round_seed"], seed_domains.RoundDomain.ROTATION
-        )
         clip = self._clip.in_force(broadcast)
         return collections.OrderedDict(
-            rotation=self._rotation.expand(seed),
+            rotation=self._rotation.expand(self._rotation_seed(broadcast)),
             clip_norm=clip,
             vector_clip=clip * np.float32(self._config.vector_clip),
         )

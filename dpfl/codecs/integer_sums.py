@@ -74,9 +74,8 @@ class IntegerSum:
         self._is_noised = bool(noise_multiplier)
         multiplier = noise_multiplier or no_noise
         self.grid = numbers.grid_of_cohort(multiplier, cohort_size, linf_ratio)
-        if not self.grid.max_size:
-            rule = "at most 2**24 times the coordinate bound divided by the clip norm"
-            raise ValueError(checks.message("noise_multiplier", rule, noise_multiplier))
+        rule = "at most 2**24 times the coordinate bound divided by the clip norm"
+        checks.require(self.grid.max_size, "noise_multiplier", rule, noise_multiplier)
         self.dtype = np.int32 if self.grid.total_bits == 32 else np.int64
         # The clip norm in steps.
         self._clip_steps = self.grid.stddev / multiplier
@@ -152,11 +151,9 @@ class IntegerSum:
         if not self._is_noised:
             return message
         stddev = share_stddev(self.grid, shares)
-        if stddev < _SMALLEST_SHARE:
-            least = f"{_SMALLEST_SHARE:g} grid steps"
-            rule = f"large enough for {shares} shares of {least} each"
-            multiplier = self.grid.stddev / self._clip_steps
-            raise ValueError(checks.message("noise_multiplier", rule, multiplier))
+        rule = f"enough for {shares} shares of {_SMALLEST_SHARE:g} grid steps each"
+        multiplier = self.grid.stddev / self._clip_steps
+        checks.require(stddev >= _SMALLEST_SHARE, "noise_multiplier", rule, multiplier)
         domain = seed_domains.RoundDomain.UPDATE_NOISE
         return self._with_draw(message, stddev, client_seed, domain)
 

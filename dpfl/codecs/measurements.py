@@ -87,9 +87,11 @@ def structure_bits(nx: Any, structure: Any) -> Array:
     """
     bits = nx.zeros([], np.float64)
     for array in nx.structure_leaves(structure):
-        width = 1 if array.dtype == np.bool_ else 8 * nx.item_bytes(array)
+        # TensorFlow's dtypes have their size, numpy's that of an item.
+        dtype = getattr(array.dtype, "as_numpy_dtype", array.dtype)
+        width = 1 if dtype == np.bool_ else 8 * np.dtype(dtype).itemsize
         bits = bits + nx.asarray(nx.size(array), np.float64) * width
-        if not nx.has_known_shape(array):
+        if None in tuple(array.shape):
             bits = bits + COUNT_BITS
     return bits
 

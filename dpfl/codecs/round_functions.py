@@ -176,22 +176,15 @@ class RoundFunctions:
 
 def check_output(output: str, codec: Codec) -> None:
     """Raises ValueError if a codec cannot give an output."""
-    if output == "sum" and not codec.gives_mean:
-        raise ValueError(
-            f"output must be 'mean' for {type(codec).__name__}, which does not "
-            "release a mean, found 'sum'"
-        )
+    wanted = f"'mean' for {type(codec).__name__}, which does not release a mean"
+    checks.require(output != "sum" or codec.gives_mean, "output", wanted, output)
 
 
 def check_weighted(mechanism: mechanisms.Mechanism, output: str) -> None:
     """Raises ValueError if a mechanism cannot be weighted, or has no such output."""
-    if not mechanism.is_weighted:
-        raise ValueError(
-            "weighted must be False for a mechanism that bounds a client's "
-            f"contribution, found True for {mechanism!r}"
-        )
-    if output != "mean":
-        raise ValueError(f"output must be 'mean' with weights, found {output!r}")
+    wanted = f"False for {mechanism.name}, which bounds a client's contribution"
+    checks.require(mechanism.is_weighted, "weighted", wanted, True)
+    checks.require(output == "mean", "output", "'mean' with weights", output)
 
 
 def _own_state(state: Fields) -> Fields:

@@ -23,7 +23,7 @@ from dpfl.codecs.base import Codec, Decoded, Encoded, Fields, Received, Seed
 from dpfl.codecs.distributed import IntegerCodec
 from dpfl.codecs.integer_sums import IntegerSum
 from dpfl.mechanisms import sketch as sketch_configs
-from dpfl.vectors import clipping, count_sketch, gaussian_sketch, randomness
+from dpfl.vectors import clipping, count_sketch, gaussian_sketch
 from dpfl.vectors.clipping import NormedVector
 
 
@@ -76,11 +76,7 @@ class _OfSketchesCodec(IntegerCodec):
         """The sketch's tensors, and the shared values of the integers."""
         shared = super().decode_broadcast(broadcast)
         # The sketch is beside a rotation.
-        seed = randomness.fold_in(
-            broadcast["round_seed"],
-            seed_domains.RoundDomain.ROTATION,
-            seed_domains.RotationDomain.SKETCH,
-        )
+        seed = self._rotation_seed(broadcast, seed_domains.RotationDomain.SKETCH)
         shared["sketch"] = self._sketch.expand(seed)
         return shared
 
@@ -194,11 +190,8 @@ class ProjectAndPerturbCodec(Codec):
     def decode_broadcast(self, broadcast: Fields) -> Fields:
         """The sketch's tensors, and the clip of the update."""
         config = self._config
-        seed = randomness.fold_in(
-            broadcast["round_seed"], seed_domains.RoundDomain.ROTATION
-        )
         return collections.OrderedDict(
-            sketch=self._sketch.expand(seed),
+            sketch=self._sketch.expand(self._rotation_seed(broadcast)),
             clip_norm=self.nx.asarray(config.clip_norm, np.float64),
         )
 

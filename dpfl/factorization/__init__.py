@@ -28,7 +28,7 @@ from dpfl.factorization.sensitivity import (
     Sensitivity,
     ShuffledEpochs,
 )
-from dpfl.factorization.storage import check_fits, load, save
+from dpfl.factorization.storage import load, save
 from dpfl.factorization.workloads import (
     ConstantRate,
     DropRate,
@@ -63,7 +63,6 @@ __all__ = [
     "ToeplitzFactors",
     "TreeFactors",
     "Workload",
-    "check_fits",
     "compute",
     "load",
     "prefix_sum",

@@ -122,11 +122,8 @@ def factors_from_pair(
         np.max(np.abs(factors.coefficients() - _cascade(zeros, decay, rounds))),
         np.max(np.abs(factors.inverse_coefficients() - _cascade(decay, zeros, rounds))),
     )
-    if not error <= _AGREEMENT:
-        raise ValueError(
-            f"buffers must be fewer than {len(decay)} for this workload, since two "
-            f"decays are too close for partial fractions (error {error:.1g})"
-        )
+    wanted = f"fewer than {len(decay)}, whose decays are too close for this workload"
+    checks.require(error <= _AGREEMENT, "buffers", wanted, len(decay))
     return factors
 
 
@@ -165,16 +162,13 @@ def optimize_blt(
     rounds = workload.rounds
     buffers = checks.integer("buffers", buffers, at_most=_LARGEST_BUFFERS)
     goal = {"separation": separation, "participations": participations}
-    form = toeplitz.error_form(workload)
+    objective = toeplitz.log_objective(workload, separation, participations)
 
     def value_and_gradient(params: np.ndarray) -> tuple[float, np.ndarray]:
         decay, zeros = _ordered(params)
         column = _cascade(zeros, decay, rounds)
         inverse = _cascade(decay, zeros, rounds)
-        error, slope = form(inverse)
-        moved, moved_slope = toeplitz.log_sensitivity_squared(
-            column, separation, participations
-        )
+        value, error, slope, moved_slope = objective(column, inverse)
         signed = np.stack([decay, zeros], axis=1).ravel()
         gradient = np.empty(2 * buffers)
         for position, pole in enumerate(signed):
@@ -184,7 +178,7 @@ def optimize_blt(
             gradient[position] = sign * (of_c - of_e)
         # value_m = exp(-sum_{l<=m} e^{p_l}), so d value_m / d p_l = -e^{p_l} value_m.
         tails = np.cumsum((gradient * signed)[::-1])[::-1]
-        return float(np.log(error)) + moved, -np.exp(params) * tails
+        return value, -np.exp(params) * tails
 
     start = _params(*rational_start(buffers, rounds))
     limits = [(_LEAST_LOG_STEP, _LARGEST_LOG_STEP)] * (2 * buffers)

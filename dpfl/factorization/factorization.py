@@ -72,18 +72,13 @@ class Factorization:
     lower_bound: float | None = None
 
     def __post_init__(self) -> None:
-        if self.factors.rounds != self.workload.rounds:
-            raise ValueError(
-                f"factors must be for {self.workload.rounds} rounds, found "
-                f"{self.factors.rounds}"
-            )
+        rounds = self.factors.rounds
+        wanted = f"for {self.rounds} rounds"
+        checks.require(rounds == self.rounds, "factors", wanted, rounds)
         error = self.factors.product_error(self.workload)
         # NaN fails this comparison, too.
-        if not error <= _PRODUCT_RTOL:
-            raise ValueError(
-                "factors must have the workload's A as their product, found a relative "
-                f"error of {error:.3g}"
-            )
+        wanted = f"of the product A, to a relative error of {_PRODUCT_RTOL:g}"
+        checks.require(error <= _PRODUCT_RTOL, "factors", wanted, float(f"{error:.3g}"))
 
     @property
     def rounds(self) -> int:

@@ -183,10 +183,8 @@ class DenseFactors(_FullDecoder):
 
     def _check(self) -> None:
         b, c = checks.matrix("b", self.b), checks.matrix("c", self.c)
-        if b.shape != c.shape[::-1]:
-            raise ValueError(
-                f"b must have the shape of c transposed, found {b.shape} and {c.shape}"
-            )
+        wanted = f"of the shape of c transposed, {c.shape[::-1]}"
+        checks.require(b.shape == c.shape[::-1], "b", wanted, b.shape)
 
     def encoder(self, workload: Workload) -> np.ndarray:
         """See base class."""
@@ -209,10 +207,8 @@ class TreeFactors(_FullDecoder):
 
     def _check(self) -> None:
         b = checks.matrix("b", self.b)
-        if np.shape(self.nodes) != (b.shape[1], 2):
-            raise ValueError(
-                f"nodes must have shape {(b.shape[1], 2)}, found {np.shape(self.nodes)}"
-            )
+        shape, wanted = np.shape(self.nodes), (b.shape[1], 2)
+        checks.require(shape == wanted, "nodes", f"of shape {wanted}", shape)
 
     def encoder(self, workload: Workload) -> np.ndarray:
         """See base class."""
@@ -243,13 +239,11 @@ class BandLowRankFactors(Factors):
 
     def _check(self) -> None:
         band = checks.matrix("band", self.band)
-        if np.any(band[:, 0] == 0):
-            raise ValueError("band must have a non-zero diagonal, found 0 in it")
-        if np.shape(self.left) != np.shape(self.right) or len(self.left) != len(band):
-            raise ValueError(
-                f"left and right must both have shape ({len(band)}, r), found "
-                f"{np.shape(self.left)} and {np.shape(self.right)}"
-            )
+        checks.require(np.all(band[:, 0]), "band", "of a diagonal without zeros", 0)
+        shapes = np.shape(self.left), np.shape(self.right)
+        is_right = shapes[0] == shapes[1] and len(self.left) == len(band)
+        wanted = f"both of shape ({len(band)}, r)"
+        checks.require(is_right, "left and right", wanted, shapes)
 
     def noise_bands(self, workload: Workload) -> int:
         """w, the number of diagonals of A^-1 B above its low-rank part."""
@@ -289,15 +283,10 @@ class BandedFactors(Factors):
     def _check(self) -> None:
         diagonals = checks.matrix("diagonals", self.diagonals)
         rounds, bands = diagonals.shape
-        if bands > rounds:
-            raise ValueError(
-                f"diagonals must have at most {rounds} columns, found {bands}"
-            )
-        if np.min(diagonals[:, 0]) <= 0:
-            raise ValueError(
-                "diagonals must have a positive main diagonal, found "
-                f"{np.min(diagonals[:, 0]):g} in it"
-            )
+        wanted = f"of at most {rounds} columns"
+        checks.require(bands <= rounds, "diagonals", wanted, bands)
+        least = float(np.min(diagonals[:, 0]))
+        checks.require(least > 0, "diagonals", "of a positive main diagonal", least)
 
     @property
     def bands(self) -> int:
@@ -387,10 +376,8 @@ class _OneColumn(_ToeplitzEncoder):
 
     def _check(self) -> None:
         ((name, column),) = self.arrays().items()
-        if checks.vector(name, column)[0] <= 0:
-            raise ValueError(
-                f"{name} must start with a positive value, found {column[0]:g}"
-            )
+        first = float(checks.vector(name, column)[0])
+        checks.require(first > 0, name, "of a positive first value", first)
 
     @property
     def entries(self) -> int:
@@ -468,10 +455,8 @@ class BufferedFactors(_ToeplitzEncoder):
         shape = checks.vector("decay", self.decay).shape
         for name in ("scale", "inverse_decay", "inverse_scale"):
             other = checks.vector(name, getattr(self, name)).shape
-            if other != shape:
-                raise ValueError(
-                    f"{name} must have the shape of decay, {shape}, found {other}"
-                )
+            wanted = f"of the shape of decay, {shape}"
+            checks.require(other == shape, name, wanted, other)
 
     @property
     def rounds(self) -> int:

@@ -91,17 +91,14 @@ def optimize_inverse(
     rounds = workload.rounds
     bands = toeplitz.check_bands(bands, rounds)
     goal = {"separation": separation, "participations": participations}
-    form = toeplitz.error_form(workload)
+    objective = toeplitz.log_objective(workload, separation, participations)
 
     def value_and_gradient(params: np.ndarray) -> tuple[float, np.ndarray]:
         inverse = toeplitz.padded(from_hazards(hazards(params)), rounds)
         column = series_inverse(inverse, rounds)
-        error, slope = form(inverse)
-        moved, moved_slope = toeplitz.log_sensitivity_squared(
-            column, separation, participations
-        )
+        value, error, slope, moved_slope = objective(column, inverse)
         gradient = slope / error + toeplitz.pull_back(column, moved_slope)
-        return float(np.log(error)) + moved, chain(params, gradient[1:bands])
+        return value, chain(params, gradient[1:bands])
 
     inverse = np.ones(1)
     if bands > 1:

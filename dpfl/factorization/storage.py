@@ -3,7 +3,7 @@
 """Factorizations on disk, one self-describing file each.
 
     save(factorization, "matrix.npz")
-    load("matrix.npz", workload=factorization.workload)
+    factorization = load("matrix.npz")
 
 A file is an npz archive with a JSON `header` (workload, method, parameters, kind of
 factors, loss, lower bound, gap, sensitivity, versions, checksum over the arrays) and
@@ -23,14 +23,13 @@ import scipy
 import dpfl
 from dpfl import checks, files
 from dpfl.factorization.factorization import Factorization, from_parts, parts
-from dpfl.factorization.workloads import Workload
 
 FORMAT = 1
 PathLike = Union[str, "os.PathLike[str]"]
 
 
 class StorageError(ValueError):
-    """A file is no factorization, is damaged, or does not fit the run."""
+    """A file is no factorization, or is damaged."""
 
 
 def save(factorization: Factorization, path: PathLike) -> None:
@@ -52,16 +51,12 @@ def save(factorization: Factorization, path: PathLike) -> None:
     files.write_arrays(path, header, arrays)
 
 
-def load(path: PathLike, *, workload: Workload | None = None) -> Factorization:
+def load(path: PathLike) -> Factorization:
     """Reads a factorization.
-
-    Args:
-      path: The file's path.
-      workload: The workload that it must be for; None for any.
 
     Raises:
       FileNotFoundError: If there is no such file.
-      StorageError: If it is damaged or is for another workload.
+      StorageError: If it is damaged.
     """
     path = Path(path)
     try:
@@ -82,30 +77,6 @@ def load(path: PathLike, *, workload: Workload | None = None) -> Factorization:
     try:
         if header["lower_bound"] is not None:
             checks.real("lower_bound", header["lower_bound"])
-        factorization = from_parts(header, arrays)
+        return from_parts(header, arrays)
     except (KeyError, TypeError, ValueError) as error:
         raise StorageError(f"{path} does not hold a factorization: {error}") from error
-    if workload is not None:
-        check_fits(factorization, workload, name=str(path))
-    return factorization
-
-
-def check_fits(
-    factorization: Factorization, workload: Workload, *, name: str = "factorization"
-) -> None:
-    """Refuses a factorization of another workload.
-
-    Args:
-      factorization: The factorization.
-      workload: The run's workload.
-      name: The factorization's name in the message.
-
-    Raises:
-      StorageError: If rounds, momentum or rates differ from the run's.
-    """
-    same_rates = np.array_equal(factorization.workload.rates, workload.rates)
-    if factorization.workload.momentum != workload.momentum or not same_rates:
-        raise StorageError(
-            f"{name} must be for the workload ({workload}), found "
-            f"({factorization.workload})"
-        )

@@ -102,11 +102,10 @@ def band_low_rank(factorization: Factorization, band: int, rank: int) -> Factori
     """
     workload, decoder = factorization.workload, factorization.decoder()
     rounds = workload.rounds
-    if decoder.shape != (rounds, rounds) or np.any(np.triu(decoder, 1)):
-        raise ValueError(
-            "factorization must have a square lower-triangular decoder, found one by "
-            f"{factorization.method} of shape {decoder.shape}"
-        )
+    is_right = decoder.shape == (rounds, rounds) and not np.any(np.triu(decoder, 1))
+    wanted = "one with a square lower-triangular decoder"
+    given = factorization.method, decoder.shape
+    checks.require(is_right, "factorization", wanted, given)
     band = checks.integer("band", band, at_most=rounds)
     if rank:
         rank = checks.integer("rank", rank, at_most=rounds)

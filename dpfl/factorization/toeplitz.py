@@ -135,6 +135,30 @@ def log_sensitivity_squared(
     return float(np.log(squared)), 2 * turned / squared
 
 
+def log_objective(
+    workload: Workload, separation: int, participations: int
+) -> Callable[..., tuple[float, float, np.ndarray, np.ndarray]]:
+    """The log of the error times squared sensitivity, as a function of two columns.
+
+    Args:
+      workload: A.
+      separation: b.
+      participations: k.
+
+    Returns:
+      A function from the first columns of C and of C^-1 to the value, the error, its
+      gradient in the column of C^-1, and that of the log sensitivity squared in C's.
+    """
+    form = error_form(workload)
+
+    def objective(column: np.ndarray, inverse: np.ndarray) -> tuple:
+        error, slope = form(inverse)
+        moved, moved_slope = log_sensitivity_squared(column, separation, participations)
+        return float(np.log(error)) + moved, error, slope, moved_slope
+
+    return objective
+
+
 def minimized(
     value_and_gradient: Objective,
     start: np.ndarray,
@@ -192,16 +216,13 @@ def optimize_toeplitz(
     rounds = workload.rounds
     bands = check_bands(rounds if bands is None else bands, rounds)
     goal = {"separation": separation, "participations": participations}
-    form = error_form(workload)
+    objective = log_objective(workload, separation, participations)
 
     def objective_of(c: np.ndarray) -> tuple[float, np.ndarray]:
         inverse = series_inverse(c, rounds)
-        error, slope = form(inverse)
-        moved, moved_slope = log_sensitivity_squared(
-            padded(c, rounds), separation, participations
-        )
+        value, error, slope, moved_slope = objective(padded(c, rounds), inverse)
         gradient = pull_back(inverse, slope) / error + moved_slope
-        return float(np.log(error)) + moved, gradient[:bands]
+        return value, gradient[:bands]
 
     def in_drops(drops: np.ndarray) -> tuple[float, np.ndarray]:
         value, gradient = objective_of(np.cumsum(drops[::-1])[::-1])

@@ -37,11 +37,8 @@ RATE_RANGE = (1e-9, 1e9)
 
 def check_dense(rounds: int) -> None:
     """Raises ValueError if matrices of T by T would exceed a machine's memory."""
-    if rounds > MOST_DENSE_ROUNDS:
-        raise ValueError(
-            f"rounds must be at most {MOST_DENSE_ROUNDS} for a dense matrix, found "
-            f"{rounds}"
-        )
+    wanted = f"at most {MOST_DENSE_ROUNDS} for a dense matrix"
+    checks.require(rounds <= MOST_DENSE_ROUNDS, "rounds", wanted, rounds)
 
 
 def check_products(name: str, value: int, rounds: int) -> None:
@@ -53,10 +50,7 @@ def check_products(name: str, value: int, rounds: int) -> None:
       rounds: T.
     """
     most = max(1, _MOST_PRODUCTS // rounds)
-    if value > most:
-        raise ValueError(
-            f"{name} must be at most {most} for {rounds} rounds, found {value}"
-        )
+    checks.integer(name, value, None, most, f"for {rounds} rounds")
 
 
 class Schedule(Checked, abc.ABC):
@@ -161,11 +155,8 @@ class ExplicitRates(Schedule):
         Raises:
           ValueError: If `rounds` is not the number of given rates.
         """
-        if rounds != len(self.values):
-            raise ValueError(
-                f"rounds must be the number of rates, {len(self.values)}, found "
-                f"{rounds}"
-            )
+        wanted = f"the number of rates, {len(self.values)}"
+        checks.require(rounds == len(self.values), "rounds", wanted, rounds)
         return np.array(self.values)
 
     def resampled(self, rounds: int) -> Schedule:
@@ -195,9 +186,8 @@ class Workload(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        rates = self.schedule.rates(self.rounds)
-        if np.min(rates) <= 0:
-            raise ValueError(f"rates must be positive, found {np.min(rates):g}")
+        least = float(np.min(self.schedule.rates(self.rounds)))
+        checks.require(least > 0, "rates", "positive", least)
 
     @property
     def rates(self) -> np.ndarray:

@@ -69,16 +69,14 @@ def build(name: str, values: Mapping[str, Any]) -> mechanism.Mechanism:
         raise ValueError(f"{missing[0]} must be given for {name}")
     own = {field.name for field in dataclasses.fields(config) if field.init}
     values = _given(values)
-    if "keep_fraction" in own and values.keys() >= set(RATE_FIELDS):
-        wanted = "left out with keep_fraction"
-        rate = values["compression_rate"]
-        raise ValueError(checks.message("compression_rate", wanted, rate))
+    is_once = "keep_fraction" not in own or not values.keys() >= set(RATE_FIELDS)
+    wanted, rate = "left out with keep_fraction", values.get("compression_rate")
+    checks.require(is_once, "compression_rate", wanted, rate)
     given = {**config.filled_in(values), **values}
     chosen = {key: value for key, value in given.items() if key in own}
     for field in () if chosen.get("adaptive_clipping") else ADAPTIVE_FIELDS:
-        if field in chosen:
-            wanted = "left out without adaptive_clipping"
-            raise ValueError(checks.message(field, wanted, chosen[field]))
+        wanted = "left out without adaptive_clipping"
+        checks.require(field not in chosen, field, wanted, chosen.get(field))
     return config(**chosen)
 
 

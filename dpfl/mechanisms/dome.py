@@ -23,7 +23,7 @@ from dpfl.accounting import events
 from dpfl.accounting.integer import grid_numbers
 from dpfl.fields import option, required
 from dpfl.mechanisms import integer, mechanism
-from dpfl.mechanisms.integer_grid import LEAST_BITS, MOST_BITS, BitsTolerance
+from dpfl.mechanisms.integer_grid import FORMER_FIELDS, LEAST_BITS, MOST_BITS
 from dpfl.mechanisms.participation import Independent, Participation
 
 # Decay of Adam's second moment.
@@ -132,6 +132,7 @@ class Dome(mechanism.NoiseMechanism):
     sums_securely: ClassVar[bool] = True
     shares_a_seed: ClassVar[bool] = True
     has_whole_error: ClassVar[bool] = False
+    trust = mechanism.secure_sum_trust("clients")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -145,11 +146,9 @@ class Dome(mechanism.NoiseMechanism):
         """See base class."""
         super().check(participation, dimension)
         checks.integer("sketch_size", self.sketch_size, 1, dimension, "the dimension")
-        if isinstance(participation, Independent):
-            raise ValueError(
-                "participation must be once_per_epoch or fixed, since each client of a "
-                f"cohort adds a share of the noise, found {participation.name}"
-            )
+        is_fixed = not isinstance(participation, Independent)
+        wanted = "once_per_epoch or fixed, since each client of a cohort adds noise"
+        checks.require(is_fixed, "participation", wanted, participation.name)
 
     def check_server_optimizer(self, name: str, momentum: Optional[float]) -> None:
         """Raises ValueError unless Adam's direction is followed by plain steps."""
@@ -197,19 +196,12 @@ class Dome(mechanism.NoiseMechanism):
 
     def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:
         """The release of the k numbers; ValueError unless the probability is 1."""
-        if sampling_probability != 1:
-            raise ValueError(
-                f"sampling_probability must be 1, found {sampling_probability}"
-            )
+        q = sampling_probability
+        checks.require(q == 1, "sampling_probability", "1", q)
         return self._release_event()
 
     def _release_event(self) -> DpEvent:
         return GaussianDpEvent(self.noise_multiplier)
-
-    @property
-    def trust(self) -> str:
-        """The parties that clients trust, and the source of the noise."""
-        return mechanism.secure_sum_trust("clients")
 
     def neighboring_relations(self, participation: Participation) -> events.Relations:
         """'replaced by zeros': a client that is removed takes its noise with it."""
@@ -244,7 +236,7 @@ class Dome(mechanism.NoiseMechanism):
 
 
 @dataclasses.dataclass(frozen=True)
-class DomeDdg(BitsTolerance, Dome):
+class DomeDdg(Dome):
     """DOME with integer noise: `Dome`, its k numbers sent as a distributed Gaussian's.
 
     A client rotates its clipped k-vector, rounds it to a grid and adds a share of
@@ -257,13 +249,14 @@ class DomeDdg(BitsTolerance, Dome):
 
     bits: int = option(
         16,
-        "Bits of each of the numbers, from 2 to 30; auto for the fewest that "
-        "bits_tolerance allows.",
+        "Bits of each of the numbers, from 2 to 30; auto for the fewest with hardly "
+        "more error than Gaussian noise.",
         auto=True,
         at_least=LEAST_BITS,
         at_most=MOST_BITS,
     )
 
+    former_fields: ClassVar[Mapping[str, Any]] = FORMER_FIELDS
     name: ClassVar[str] = "dome_ddg"
     released_measurements = (
         *Dome.released_measurements,

@@ -17,20 +17,12 @@ import math
 from typing import ClassVar, Optional
 
 import dp_accounting
-import numpy as np
 from dp_accounting import DpEvent
 
 from dpfl import checks
 from dpfl.accounting import events
-from dpfl.accounting.balls_in_bins import BallsInBinsDpEvent
-from dpfl.accounting.min_separation import MinSeparationDpEvent
 from dpfl.fields import option
 from dpfl.mechanisms import mechanism
-from dpfl.mechanisms.participation import (
-    BallsInBins,
-    BMinSeparation,
-    Participation,
-)
 
 # Largest rate, with which a round multiplies the clip by at most exp(10).
 _MOST_LEARNING_RATE = 10.0
@@ -137,20 +129,6 @@ class Gaussian(AdaptiveClipMechanism):
         """A Gaussian event, Poisson-sampled if the probability is below 1."""
         return mechanism.gaussian_event(self.noise_multiplier, sampling_probability)
 
-    def _run_event(self, participation: Participation, dimension: int) -> DpEvent:
-        """See base class; secret rounds amplify."""
-        if isinstance(participation, BMinSeparation):
-            return MinSeparationDpEvent(
-                self.noise_multiplier,
-                np.ones([participation.rounds, 1]),
-                participation.separation,
-                participation.turn_probability,
-            )
-        if not isinstance(participation, BallsInBins):
-            return super()._run_event(participation, dimension)
-        turns = np.diag(participation.turns.astype(np.float64))
-        return BallsInBinsDpEvent(self.noise_multiplier, turns, participation.groups)
-
     def uplink_bits(self, dimension: int) -> float:
         """32 bits for each parameter, and two for an adaptive clip."""
         return super().uplink_bits(dimension) + 2 * self.adaptive_clipping
@@ -172,13 +150,7 @@ class NoMechanism(mechanism.Mechanism):
     takes_secret_participation: ClassVar[bool] = True
     is_private: ClassVar[bool] = False
     is_weighted: ClassVar[bool] = True
-
-    @property
-    def trust(self) -> str:
-        """The parties that clients trust."""
-        return (
-            "a trusted server and everyone who sees the model, since there is no noise"
-        )
+    trust = "a trusted server and everyone who sees the model, since there is no noise"
 
     def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:
         """A NonPrivateDpEvent, whose epsilon is infinite."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,8 +27,8 @@ from dpfl.fields import AUTO, CHOSEN_BEFORE, option
 from dpfl.mechanisms import mechanism
 from dpfl.mechanisms.gaussian import AdaptiveClipMechanism
 from dpfl.mechanisms.integer_grid import (
+    FORMER_FIELDS,
     MOST_BITS,
-    BitsTolerance,
     IntegerGrid,
     MessageBits,
     best_grid,
@@ -67,7 +67,7 @@ _MOST_EXCESS = 2.0
 
 
 @dataclasses.dataclass(frozen=True)
-class IntegerMechanism(AdaptiveClipMechanism, BitsTolerance, MessageBits):
+class IntegerMechanism(AdaptiveClipMechanism, MessageBits):
     """Clip, rotate, round to a grid, add integer noise, sum modulo 2^bits.
 
     Chen et al. 2022, Algorithm 6; Kairouz et al. 2021; Agarwal et al. 2021. A client
@@ -122,6 +122,7 @@ class IntegerMechanism(AdaptiveClipMechanism, BitsTolerance, MessageBits):
         "granularity",
         "wrap_probability",
     )
+    former_fields: ClassVar[Mapping[str, Any]] = FORMER_FIELDS
     privacy_page: ClassVar[str] = "distributed.md"
     sums_securely: ClassVar[bool] = True
     shares_a_seed: ClassVar[bool] = True
@@ -141,8 +142,7 @@ class IntegerMechanism(AdaptiveClipMechanism, BitsTolerance, MessageBits):
     @property
     def modulus_bits(self) -> int:
         """`bits`, once it is a number; ValueError while it is "auto"."""
-        if self.bits == AUTO:
-            raise ValueError(f"bits must be {CHOSEN_BEFORE}, found {self.bits!r}")
+        checks.require(self.bits != AUTO, "bits", CHOSEN_BEFORE, self.bits)
         return self.bits
 
     @property
@@ -206,12 +206,9 @@ class IntegerMechanism(AdaptiveClipMechanism, BitsTolerance, MessageBits):
         self.grid(dimension)
 
     def _check_cohorts(self, vary: bool) -> None:
-        if vary and self.noise_source == "clients":
-            raise ValueError(
-                "noise_source must be 'helpers' for cohorts of varying size (poisson "
-                "and random_allocation), since absent clients add no noise, found "
-                "'clients'"
-            )
+        is_there = not vary or self.noise_source == "helpers"
+        wanted = "'helpers' where cohorts vary, since absent clients add no noise"
+        checks.require(is_there, "noise_source", wanted, self.noise_source)
 
     def check_noise(self, dimension: int) -> None:
         """Raises ValueError if the grid is too coarse for the noise.

@@ -16,12 +16,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy import optimize
 
-from dpfl.fields import option, required
+from dpfl.fields import required
 from dpfl.mechanisms import mechanism
 
 # Bits of a coordinate of a message.
@@ -44,30 +44,19 @@ class MessageBits(mechanism.NoiseMechanism):
     """The field `bits`, which has no default and must precede those with one."""
 
     bits: int = required(
-        "Bits of a coordinate of a message, from 2 to 30; auto for the fewest that "
-        "bits_tolerance allows.",
+        "Bits of a coordinate of a message, from 2 to 30; auto for the fewest with "
+        "hardly more error than Gaussian noise.",
         auto=True,
         at_least=LEAST_BITS,
         at_most=MOST_BITS,
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class BitsTolerance:
-    """The field `bits_tolerance` of mechanisms with a field `bits`; see `choice`."""
-
-    bits_tolerance: float = option(
-        1.02,
-        "Largest error allowed for bits=auto, over Gaussian noise's at the same "
-        "epsilon.",
-        above=1,
-    )
-    # See `Mechanism.gone_fields`.
-    former_fields: ClassVar[Mapping[str, Any]] = {
-        "rounding_bias": math.exp(-0.5),
-        "wrap_probability": None,
-        "integer_bound": "exact",
-    }
+# Of mechanisms with a field `bits`; see `Mechanism.gone_fields`.
+FORMER_FIELDS: Mapping[str, Any] = {
+    **{"rounding_bias": math.exp(-0.5), "wrap_probability": None},
+    **{"integer_bound": "exact", "bits_tolerance": 1.02},
+}
 
 
 @dataclasses.dataclass(frozen=True)

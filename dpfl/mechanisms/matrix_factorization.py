@@ -30,12 +30,7 @@ from dp_accounting import DpEvent
 
 from dpfl import accounting, checks
 from dpfl import factorization as fact
-from dpfl.accounting import (
-    balls_in_bins,
-    events,
-    matrix_factorization,
-    min_separation,
-)
+from dpfl.accounting import balls_in_bins, matrix_factorization, min_separation
 from dpfl.factorization import factorization, sensitivity
 from dpfl.fields import option, required
 from dpfl.mechanisms import mechanism
@@ -136,11 +131,8 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
                 raise ValueError("rounds must be given for noise_stream 'run'")
         else:
             checks.integer("rounds_per_epoch", self.rounds_per_epoch)
-            if self.rounds is not None:
-                raise ValueError(
-                    "rounds must be left out for noise_stream 'epoch', "
-                    f"found {self.rounds}"
-                )
+            wanted = "left out for noise_stream 'epoch'"
+            checks.require(self.rounds is None, "rounds", wanted, self.rounds)
         self.check_matrix(self.stream_rounds)
 
     @classmethod
@@ -202,16 +194,11 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
             _ = self.factorization
 
     def _check_run(self, participation: Participation) -> None:
-        if isinstance(participation, RandomAllocation):
-            raise ValueError(
-                "participation must not be 'random_allocation' for noise_stream 'run': "
-                "no bound is known for correlated noise under random allocation"
-            )
-        if participation.rounds > self.stream_rounds:
-            raise ValueError(
-                f"rounds must be at least the participation's {participation.rounds}, "
-                f"found {self.stream_rounds}"
-            )
+        is_known = not isinstance(participation, RandomAllocation)
+        wanted = "one with a bound for correlated noise, for noise_stream 'run'"
+        checks.require(is_known, "participation", wanted, participation.name)
+        least, limit = participation.rounds, "the participation's"
+        checks.integer("rounds", self.stream_rounds, least, limit=limit)
         h, b = bands(self), participation.separation
         is_hidden = isinstance(participation, BMinSeparation)
         if h > b and (is_hidden or not self.takes_any_matrix):
@@ -223,17 +210,12 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
             )
 
     def _check_epochs(self, participation: Participation) -> None:
-        if not isinstance(participation, OncePerEpoch):
-            raise ValueError(
-                "participation must be 'once_per_epoch' for noise_stream 'epoch', "
-                "which is accounted for with one participation per epoch, found "
-                f"{participation.name!r}"
-            )
-        if participation.rounds_per_epoch != self.rounds_per_epoch:
-            raise ValueError(
-                "rounds_per_epoch must be the participation's "
-                f"{participation.rounds_per_epoch}, found {self.rounds_per_epoch}"
-            )
+        is_once, wanted = isinstance(participation, OncePerEpoch), "'once_per_epoch'"
+        wanted += " for noise_stream 'epoch', of one participation per epoch"
+        checks.require(is_once, "participation", wanted, participation.name)
+        length, own = participation.rounds_per_epoch, self.rounds_per_epoch
+        wanted = f"the participation's {length}"
+        checks.require(own == length, "rounds_per_epoch", wanted, own)
 
     def run_vectors(self, dimension: int) -> float:
         """See base class; a stream adds rows, a dense one several blocks of them."""
@@ -286,11 +268,8 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
         release = self._release_event(dimension, 1.0)
         if sampling_probability == 1:
             return release
-        if not self.is_over_run:
-            raise ValueError(
-                "sampling_probability must be 1 for correlated noise, "
-                f"found {sampling_probability}"
-            )
+        wanted, q = "1 for correlated noise", sampling_probability
+        checks.require(self.is_over_run, "sampling_probability", wanted, q)
         return dp_accounting.PoissonSampledDpEvent(sampling_probability, release)
 
     def again_event(self, participation: Participation, dimension: int) -> DpEvent:
@@ -341,8 +320,6 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
                 self._release_event(dimension, longest / last) if shorter else None
             ),
             sampling_probability=participation.sampling_probability,
-            independent_groups=participation.neighboring_relations
-            == events.TRUSTED_RELATIONS,
         )
         return stream.event
 

@@ -100,29 +100,23 @@ class MatrixFields:
     def _check_nothing_beside_the_file(self) -> None:
         for field in dataclasses.fields(MatrixFields):
             value = getattr(self, field.name)
-            if field.name != "matrix_file" and value != field.default:
-                raise ValueError(
-                    f"{field.name} must be left out with a matrix_file, found {value!r}"
-                )
+            is_left_out = field.name == "matrix_file" or value == field.default
+            wanted = "left out with a matrix_file"
+            checks.require(is_left_out, field.name, wanted, value)
 
     def _check_sizes(self, rounds: int) -> None:
         """Raises ValueError unless the method has its sizes, and no others."""
         wanted = _PARAMETERS.get(self.matrix_method, {})
         for name in _SIZES:
             value = getattr(self, name)
-            if value is not None and name not in wanted:
-                raise ValueError(
-                    f"{name} must be left out for matrix_method "
-                    f"{self.matrix_method!r}, found {value!r}"
-                )
+            out = f"left out for matrix_method {self.matrix_method!r}"
+            checks.require(value is None or name in wanted, name, out, value)
             is_free = name not in wanted or (self.matrix_method, name) in _OPTIONAL
             if value is None and not is_free:
                 raise ValueError(
                     f"{name} must be given for matrix_method {self.matrix_method!r}"
                 )
-        for name in ("matrix_bands", "matrix_rank"):
-            value = getattr(self, name)
-            if value is not None:
+            if value is not None and name != "matrix_buffers":
                 checks.integer(name, value, 0, rounds, "the rounds of a stream")
 
     @property
@@ -153,13 +147,9 @@ class MatrixFields:
 
 @functools.lru_cache(maxsize=8)
 def _load(path: str, changed: int, rounds: int) -> fact.Factorization:
-    del changed
     factorization = fact.load(path)
-    if factorization.rounds < rounds:
-        raise ValueError(
-            f"matrix_file {path} must have at least the {rounds} rounds of a stream, "
-            f"found {factorization.rounds}"
-        )
+    own, wanted = factorization.rounds, f"of at least the {rounds} rounds of a stream"
+    checks.require(own >= rounds, f"matrix_file {path}", wanted, own)
     return factorization
 
 

@@ -22,7 +22,6 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Optional, TypeVar
 
@@ -42,8 +41,6 @@ from dpfl.mechanisms.participation import (
     SECRET_PARTICIPATIONS,
     Participation,
     PoissonSampling,
-    RandomAllocation,
-    WithoutReplacement,
 )
 from dpfl.privacy_coverage import EXACT_FOR_SIMULATION, MEASURES
 
@@ -103,34 +100,24 @@ def secure_sum_trust(noise_source: str) -> str:
     )
 
 
-def _carrying(method: Callable[..., DpEvent]) -> Callable[..., DpEvent]:
-    """Wraps `round_dp_event` so that its result carries the mechanism's relations."""
+def _returning(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps a method so that its event carries the mechanism's relations.
+
+    A number is checked to be at least 0; it may be infinite.
+    """
 
     @functools.wraps(method)
-    def round_dp_event(self: Mechanism, *arguments: Any, **named: Any) -> DpEvent:
-        return trees.carrying(method(self, *arguments, **named), self.release_relations)
-
-    return round_dp_event
-
-
-def _number(method: Callable[..., Any]) -> Callable[..., float]:
-    """Wraps a method to check that it returns a number of at least 0, or infinity."""
-
-    @functools.wraps(method)
-    def number(self: Mechanism, *arguments: Any, **named: Any) -> float:
+    def returning(self: Mechanism, *arguments: Any, **named: Any) -> Any:
         result = method(self, *arguments, **named)
-        if isinstance(result, float) and result == math.inf:
-            return math.inf
-        return checks.nonnegative(f"{method.__name__} of {self.name}", result)
+        if method.__name__ == "round_dp_event":
+            return trees.carrying(result, self.release_relations)
+        return trees.up_to_infinity(f"{method.__name__} of {self.name}", result)
 
-    return number
+    return returning
 
 
-# What is made of methods, subclasses' too, by name.
-_RETURNING: Mapping[str, Callable[..., Any]] = {
-    "round_dp_event": _carrying,
-    **dict.fromkeys(("uplink_bits", "downlink_bits", "mean_squared_error"), _number),
-}
+# Methods, subclasses' too, whose results are checked.
+_RETURNING = {"round_dp_event", "uplink_bits", "downlink_bits", "mean_squared_error"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,13 +179,12 @@ class Mechanism(Checked, abc.ABC):
 
     def __init_subclass__(cls, **others: Any) -> None:
         super().__init_subclass__(**others)
-        for name in _RETURNING.keys() & vars(cls).keys():
-            setattr(cls, name, _RETURNING[name](vars(cls)[name]))
+        for name in _RETURNING & vars(cls).keys():
+            setattr(cls, name, _returning(vars(cls)[name]))
 
     @classmethod
     def filled_in(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """Values of required fields that follow from other values, by field name."""
-        del values
         return {}
 
     def with_noise_multiplier(self: _Self, noise_multiplier: float) -> _Self:
@@ -218,20 +204,12 @@ class Mechanism(Checked, abc.ABC):
 
     def check(self, participation: Participation, dimension: int) -> None:
         """Raises ValueError if the mechanism cannot run in this setting."""
-        if participation.cohort_size != self.cohort_size:
-            raise ValueError(
-                f"cohort_size must be the participation's {participation.cohort_size}, "
-                f"found {self.cohort_size}"
-            )
-        if (
-            isinstance(participation, SECRET_PARTICIPATIONS)
-            and not self.takes_secret_participation
-        ):
-            raise ValueError(
-                f"participation must not be {participation.name!r} for {self.name}: "
-                "secret participation is accounted for only with Gaussian noise on "
-                "all coordinates"
-            )
+        n, own = participation.cohort_size, self.cohort_size
+        checks.require(own == n, "cohort_size", f"the participation's {n}", own)
+        is_secret = isinstance(participation, SECRET_PARTICIPATIONS)
+        is_taken = self.takes_secret_participation or not is_secret
+        wanted = f"no secret for {self.name}, without Gaussian noise on all coordinates"
+        checks.require(is_taken, "participation", wanted, participation.name)
 
     def check_accounting_method(
         self, accounting_method: str, participation: Participation, dimension: int
@@ -251,14 +229,10 @@ class Mechanism(Checked, abc.ABC):
         # The kind of the releases does not depend on the noise.
         noised = self.with_noise_multiplier(self.some_noise_multiplier)
         event = noised.dp_event(participation, dimension)
-        if not calibration.has_tight_epsilon(event):
-            wanted = (
-                f"auto or rdp for {self.name} with {participation.name}, which have no "
-                "tight epsilon"
-            )
-            raise ValueError(
-                checks.message("accounting_method", wanted, accounting_method)
-            )
+        has_tight = calibration.has_tight_epsilon(event)
+        pair = f"{self.name} with {participation.name}"
+        wanted = f"auto or rdp for {pair}, which have no tight epsilon"
+        checks.require(has_tight, "accounting_method", wanted, accounting_method)
 
     def check_cost(  # noqa: B027
         self, participation: Participation, dimension: int
@@ -421,7 +395,6 @@ class Mechanism(Checked, abc.ABC):
 
         A mechanism whose noise is a stream overrides this.
         """
-        del participation
         return self.round_dp_event(dimension, 1.0)
 
     def _of_run(
@@ -439,19 +412,11 @@ class Mechanism(Checked, abc.ABC):
 
     def _run_event(self, participation: Participation, dimension: int) -> DpEvent:
         """All releases of a run that suits the mechanism."""
+        event = self.round_dp_event(dimension, participation.sampling_probability)
         # The noise is there whoever takes part.
-        has_own_noise = events.Relation.ADD_OR_REMOVE_ONE in self.release_relations
-        if has_own_noise and isinstance(
-            participation, (RandomAllocation, WithoutReplacement)
-        ):
-            event = trees.bare(self.round_dp_event(dimension, 1.0))
-            if isinstance(event, PoissonSampledDpEvent):
-                event = event.event
+        if events.Relation.ADD_OR_REMOVE_ONE in self.release_relations:
             return participation.run_event(event)
-        return SelfComposedDpEvent(
-            self.round_dp_event(dimension, participation.sampling_probability),
-            participation.max_participations,
-        )
+        return SelfComposedDpEvent(event, participation.max_participations)
 
     def uplink_bits(self, dimension: int) -> float:
         """The expected bits that one client sends in one round; by default d floats."""
@@ -471,9 +436,8 @@ class Mechanism(Checked, abc.ABC):
 
 def _noise(name: str, value: Any) -> float:
     noise = checks.nonnegative(name, value)
-    if 0 < noise < LEAST_NOISE_MULTIPLIER:
-        wanted = f"0 or at least {LEAST_NOISE_MULTIPLIER:g}"
-        raise ValueError(checks.message(name, wanted, value))
+    wanted = f"0 or at least {LEAST_NOISE_MULTIPLIER:g}"
+    checks.require(not 0 < noise < LEAST_NOISE_MULTIPLIER, name, wanted, value)
     if noise > MOST_NOISE_MULTIPLIER:
         wanted = f"at most {MOST_NOISE_MULTIPLIER:g}"
         raise events.NoiseTooLargeError(checks.message(name, wanted, value))
@@ -483,9 +447,8 @@ def _noise(name: str, value: Any) -> float:
 def _clip(name: str, value: Any) -> float:
     clip = checks.positive(name, value)
     least, most = CLIP_RANGE
-    if not least <= clip <= most:
-        wanted = f"from {least:g} to {most:g}, so that its square is a float32"
-        raise ValueError(checks.message(name, wanted, value))
+    wanted = f"from {least:g} to {most:g}, so that its square is a float32"
+    checks.require(least <= clip <= most, name, wanted, value)
     return clip
 
 

@@ -22,9 +22,12 @@ from typing import ClassVar, Optional
 
 import dp_accounting
 import numpy as np
+from dp_accounting import DpEvent, GaussianDpEvent, SelfComposedDpEvent
 
 from dpfl import checks
-from dpfl.accounting import events, gaussian, random_allocation
+from dpfl.accounting import events, gaussian, random_allocation, trees
+from dpfl.accounting.balls_in_bins import BallsInBinsDpEvent
+from dpfl.accounting.min_separation import MinSeparationDpEvent
 from dpfl.fields import Checked, option, required
 
 __all__ = ["PARTICIPATIONS", "Participation", "PoissonSampling", "CyclicPoisson"]
@@ -53,7 +56,7 @@ class Participation(Checked, abc.ABC):
 
     checked_arguments: ClassVar[Mapping[str, checks.Check]] = {
         "round_index": functools.partial(checks.integer, at_least=0),
-        "round_event": checks.instance(dp_accounting.DpEvent),
+        "round_event": checks.instance(DpEvent),
         "first": functools.partial(checks.integer, at_least=0),
         "last": checks.integer,
     }
@@ -65,6 +68,12 @@ class Participation(Checked, abc.ABC):
         super().__post_init__()
         most = self.population
         checks.integer("cohort_size", self.cohort_size, 1, most, "the population")
+
+    def _check_stretch(self, name: str, value: int) -> None:
+        """Raises ValueError for rounds that the clients do not fill, each once."""
+        most, numbers = self.population // self.cohort_size, f"{self.cohort_size} of"
+        limit = f"for {numbers} {self.population} clients a round and no client twice"
+        checks.integer(name, value, 1, most, limit)
 
     def first(self, rounds: int) -> Participation:
         """The participation in the first `rounds` rounds alone."""
@@ -111,7 +120,7 @@ class Participation(Checked, abc.ABC):
     @property
     def separation(self) -> int:
         """The least distance of two rounds of one client; 1 is consecutive rounds."""
-        return 1
+        return getattr(self, "min_separation", None) or 1
 
     @property
     def groups(self) -> int:
@@ -121,6 +130,10 @@ class Participation(Checked, abc.ABC):
     def group_of(self, round_index: int) -> Optional[int]:
         """The group that has its turn in a round, from 0 on; None without groups."""
         return None
+
+    def run_event(self, round_event: DpEvent) -> DpEvent:
+        """The releases of a run, from that of a round whose noise is no client's."""
+        return SelfComposedDpEvent(round_event, self.max_participations)
 
     def most_rounds_in(self, first: int, last: int) -> int:
         """The most rounds of a client that affect those from `first` to `last` - 1.
@@ -151,13 +164,9 @@ class Independent(Participation):
         """Whether some clients are not in every round."""
         return self.cohort_size < self.population
 
-    @property
-    def neighboring_relations(self) -> events.Relations:
-        """Adding and removing, and replacing by zeros.
-
-        A client of zeros has the same effect as none, so that both are covered.
-        """
-        return events.TRUSTED_RELATIONS
+    # A client of zeros has the same effect as none: adding and removing, and replacing
+    # by zeros, are covered.
+    neighboring_relations = events.TRUSTED_RELATIONS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,14 +207,15 @@ class WithoutReplacement(FixedSize):
 
     name: ClassVar[str] = "without_replacement"
 
-    def run_event(self, round_event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
-        """The releases of all rounds, from that of a round that the client is in."""
+    def run_event(self, round_event: DpEvent) -> DpEvent:
+        """See base class; the cohorts amplify."""
+        release = _of_cohort(round_event)
         if self.cohort_size < self.population:
             fraction = self.cohort_size / self.population
             # Only releases known as Gaussian or by their RDP are amplified.
             with contextlib.suppress(TypeError, ValueError):
-                round_event = gaussian.FixedSizeDpEvent(round_event, fraction)
-        return dp_accounting.SelfComposedDpEvent(round_event, self.rounds)
+                release = gaussian.FixedSizeDpEvent(release, fraction)
+        return super().run_event(release)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -220,10 +230,7 @@ class InEpochs(Participation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        most = self.population // self.cohort_size
-        numbers = f"{self.cohort_size} of {self.population} clients a round"
-        limit = f"for {numbers} and no client twice"
-        checks.integer("epoch_rounds", self.rounds_per_epoch, 1, most, limit)
+        self._check_stretch("epoch_rounds", self.rounds_per_epoch)
 
     @property
     def rounds_per_epoch(self) -> int:
@@ -272,11 +279,6 @@ class OncePerEpoch(InEpochs):
         checks.integer("min_separation", self.separation, 1, most, limit)
 
     @property
-    def separation(self) -> int:
-        """The least distance of two rounds of one client."""
-        return self.min_separation or 1
-
-    @property
     def window(self) -> int:
         """Rounds among which a client's place is shuffled in each epoch."""
         return self.rounds_per_epoch - self.separation + 1
@@ -305,15 +307,7 @@ class Separated(Independent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        most = self.population // self.cohort_size
-        numbers = f"{self.cohort_size} of {self.population} clients a round"
-        limit = f"for {numbers} and no client twice in as many rounds"
-        checks.integer("min_separation", self.separation, 1, most, limit)
-
-    @property
-    def separation(self) -> int:
-        """The least distance of two rounds of one client, b."""
-        return self.min_separation or 1
+        self._check_stretch("min_separation", self.separation)
 
     @property
     def max_participations(self) -> int:
@@ -375,10 +369,8 @@ class BallsInBins(CyclicPoisson):
 
     name: ClassVar[str] = "balls_in_bins"
 
-    @property
-    def sampling_probability(self) -> float:
-        """1: the secret of the group amplifies, and no sampling."""
-        return 1.0
+    # The secret of the group amplifies, and no sampling.
+    sampling_probability = 1.0
 
     @property
     def separation(self) -> int:
@@ -389,6 +381,14 @@ class BallsInBins(CyclicPoisson):
     def turns(self) -> np.ndarray:
         """The number of rounds of each group that has any, int64 [min(b, T)]."""
         return np.bincount(np.arange(self.rounds) % self.groups)
+
+    def run_event(self, round_event: DpEvent) -> DpEvent:
+        """See base class; with Gaussian noise the secret groups amplify."""
+        release = _of_cohort(round_event)
+        if not isinstance(release, GaussianDpEvent):
+            return super().run_event(round_event)
+        turns = np.diag(self.turns.astype(np.float64))
+        return BallsInBinsDpEvent(release.noise_multiplier, turns, self.groups)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -413,6 +413,16 @@ class BMinSeparation(Separated):
         blocked = (self.separation - 1) * self.cohort_size
         return self.cohort_size / (self.population - blocked)
 
+    def run_event(self, round_event: DpEvent) -> DpEvent:
+        """See base class; with Gaussian noise the secret rounds amplify."""
+        release = _of_cohort(round_event)
+        if not isinstance(release, GaussianDpEvent):
+            return super().run_event(round_event)
+        noise, columns = release.noise_multiplier, np.ones([self.rounds, 1])
+        return MinSeparationDpEvent(
+            noise, columns, self.separation, self.turn_probability
+        )
+
 
 @dataclasses.dataclass(frozen=True)
 class RandomAllocation(Independent, InEpochs):
@@ -427,20 +437,28 @@ class RandomAllocation(Independent, InEpochs):
     # An earlier name, which digests keep: seeds are made from them.
     name_in_digests = "random_slot"
 
-    def run_event(self, round_event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
-        """The releases of whole epochs and of a partial one, from that of a round."""
-        if isinstance(round_event, dp_accounting.NonPrivateDpEvent):
-            return round_event
+    def run_event(self, round_event: DpEvent) -> DpEvent:
+        """See base class: the releases of whole epochs and of a partial one."""
+        release = _of_cohort(round_event)
+        if isinstance(release, dp_accounting.NonPrivateDpEvent):
+            return release
         whole, rest = divmod(self.rounds, self.rounds_per_epoch)
         event_class = random_allocation.RandomAllocationDpEvent
         slots = self.population / self.cohort_size
-        parts: list[dp_accounting.DpEvent] = []
+        parts: list[DpEvent] = []
         if whole:
-            epoch = event_class(round_event, self.rounds_per_epoch, slots)
-            parts.append(dp_accounting.SelfComposedDpEvent(epoch, whole))
+            epoch = event_class(release, self.rounds_per_epoch, slots)
+            parts.append(SelfComposedDpEvent(epoch, whole))
         if rest:
-            parts.append(event_class(round_event, rest, slots))
+            parts.append(event_class(release, rest, slots))
         return parts[0] if len(parts) == 1 else dp_accounting.ComposedDpEvent(parts)
+
+
+def _of_cohort(round_event: DpEvent) -> DpEvent:
+    """The release of a round to which a client contributes, without relations."""
+    event = trees.bare(round_event)
+    is_sampled = isinstance(event, dp_accounting.PoissonSampledDpEvent)
+    return event.event if is_sampled else event
 
 
 _KINDS: tuple[type[Participation], ...] = (
@@ -494,11 +512,9 @@ def build(
     if name in WITH_EPOCHS:
         more["epoch_rounds"] = rounds_per_epoch
     if min_separation is not None:
-        if name not in WITH_SEPARATION:
-            raise ValueError(
-                "min_separation must be left out unless participation is "
-                f"{' or '.join(WITH_SEPARATION)}, found {min_separation}"
-            )
+        wanted = f"left out unless participation is {' or '.join(WITH_SEPARATION)}"
+        is_taken = name in WITH_SEPARATION
+        checks.require(is_taken, "min_separation", wanted, min_separation)
         more["min_separation"] = min_separation
     elif name in _SEPARATED:
         raise ValueError(f"min_separation must be given for participation {name}")

@@ -131,17 +131,10 @@ class CountSketched(mechanism.NoiseMechanism):
 
     compression_rate: float = option(
         mechanism.DEFAULT_COMPRESSION_RATE,
-        "Length of the update over the sketch's, at least 1; auto for the largest that "
-        "rate_tolerance allows.",
+        "Length of the update over the sketch's, at least 1; auto for the largest with "
+        "at most 1.5 times the error without a sketch.",
         auto=True,
         at_least=1,
-        at_most=mechanism.LARGEST_FACTOR,
-    )
-    rate_tolerance: float = option(
-        1.5,
-        "Largest error allowed for compression_rate=auto, over the error without a "
-        "sketch at the same epsilon.",
-        above=1,
         at_most=mechanism.LARGEST_FACTOR,
     )
     sketch_length: Optional[int] = option(
@@ -164,13 +157,16 @@ class CountSketched(mechanism.NoiseMechanism):
         "compression_rate.",
     )
     # See `Mechanism.gone_fields`.
-    former_fields: ClassVar[Mapping[str, Any]] = {"sketch": "shifts"}
+    former_fields: ClassVar[Mapping[str, Any]] = {
+        "sketch": "shifts",
+        "rate_tolerance": 1.5,
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()
         rows = self.sketch_length
-        if rows is not None and rows & (rows - 1):
-            raise ValueError(f"sketch_length must be a power of two, found {rows}")
+        is_power = rows is None or not rows & (rows - 1)
+        checks.require(is_power, "sketch_length", "a power of two", rows)
         self._check_layers()
 
     def _check_layers(self) -> None:
@@ -178,17 +174,13 @@ class CountSketched(mechanism.NoiseMechanism):
         if not all(length >= 1 and length.is_integer() for length in lengths):
             raise ValueError(f"layers must be positive integers, found {self.layers!r}")
         rates = _numbers("layer_rates", self.layer_rates)
-        if self.layer_rates is not None and len(rates) != len(lengths) + 1:
-            raise ValueError(
-                f"layer_rates must be {len(lengths) + 1} numbers, one for each of "
-                f"layers and one for the rest, found {self.layer_rates!r}"
-            )
-        largest = mechanism.LARGEST_FACTOR
-        if any(not 1 <= rate <= largest for rate in rates):
-            raise ValueError(
-                f"layer_rates must be numbers from 1 to {largest:g}, found "
-                f"{self.layer_rates!r}"
-            )
+        count, largest = len(lengths) + 1, mechanism.LARGEST_FACTOR
+        is_right = self.layer_rates is None or len(rates) == count
+        is_right &= all(1 <= rate <= largest for rate in rates)
+        wanted = (
+            f"{count} numbers from 1 to {largest:g}, of each of layers and the rest"
+        )
+        checks.require(is_right, "layer_rates", wanted, self.layer_rates)
 
     def check(self, participation: Participation, dimension: int) -> None:
         """See base class.
@@ -218,21 +210,15 @@ class CountSketched(mechanism.NoiseMechanism):
             many more rows than numbers that its rate is out of reach, or the rate is
             yet to be chosen.
         """
-        if self.compression_rate == AUTO:
-            raise ValueError(
-                f"compression_rate must be {CHOSEN_BEFORE}, "
-                f"found {self.compression_rate!r}"
-            )
+        rate = self.compression_rate
+        checks.require(rate != AUTO, "compression_rate", CHOSEN_BEFORE, rate)
         lengths = [int(length) for length in _numbers("layers", self.layers)]
         left = dimension - sum(lengths)
-        if lengths and left < 1:
-            raise ValueError(
-                f"layers must add up to less than the dimension of {dimension}, "
-                f"found {self.layers!r}"
-            )
+        wanted = f"of a sum below the dimension of {dimension}"
+        checks.require(left >= 1, "layers", wanted, self.layers)
         lengths.append(left)
         rates = _numbers("layer_rates", self.layer_rates)
-        rates = rates or [self.compression_rate] * len(lengths)
+        rates = rates or [rate] * len(lengths)
         rows = self.sketch_length
         rows = _ROWS if rows is None else rows
         shape = SketchShape(rows, tuple(zip(lengths, rates)))

@@ -21,6 +21,7 @@ from typing import Any, Optional
 
 import numpy as np
 
+from dpfl import checks
 from dpfl.arrays import in_numpy
 from dpfl.factorization import factorization
 from dpfl.noise_streams import stream as stream_lib
@@ -63,8 +64,7 @@ class DenseStream(stream_lib.NoiseStream):
         rounds = self.rounds
         if block_rounds is None:
             block_rounds = factorization.block_rounds(rounds, dimension)
-        if block_rounds < 1:
-            raise ValueError(f"block_rounds must be at least 1, found {block_rounds}")
+        block_rounds = checks.integer("block_rounds", block_rounds)
         self.block_rounds = min(block_rounds, rounds)
         self._chunk = min(_CHUNK, rounds)
         block = np.arange(rounds) // self.block_rounds

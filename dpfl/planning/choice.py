@@ -7,9 +7,9 @@
     resolved.mechanism, resolved.sentences
 
 `bits` "auto" is the fewest bits with which the error by noise, rounding and wraps is
-within `bits_tolerance` of that of Gaussian noise at the same epsilon, both by the given
+within `BITS_TOLERANCE` of that of Gaussian noise at the same epsilon, both by the given
 accounting method. `compression_rate` "auto" is the largest rate at which the error of n
-equal updates is within `rate_tolerance` of that without a sketch at the same epsilon.
+equal updates is within `RATE_TOLERANCE` of that without a sketch at the same epsilon.
 With Gaussian noise of multiplier z and a clip of sketches at s times that of updates,
 their ratio is s^2 + e n^2 / (d z^2), where e, about d/m, is the error of the sketch
 alone: a length m of the order of (n/z)^2, which is that of n^2 epsilon^2 in one release
@@ -21,6 +21,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 from typing import Any, Optional
 
 from dpfl import accounting, checks, fields
@@ -33,6 +34,8 @@ from dpfl.mechanisms.participation import Participation
 from dpfl.mechanisms.sketch import CountSketched
 from dpfl.planning.budget import DEFAULT_DELTA, OF_A_RUN, Setting
 
+# Largest errors of chosen bits and rates, over the errors that they are compared with.
+BITS_TOLERANCE, RATE_TOLERANCE = 1.02, 1.5
 # Steps of a search for a rate, which is rounded to three digits.
 _BISECTIONS = 40
 # Start of a search for the bits: a share of noise over the grid step, and half the
@@ -81,11 +84,9 @@ def resolve(
     """
     if fields.AUTO not in (mechanism.compression_rate, mechanism.bits):
         return ResolvedMechanism(mechanism)
-    if epsilon is None and not mechanism.noise_multiplier:
-        raise ValueError(
-            "noise_multiplier must be above 0 for bits or compression_rate 'auto', "
-            "found 0"
-        )
+    has_noise = epsilon is not None or mechanism.noise_multiplier
+    wanted = "above 0 for bits or compression_rate 'auto'"
+    checks.require(has_noise, "noise_multiplier", wanted, 0)
     setting = Setting(dimension, participation, delta, accounting_method)
     sentences: list[str] = []
     if mechanism.compression_rate == fields.AUTO:
@@ -107,11 +108,9 @@ def gaussian_like(mechanism: Mechanism) -> Gaussian:
 def _with_rate(
     mechanism: Any, setting: Setting, epsilon: Optional[float]
 ) -> tuple[Any, str]:
-    if not isinstance(mechanism, CountSketched):
-        raise ValueError(
-            "compression_rate must be a number for a mechanism without a sketch, "
-            "found 'auto'"
-        )
+    has_sketch = isinstance(mechanism, CountSketched)
+    wanted = "a number for a mechanism without a sketch"
+    checks.require(has_sketch, "compression_rate", wanted, fields.AUTO)
     plain = gaussian_like(mechanism)
     if epsilon is not None:
         plain = setting.calibrated(plain, epsilon)
@@ -125,7 +124,7 @@ def _with_rate(
         sketched = dataclasses.replace(mechanism, compression_rate=rate)
         return mechanism.sketch_clip**2 + sketched.shape(d).error / noise
 
-    rate = _largest(ratio, mechanism.rate_tolerance, d)
+    rate = _largest(ratio, d)
     compressed = dataclasses.replace(mechanism, compression_rate=rate)
     reached = compressed.shape(d).rate
     if reached < rate:
@@ -141,21 +140,19 @@ def _with_rate(
     )
 
 
-def _largest(ratio: Any, tolerance: float, dimension: int) -> float:
-    """The largest rate, to three digits, whose ratio is within a tolerance."""
-    low, high = 1.0, float(dimension)
-    try:
-        if ratio(low) > tolerance:
-            return low
-    except ValueError:
-        return low
-    for _ in range(_BISECTIONS):
-        middle = math.sqrt(low * high)
+def _largest(ratio: Callable[[float], float], dimension: int) -> float:
+    """The largest rate, to three digits, whose ratio is within the tolerance; or 1."""
+
+    def fits(rate: float) -> bool:
         try:
-            fits = ratio(middle) <= tolerance
+            return ratio(rate) <= RATE_TOLERANCE
         except ValueError:  # more rows than numbers
-            fits = False
-        low, high = (middle, high) if fits else (low, middle)
+            return False
+
+    low, high = 1.0, float(dimension)
+    for _ in range(_BISECTIONS if fits(low) else 0):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if fits(middle) else (low, middle)
     return max(1.0, _three_digits(low))
 
 
@@ -219,22 +216,18 @@ def _with_bits(
         if bits not in ratios:
             own = dataclasses.replace(release, bits=bits)
             ratios[bits] = error_ratio(own, setting, epsilon)
-        return ratios[bits] <= release.bits_tolerance
+        return ratios[bits] <= BITS_TOLERANCE
 
     bits = _first_guess(release, setting, epsilon)
     while bits < MOST_BITS and not fits(bits):
         bits += 1
     while bits > LEAST_BITS and fits(bits - 1):
         bits -= 1
-    if not fits(bits):
-        raise ValueError(
-            f"bits_tolerance must be larger, since the error with {bits} bits is "
-            f"{ratios[bits]:.5g} times that of Gaussian noise, "
-            f"found {release.bits_tolerance:g}"
-        )
+    is_enough, times = fits(bits), f"{ratios[bits]:.5g} times Gaussian noise's error"
+    checks.require(is_enough, "bits", f"a number: {bits} have {times}", fields.AUTO)
     return dataclasses.replace(mechanism, bits=bits), (
         f"bits {bits}: {ratios[bits]:.3f} times the error of Gaussian noise at the "
-        f"same epsilon, where {release.bits_tolerance:g} times is allowed"
+        f"same epsilon, where {BITS_TOLERANCE:g} times is allowed"
     )
 
 

@@ -16,6 +16,7 @@ import copy
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Optional
 
+from dpfl import checks
 from dpfl.mechanisms.participation import Participation
 from dpfl.planning.evidence import Evidence
 
@@ -120,11 +121,8 @@ class History:
         """
         turn = self._participation.group_of(self.rounds)
         known = self._group_of.get(client, turn)
-        if known != turn:
-            raise ValueError(
-                f"participants must be of group {turn} in round {self.rounds + 1}, "
-                f"found {client!r} of group {known}"
-            )
+        wanted = f"of group {turn}, not group {known}, in round {self.rounds + 1}"
+        checks.require(known == turn, "participants", wanted, client)
 
     def _stretch(self, before: int) -> str:
         """The stretch of rounds that contains the next round and an earlier one."""

@@ -43,11 +43,9 @@ class Journal:
         # A line that another process is about to write is none that a kill left.
         with self._held() as file:
             # Read before the rest, which may be large in another file.
-            if file.read(len(head)) != head.encode():
-                raise ValueError(
-                    "path must be a new file or a ledger of the same mechanism, "
-                    f"participation and dimension, found {self._path}"
-                )
+            is_own = file.read(len(head)) == head.encode()
+            wanted = "new, or a ledger of this mechanism, participation and dimension"
+            checks.require(is_own, "path", wanted, str(self._path))
             file.seek(0)
             content = file.read()
             whole = content[: content.rfind(b"\n") + 1]

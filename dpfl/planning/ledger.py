@@ -318,11 +318,9 @@ class Ledger:
         least = min(
             rounds - self.cost.participation.known_from(rounds), max(rounds - done, 0)
         )
-        if len(cohorts) > rounds or 0 < len(cohorts) < least:
-            raise ValueError(
-                f"cohorts must be empty or have from {least} to {rounds} rounds, found "
-                f"{len(cohorts)}"
-            )
+        is_right = not cohorts or least <= len(cohorts) <= rounds
+        wanted = f"empty or of from {least} to {rounds} rounds"
+        checks.require(is_right, "cohorts", wanted, len(cohorts))
         with checks.renaming({"participants": "cohorts"}):
             named = [names_of(cohort) for cohort in cohorts]
             history = self._history.copy()
@@ -344,14 +342,11 @@ class Ledger:
 
     def check_room(self, rounds: int) -> None:
         """Raises ValueError if the run has fewer than `rounds` rounds."""
-        self._check_room(checks.integer("rounds", rounds, 0), self.again)
+        self._check_room(rounds, self.again)
 
     def _check_room(self, rounds: int, again: Again) -> None:
         planned, target = self.cost.participation.rounds, self.cost.target_epsilon
-        if rounds > planned:
-            raise ValueError(
-                f"rounds must be at most the participation's {planned}, found {rounds}"
-            )
+        rounds = checks.integer("rounds", rounds, 0, planned, "the participation's")
         if target is None:
             return
         if not any(again):

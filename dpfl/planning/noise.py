@@ -105,10 +105,9 @@ class Noise(Iterator[np.ndarray]):
             return np.frombuffer(secrets.token_bytes(16), np.int64)
         # The seed of the stream that begins in a round, as the aggregator's of a round.
         first = self.round - self.round % self._stream.rounds
-        of_round = philox.fold_in(
-            self._fixed, first, seed_domains.RoundDomain.SERVER_NOISE
-        )
-        of_stream = philox.fold_in(of_round, seed_domains.RoundDomain.UPDATE_NOISE)
+        domain = seed_domains.RoundDomain
+        domains = domain.SERVER_NOISE, domain.UPDATE_NOISE
+        of_stream = philox.fold_in(self._fixed, first, *domains)
         return stream_lib.row_seed(of_stream, row)
 
 
@@ -171,15 +170,13 @@ def noise(
         )
     about = f"noise:{mechanism.identity}:{dimension}"
     first_round = checks.integer("first_round", first_round, 0, rounds)
-    seed = checks.optional_integer("seed", seed, at_least=0, at_most=2**126 - 1)
     if seed is not None:
         if state is not None:
             raise ValueError("state must be left out with a seed, found both")
         words = philox.seed_from_int(seed, about)
         return Noise(stream, scale, range(first_round, rounds), about, words)
-    if first_round:
-        wanted = "0 without a seed, since a state has its own round"
-        raise ValueError(checks.message("first_round", wanted, first_round))
+    wanted = "0 without a seed, since a state has its own round"
+    checks.require(not first_round, "first_round", wanted, first_round)
     if state is None:
         return Noise(stream, scale, range(rounds), about, None)
     begin, row_seeds = _checked(state, rounds, about)

@@ -120,9 +120,8 @@ class AdaptiveSketch:
           ValueError: If an argument is out of its range.
         """
         size = checks.integer("size", size, at_most=dimension)
-        if not 1 <= max_rank <= size or (not has_probes and max_rank != size):
-            wanted = f"from 1 to {size}" if has_probes else f"{size} without probes"
-            raise ValueError(checks.message("max_rank", wanted, max_rank))
+        least, limit = (1, "the size") if has_probes else (size, "without probes")
+        max_rank = checks.integer("max_rank", max_rank, least, size, limit)
         rule = checks.choice("rule", rule, UPDATE_RULES)
         self.dimension = dimension
         self.size = size

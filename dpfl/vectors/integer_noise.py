@@ -219,11 +219,9 @@ def skellam_noise(stddev: float) -> Sampler:
       ValueError: If it is above about 4800, for which no table is wide enough.
     """
     law = tables.skellam(Fraction(stddev) ** 2)
-    if law.radius >= _LARGEST_RADIUS:
-        raise ValueError(
-            f"stddev must be at most {stddev * _LARGEST_RADIUS / law.radius:.4g} steps "
-            f"for Skellam noise, found {stddev:g}; a coarser grid has fewer"
-        )
+    most = stddev * _LARGEST_RADIUS / law.radius
+    wanted = f"at most {most:.4g} steps for Skellam noise, by a coarser grid"
+    checks.require(law.radius < _LARGEST_RADIUS, "stddev", wanted, stddev)
     return TableNoise(law)
 
 

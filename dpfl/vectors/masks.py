@@ -33,7 +33,6 @@ class FullMask:
 
     def gather(self, vector: Array, seed: Array) -> tuple[Array, Array]:
         """The vector itself, and its length."""
-        del seed
         return vector, arrays.of(vector).asarray(self.length, np.int32)
 
     def scatter_add(
@@ -50,7 +49,6 @@ class FullMask:
           The sum, or `total` unchanged, and whether the values were added, a bool
           scalar.
         """
-        del seed
         nx = arrays.of(values)
         matches = nx.equal(nx.size(values), self.length)
         padding = nx.zeros([self.length], values.dtype)

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy import linalg
 
 from dpfl import arrays
 from dpfl.arrays import Array
@@ -194,7 +195,4 @@ ROTATIONS: dict[str, Callable[[int], Any]] = {
 
 def hadamard_matrix(bits: int) -> np.ndarray:
     """The Hadamard matrix of +-1 of size 2**bits, symmetric."""
-    matrix = np.ones([1, 1])
-    for _ in range(bits):
-        matrix = np.kron([[1, 1], [1, -1]], matrix)
-    return matrix
+    return linalg.hadamard(1 << bits)

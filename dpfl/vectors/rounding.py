@@ -18,7 +18,7 @@ import math
 
 import numpy as np
 
-from dpfl import arrays
+from dpfl import arrays, checks
 from dpfl.arrays import Array
 
 # Error of a rounding probability: a uniform float32 is a multiple of 2**-23, and 1 + x
@@ -78,11 +78,9 @@ def randomized_round(
 def _norm_limit(max_norm: float, length: int) -> float:
     """The norm that leaves room for the error of the rounding probabilities."""
     limit = max_norm * _BELOW_ONE_64 - math.sqrt(length) * ROUNDING_ERROR
-    if limit <= 0:
-        raise ValueError(
-            f"max_norm must be above {math.sqrt(length) * ROUNDING_ERROR:.3g} steps "
-            f"for {length} coordinates, found {max_norm:g}"
-        )
+    least = math.sqrt(length) * ROUNDING_ERROR
+    wanted = f"above {least:.3g} steps for {length} coordinates"
+    checks.require(limit > 0, "max_norm", wanted, max_norm)
     return limit
 
 
@@ -193,11 +191,8 @@ def rounding_factor(vector: Array, max_squared_norm: int) -> Array:
     """
     nx = arrays.of(vector)
     target = math.sqrt(max_squared_norm) - math.sqrt(vector.shape[0]) / 2
-    if target <= 0:
-        raise ValueError(
-            f"max_squared_norm must be greater than {vector.shape[0] / 4:.15g}, a "
-            f"quarter of the coordinates, found {max_squared_norm}"
-        )
+    wanted = f"above {vector.shape[0] / 4:.15g}, a quarter of the coordinates"
+    checks.require(target > 0, "max_squared_norm", wanted, max_squared_norm)
     squared = squared_norm_above(vector)
     # Compensates for squares below 1e-38 that float32 loses.
     norm = nx.sqrt(squared + vector.shape[0] * _LOST_SQUARE)

@@ -26,8 +26,8 @@ def test_compute_saves_the_printed_factorization(tmp_path):
     (row,) = rows(factorize(tmp_path, "compute", "--json", *flags))
     assert row["total"] == pytest.approx(2564.239220, rel=1e-7)
     assert row["method"] == "optimal" and 0 <= row["gap"] <= 1e-8
-    found = mf.load(tmp_path / "m.npz", workload=mf.Workload(32, 0.9))
-    assert found.loss == row["total"]
+    found = mf.load(tmp_path / "m.npz")
+    assert found.loss == row["total"] and found.workload == mf.Workload(32, 0.9)
 
 
 def test_compute_chooses_the_bands(tmp_path):

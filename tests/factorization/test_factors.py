@@ -110,7 +110,7 @@ def of(rounds, encoder):
         (lambda: mf.DenseFactors(np.eye(2), np.eye(3)), ("b", (2, 2), (3, 3))),
         (lambda: mf.DenseFactors(NAN, np.eye(2)), ("b", "NaN")),
         (lambda: mf.TreeFactors(np.eye(2), np.zeros((3, 2))), ("nodes", (3, 2))),
-        (lambda: mf.ToeplitzFactors(np.zeros(3)), ("c", 0)),
+        (lambda: mf.ToeplitzFactors(np.zeros(3)), ("c", 0.0)),
         (lambda: mf.BandedFactors(np.ones((2, 3))), ("diagonals", 3)),
         (
             lambda: mf.BandLowRankFactors(np.zeros((2, 1)), np.eye(2), np.eye(2)),
@@ -121,13 +121,13 @@ def of(rounds, encoder):
             ("left", "right", (3, 3)),
         ),
         (lambda: of(3, np.eye(2)), ("factors", 2)),
-        (lambda: mf.InverseBandedFactors(np.zeros(3)), ("e", 0)),
+        (lambda: mf.InverseBandedFactors(np.zeros(3)), ("e", 0.0)),
         (lambda: mf.compute(Workload(3), "magic"), ("method", "magic")),
         (
             lambda: mf.compute(Workload(3), "optimal", bands=3),
             ("optimal", "bands"),
         ),
-        (lambda: of(2, np.zeros((2, 2))), ("factors", 1)),
+        (lambda: of(2, np.zeros((2, 2))), ("factors", 1.0)),
         (lambda: of(2, np.array([[1, 0], [1 - 1e-5, 1]])), ("factors", "5e-06")),
     ],
 )

@@ -11,7 +11,7 @@ import dpfl
 from dpfl import files
 from dpfl.factorization import methods, storage
 from dpfl.factorization.factorization import parts
-from dpfl.factorization.workloads import ExplicitRates, LinearCooldown, Workload
+from dpfl.factorization.workloads import LinearCooldown, Workload
 from tests.refusals import refuses
 
 CASES = {
@@ -31,7 +31,7 @@ def test_round_trip(tmp_path, method):
     found = methods.compute(WORKLOAD, method, **CASES[method])
     path = tmp_path / "deep" / "one.npz"
     storage.save(found, path)
-    again = storage.load(path, workload=WORKLOAD)
+    again = storage.load(path)
     assert again.workload == WORKLOAD and again.method == method
     assert dict(again.params) == dict(found.params)
     assert type(again.factors) is type(found.factors)
@@ -56,28 +56,6 @@ def test_header_describes_the_file(tmp_path):
     assert 0 <= header["gap"] <= 1e-6
     assert header["sensitivity"] == pytest.approx(1)
     assert len(header["checksum"]) == 64
-
-
-@pytest.mark.parametrize(
-    ("workload", "parts"),
-    [
-        (Workload(13, 0.9, LinearCooldown()), (13, 12)),
-        (Workload(12, 0.8, LinearCooldown()), (0.8, 0.9)),
-        (Workload(12, 0.9), ("constant", "cooldown")),
-        (Workload(12, 0.9, LinearCooldown(0.06)), ("cooldown",)),
-    ],
-    ids=["rounds", "momentum", "schedule", "rates"],
-)
-def test_file_for_another_run_is_refused(tmp_path, workload, parts):
-    path = saved(tmp_path)
-    with refuses(storage.StorageError, path, *parts) as caught:
-        storage.load(path, workload=workload)
-    assert "\n" not in str(caught.value)
-
-
-def test_equal_rates_match_under_any_schedule_name():
-    found = methods.compute(Workload(3), "identity")
-    storage.check_fits(found, Workload(3, 0.0, ExplicitRates((1.0, 1.0, 1.0))))
 
 
 def test_every_damaged_byte_is_detected(tmp_path):

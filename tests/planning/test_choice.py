@@ -34,12 +34,6 @@ class TestBits:
         """n = 100, d = 2^20 at epsilon 8; more rounds take more noise."""
         assert planning.resolve(DDG, None, D, epsilon=8.0).mechanism.bits == 7
 
-    def test_a_tolerance(self):
-        strict = replace(DDG, bits_tolerance=1.003)
-        loose = replace(DDG, bits_tolerance=1.5)
-        assert planning.resolve(strict, None, D).mechanism.bits > 7
-        assert planning.resolve(loose, None, D).mechanism.bits < 7
-
     def test_error_ratio_compares_two_calibrated_mechanisms(self):
         """By hand: epsilon of the integers, the Gaussian's noise for it, the errors."""
         config = replace(DDG, bits=6)
@@ -115,8 +109,6 @@ class TestBits:
             DDG.grid(D)
         with refuses(ValueError, "noise_multiplier", 0):
             planning.resolve(DDG.with_noise_multiplier(0.0), None, D)
-        with refuses(ValueError, "bits_tolerance", 1.0):
-            replace(DDG, bits_tolerance=1.0)
         settled = replace(DDG, bits=9)
         assert planning.resolve(settled, None, D) == planning.ResolvedMechanism(settled)
 

@@ -246,7 +246,7 @@ def test_graph_mode_draws_equal_eager_ones(stddev):
 
 
 def test_a_law_that_is_too_wide_is_refused():
-    with refuses(ValueError, "stddev", 5000):
+    with refuses(ValueError, "stddev", 5000.0):
         integer_noise.skellam_noise(5000.0)
 
 

@@ -276,11 +276,6 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
         # Sampling never increases the RDP (Renyi divergence is quasi-convex).
         return np.minimum(sampled, self.exact_rdp(orders))
 
-    def poisson_sampled(self, sampling_probability: float) -> events.RdpDpEvent:
-        """See base class. Independent samplings multiply."""
-        q = self.sampling_probability * sampling_probability
-        return attr.evolve(self, sampling_probability=q)
-
 
 @attr.s(frozen=True, auto_attribs=True)
 class DistributedDiscreteGaussianDpEvent(DistributedNoiseDpEvent):
@@ -339,8 +334,7 @@ class DistributedSkellamDpEvent(DistributedNoiseDpEvent):
     @property
     def is_always_zero(self) -> bool:
         """See base class."""
-        stddev = self.local_stddev / self.granularity
-        return self.noise_clients * stddev * stddev < _LEAST_VARIANCE
+        return self.total_variance_steps < _LEAST_VARIANCE
 
 
 @attr.s(frozen=True, auto_attribs=True)
@@ -395,8 +389,3 @@ class WithClipCountDpEvent(events.RdpDpEvent):
         return sampled + sum(
             release.rdp_beside_sampling(orders) for release in (self.update, self.count)
         )
-
-    def poisson_sampled(self, sampling_probability: float) -> WithClipCountDpEvent:
-        """See base class. Independent samplings multiply."""
-        q = self.sampling_probability * sampling_probability
-        return attr.evolve(self, sampling_probability=q)

@@ -169,7 +169,6 @@ class _TiltedSum(Checked, abc.ABC):
 @functools.lru_cache(maxsize=32)
 def _known_blocks(noise: _TiltedSum) -> list[LogPmf]:
     """The list of a noise's computed probabilities, to which `log_pmf` appends."""
-    del noise
     return []
 
 
