@@ -7,21 +7,14 @@ This file is also the script that such a child runs, without site packages, befo
 executes the requested program: its system calls must not be made between fork and exec
 of a process that has TensorFlow's threads. Its arguments are
 
-    PARENT BARRIER CONTROL LISTENER PORT PROGRAM [ARGUMENT ...]
+    PARENT CONTROL PROGRAM [ARGUMENT ...]
 
 PARENT is the process id of the parent; the kernel kills the child when the thread that
-started it ends. BARRIER separates the program from the network:
-
-- `open`: no barrier.
-- `bind`: every call of bind() waits for an answer through a seccomp listener, whose
-  descriptor is sent over the socket CONTROL. Without that listener the kernel itself
-  fails the call, so that an unattended program has no address.
-- `namespace`: a network namespace with only a loopback interface. A second process
-  inside it accepts connections from the unix socket LISTENER and forwards their bytes
-  to PORT; it holds CONTROL open for as long as it lives.
-
-CONTROL receives `ok`, or one sentence on why the barrier could not be put up; in that
-case the program does not run.
+started it ends. With the descriptor CONTROL of a socket, and not -1, every call of
+bind() waits for an answer through a seccomp listener, whose descriptor is sent over the
+socket beside `ok`. Without that listener the kernel itself fails the call, so that an
+unattended program has no address. If the barrier cannot be put up CONTROL receives one
+sentence on the reason, and the program does not run.
 """
 
 from __future__ import annotations
@@ -29,26 +22,16 @@ from __future__ import annotations
 import array
 import ctypes
 import errno
-import fcntl
 import os
-import select
 import signal
 import socket
 import struct
 import sys
-import threading
-import time
 from collections.abc import Sequence
 from typing import NoReturn
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
-
-_CLONE_NEWUSER = 0x10000000
-_CLONE_NEWNET = 0x40000000
-_SIOCGIFFLAGS = 0x8913
-_SIOCSIFFLAGS = 0x8914
-_IFF_UP = 1
 
 _SECCOMP_SET_MODE_FILTER = 1
 _SECCOMP_FILTER_FLAG_NEW_LISTENER = 8
@@ -72,62 +55,28 @@ _NR_BIND = 49
 _NR_SECCOMP = 317
 _NR_IO_URING_SETUP = 425
 
-_BUFFER_BYTES = 1 << 20
-_POLL_SECONDS = 0.01
-
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def ends_with_parent(command: Sequence[str]) -> list[str]:
-    """The command that runs `command` until the thread that starts it ends."""
-    return behind("open", command)
+def ends_with_parent(command: Sequence[str], control: int = -1) -> list[str]:
+    """The command that runs `command` until the thread that starts it ends.
 
-
-def behind(
-    barrier: str,
-    command: Sequence[str],
-    *,
-    control: int = -1,
-    listener: int = -1,
-    port: int = 0,
-) -> list[str]:
-    """The command that runs `command` behind a barrier.
-
-    This process must start it, with the descriptors passed on. It ends with the thread
-    that starts it.
-
-    Args:
-      barrier: "open", "bind" or "namespace"; see the module's text.
-      command: The program's path and its arguments.
-      control: Descriptor of the socket CONTROL; unused by "open".
-      listener: Descriptor of the socket LISTENER, of "namespace" alone.
-      port: The program's own port, of "namespace" alone.
+    This process must start it. With `control`, a socket's descriptor that is passed on,
+    its calls of bind() wait for an answer.
     """
-    numbers = [str(number) for number in (os.getpid(), control, listener, port)]
-    head = [sys.executable, "-I", "-S", __file__, numbers[0], barrier]
-    return [*head, *numbers[1:], *command]
+    head = [sys.executable, "-I", "-S", __file__, str(os.getpid()), str(control)]
+    return [*head, *command]
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
     """Puts up the barrier and becomes the program."""
-    parent, barrier = int(arguments[0]), arguments[1]
-    control, listener, port = (int(text) for text in arguments[2:5])
-    program = list(arguments[5:])
+    parent, control, program = int(arguments[0]), int(arguments[1]), arguments[2:]
     end_with(parent)
-    if barrier != "open":
-        for descriptor in (control, listener):
-            if descriptor >= 0:
-                os.set_inheritable(descriptor, False)
+    if control >= 0:
+        os.set_inheritable(control, False)
         channel = socket.socket(fileno=control)
         try:
-            if barrier == "namespace":
-                _enter_network_namespace()
-                _fork_forwarder(channel, listener, port)
-                # New credentials may have cleared the request above.
-                end_with(parent)
-                channel.sendall(b"ok")
-            else:
-                _send_listener(channel)
+            _send_listener(channel)
         except OSError as error:
             channel.sendall(f"{error.strerror} ({error.filename})".encode())
             sys.exit(1)
@@ -197,95 +146,6 @@ def _install_filter() -> int:
         ),
         "seccomp(SECCOMP_FILTER_FLAG_NEW_LISTENER)",
     )
-
-
-def _enter_network_namespace() -> None:
-    """Leaves the machine's network for one with only a loopback interface.
-
-    A process that may not do so directly does it inside a user namespace, without a
-    table of user ids: to the kernel the user stays the same, with the same files, and
-    the worker, which never asks, would see itself as the user nobody.
-    """
-    before = os.readlink("/proc/self/ns/net")
-    if _libc.unshare(_CLONE_NEWNET) != 0:
-        _check(
-            _libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET),
-            "unshare(CLONE_NEWUSER | CLONE_NEWNET)",
-        )
-    if os.readlink("/proc/self/ns/net") == before:
-        raise OSError(errno.EPERM, "the network namespace is unchanged", "unshare")
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        # struct ifreq: the name in 16 bytes, the flags, and room up to 40 bytes.
-        request = bytearray(struct.pack("@16sh22x", b"lo", 0))
-        fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request)
-        name, flags = struct.unpack_from("@16sh", request)
-        fcntl.ioctl(
-            any_socket, _SIOCSIFFLAGS, struct.pack("@16sh22x", name, flags | _IFF_UP)
-        )
-
-
-def _fork_forwarder(channel: socket.socket, listener: int, port: int) -> None:
-    """Forks the process that forwards connections; it ends with this one."""
-    pid = os.getpid()
-    if os.fork() != 0:
-        return
-    try:
-        end_with(pid)
-        # CONTROL stays open until this process ends, which tells the other side that it
-        # has.
-        channel.set_inheritable(False)
-        own = socket.socket(fileno=listener)
-        while True:
-            client, _ = own.accept()
-            threading.Thread(target=_serve, args=(client, port), daemon=True).start()
-    finally:
-        os._exit(1)
-
-
-def _serve(client: socket.socket, port: int) -> None:
-    try:
-        server = _connect(client, port)
-    except OSError:
-        client.close()
-        return
-    server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    back = threading.Thread(target=_pump, args=(server, client), daemon=True)
-    back.start()
-    _pump(client, server)
-    back.join()
-    client.close()
-    server.close()
-
-
-def _connect(client: socket.socket, port: int) -> socket.socket:
-    """A connection to the program, which may take a while until it listens."""
-    gone = select.poll()
-    gone.register(client, select.POLLRDHUP)
-    while True:
-        try:
-            return socket.create_connection(("127.0.0.1", port))
-        except ConnectionRefusedError:
-            if gone.poll(0):
-                raise
-            time.sleep(_POLL_SECONDS)
-
-
-def _pump(source: socket.socket, sink: socket.socket) -> None:
-    """Copies bytes until either side ends, then ends both."""
-    buffer = memoryview(bytearray(_BUFFER_BYTES))
-    try:
-        while True:
-            count = source.recv_into(buffer)
-            if count == 0:
-                break
-            sink.sendall(buffer[:count])
-    except OSError:
-        pass
-    for end in (source, sink):
-        try:
-            end.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
 
 
 if __name__ == "__main__":

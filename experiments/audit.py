@@ -47,7 +47,7 @@ _SEED = flags.DEFINE_integer("seed", 1, "Seed of canaries, keys and noise.")
 _OUTPUT = flags.DEFINE_string("output", None, "File for all lines, .csv or .json.")
 flags.DEFINE_bool("progress", True, "Whether a bar goes to stderr.")
 _ISOLATION = flags.DEFINE_string(
-    "worker_isolation", "auto", "Isolation of TFF's worker from other users."
+    "worker_isolation", "socket", "Isolation of TFF's worker from other users."
 )
 
 COLUMNS = (

@@ -202,7 +202,7 @@ class RunConfig(Checked):
         at_most=_MOST_CONCURRENCY,
     )
     worker_isolation: str = option(
-        "auto",
+        "socket",
         "Isolation of TFF's worker from other users; with anyone_can_connect, whoever "
         "reaches its port can read and write files as you.",
         choices=CHOICES["worker_isolation"],

@@ -35,7 +35,7 @@ OWN_SETTINGS = {
 # Precisions of products of matrices in local training.
 PRECISIONS = ("float32", "tf32", "bfloat16")
 # Isolations of TFF's worker; `dpfl.engines.tff.isolation` says what each is.
-ISOLATIONS = ("auto", "socket", "namespace", "loopback", "anyone_can_connect")
+ISOLATIONS = ("socket", "loopback", "anyone_can_connect")
 State = Any
 
 

@@ -167,7 +167,7 @@ BESIDE = {
 }
 OTHERS = {
     "workers": "host:1",
-    "worker_isolation": "namespace",
+    "worker_isolation": "loopback",
     "flags": {"rounds": 9},
     "progress": True,
     "profile": True,

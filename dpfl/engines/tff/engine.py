@@ -116,7 +116,7 @@ class TffEngine:
             return federated_averaging.PlainProcess(
                 plan.task, aggregator, plan.client_lr, optimizer, setup.model_seed
             )
-        is_elsewhere = remote is not None or worker.isolation == "namespace"
+        is_elsewhere = remote is not None
         model = plan.task.functional_model(setup.model_seed)
         # The digest covers all but the seed, the data's place, the harmless settings
         # and the measurements.

@@ -3,9 +3,7 @@
 
 """Isolation of a server that accepts anyone's connections, for this process alone.
 
-    worker, ready = isolation.start(
-        command, os.environ, until_ready=connect, isolation="auto"
-    )
+    worker, ready = isolation.start(command, os.environ, until_ready=connect)
 
 TFF's worker listens on every address of the machine without authentication: anyone who
 reaches it computes, reads and writes files as its user, and only its port can be
@@ -15,16 +13,13 @@ chosen. It is isolated from outside:
   and this process replaces the worker's socket by a listening socket of its own. It is
   a unix socket whose file is removed as soon as this process has opened it, so that it
   has neither an address nor a path: it is reached through a descriptor of this process.
-- `namespace`, for Linux before 5.9: the worker runs in its own network namespace, which
-  has a loopback interface only. A process inside of it accepts connections from a unix
-  socket, as above, and forwards their bytes.
 - `loopback`: as `socket`, with a TCP socket on 127.0.0.1. Other hosts cannot connect;
   every user of this machine can.
 - `anyone_can_connect`: the worker as TFF starts it.
 
-`auto` takes the first of `socket` and `namespace` that the system allows, and refuses
-otherwise. Nothing here needs privileges. With any isolation a worker is checked once it
-runs, and killed if it listens anywhere else.
+Nothing here needs privileges, and an isolation that the system does not allow is
+refused. With either of the first two a worker is checked once it runs, and killed if it
+listens anywhere else.
 """
 
 from __future__ import annotations
@@ -45,10 +40,8 @@ from dpfl import checks, files, launcher
 from dpfl.training import deadlines
 from dpfl.training.engine import ISOLATIONS, EngineLostError
 
-_PRIVATE = ("socket", "namespace")
 _MEANINGS = {
     "socket": "it has no address, and no other user can open its socket",
-    "namespace": "it has a network of its own, and no other user can open the way in",
     "loopback": "it listens on 127.0.0.1, where every user of this machine can use it",
     "anyone_can_connect": (
         "it listens on every address, and whoever reaches it can act as its user"
@@ -77,7 +70,7 @@ class Isolated:
 
     Attributes:
       target: gRPC's name of the worker; valid in this process only, unless it is TCP.
-      isolation: One of `engine.ISOLATIONS`, except `auto`.
+      isolation: One of `engine.ISOLATIONS`.
       port: TCP port that the worker listens on; None if there is none.
       process: The worker, once `launch` was called.
     """
@@ -90,8 +83,7 @@ class Isolated:
         # Closed in the opposite order.
         self._resources = contextlib.ExitStack()
         self._notifications: Optional[int] = None
-        self._control: Optional[socket.socket] = None
-        if isolation in _PRIVATE:
+        if isolation == "socket":
             try:
                 self._listener, path_descriptor = anonymous()
             except OSError as error:
@@ -103,7 +95,7 @@ class Isolated:
         else:
             self._listener = reserved(port or 0)
         self._resources.callback(self._listener.close)
-        if isolation not in _PRIVATE:
+        if isolation != "socket":
             self.port = self._listener.getsockname()[1]
             self.target = f"{LOOPBACK}:{self.port}"
 
@@ -124,27 +116,14 @@ class Isolated:
             self._forget_notifications()
             # Then only the worker holds it, and it ends with the worker.
             self._listener.close()
-        pid = self.process.pid
-        if self.isolation == "namespace":
-            inside = os.readlink(f"/proc/{pid}/ns/net")
-            if inside == os.readlink("/proc/self/ns/net"):
-                raise IsolationError(
-                    f"TFF's worker {pid} is in this process's network, {inside}"
-                )
-        elif self.isolation != "anyone_can_connect":
+        if self.isolation != "anyone_can_connect":
             allowed = [] if self.port is None else [(LOOPBACK, self.port)]
-            addresses = listening(pid)
+            addresses = listening(self.process.pid)
             if set(addresses) - set(allowed):
                 raise IsolationError(
-                    f"TFF's worker {pid} listens on {addresses}, but may only on "
-                    f"{allowed}"
+                    f"TFF's worker {self.process.pid} listens on {addresses}, but may "
+                    f"only on {allowed}"
                 )
-
-    def way_is_open(self) -> bool:
-        """Whether the forwarding process, if there is one, runs."""
-        if self.isolation != "namespace" or self._control is None:
-            return True
-        return not _is_readable(self._control.fileno(), 0)
 
     def close(self) -> None:
         """Kills the worker and closes every descriptor."""
@@ -174,26 +153,14 @@ class Isolated:
         if self.isolation == "anyone_can_connect":
             self._start(launcher.ends_with_parent(program), environment, log)
             return
+        # gRPC accepts until no connection is left.
+        self._listener.setblocking(False)
         ours, theirs = socket.socketpair()
-        self._control = ours
-        self._resources.callback(ours.close)
-        # gRPC accepts until no connection is left; the forwarder waits in accept().
-        self._listener.setblocking(self.isolation == "namespace")
-        with theirs:
-            control, listener = theirs.fileno(), self._listener.fileno()
-            if self.isolation == "namespace":
-                program = launcher.behind(
-                    "namespace",
-                    program,
-                    control=control,
-                    listener=listener,
-                    port=number,
-                )
-                self._start(program, environment, log, control, listener)
-            else:
-                program = launcher.behind("bind", program, control=control)
-                self._start(program, environment, log, control)
-        self._hear_launcher(ours)
+        with ours:
+            with theirs:
+                program = launcher.ends_with_parent(program, theirs.fileno())
+                self._start(program, environment, log, theirs.fileno())
+            self._hear_launcher(ours)
 
     def _start(
         self,
@@ -225,12 +192,9 @@ class Isolated:
         if answer != b"ok":
             reason = answer.decode(errors="replace") or "its launcher ended"
             raise IsolationError(reason)
-        if self.isolation == "namespace":
-            self._listener.close()
-        elif descriptors:
-            self._notifications = descriptors[0]
-        else:
+        if not descriptors:
             raise IsolationError("its launcher sent no descriptor")
+        self._notifications = descriptors[0]
 
     def _answer(self, notifications: int) -> None:
         """Replaces the socket that the worker binds with this process's socket."""
@@ -261,11 +225,11 @@ def start(
     environment: dict[str, str],
     *,
     until_ready: Callable[[Isolated], Any],
-    isolation: str = "auto",
+    isolation: str = "socket",
     port: Optional[int] = None,
     log_path: Optional[Union[str, pathlib.Path]] = None,
 ) -> tuple[Isolated, Any]:
-    """Starts a worker behind the best isolation that the system allows.
+    """Starts a worker behind an isolation.
 
     Args:
       command: Function from the port to bind to the program and its arguments.
@@ -274,8 +238,8 @@ def start(
         until then. Its result is returned.
       isolation: One of `engine.ISOLATIONS`.
       port: TCP port for `loopback` and `anyone_can_connect`; by default a free one.
-      log_path: File to which the worker's output and the chosen isolation are appended;
-        None to discard them.
+      log_path: File to which the worker's output and its isolation are appended; None
+        to discard them.
 
     Raises:
       ValueError: If an argument is not an allowed one.
@@ -285,37 +249,31 @@ def start(
     isolation = checks.choice("isolation", isolation, ISOLATIONS)
     if port is not None:
         port = checks.integer("port", port, at_least=1, at_most=65535)
-        if isolation in ("auto", *_PRIVATE):
+        if isolation == "socket":
             wanted = "'loopback' or 'anyone_can_connect' with a port"
             raise ValueError(checks.message("isolation", wanted, isolation))
-    reasons = []
     if log_path is None:
         opened: Any = open(os.devnull, "ab")
     else:
         opened = files.appended("log_path", log_path)
-    with opened as log:
-        for choice in _PRIVATE if isolation == "auto" else (isolation,):
-            isolated = None
-            try:
-                isolated = Isolated(choice, port)
-                isolated.launch(command, environment, log)
-                result = until_ready(isolated)
-                isolated.settle()
-            except BaseException as error:
-                if isolated is not None:
-                    isolated.close()
-                if not isinstance(error, IsolationError):
-                    raise
-                reasons.append(f"isolation={choice!r}: {error}")
-                continue
-            log.write(f"dpfl: isolation={choice!r}: {isolated.meaning}\n".encode())
-            return isolated, result
-    raise IsolationError(
-        "TFF's worker accepts every connection, and this system cannot isolate it "
-        f"({'; '.join(reasons)}); "
-        "the isolation 'anyone_can_connect' starts it unprotected, so that whoever "
-        "reaches its port can read and write files as you"
-    )
+    with opened as log, contextlib.ExitStack() as stack:
+        try:
+            isolated = Isolated(isolation, port)
+            stack.callback(isolated.close)
+            isolated.launch(command, environment, log)
+            result = until_ready(isolated)
+            isolated.settle()
+        except IsolationError as error:
+            raise IsolationError(
+                "TFF's worker accepts every connection, and this system cannot isolate "
+                f"it (isolation={isolation!r}: {error}); the isolation "
+                "'anyone_can_connect' starts it unprotected, so that whoever reaches "
+                "its port can read and write files as you, unless the program runs in "
+                "a network of its own"
+            ) from error
+        stack.pop_all()
+        log.write(f"dpfl: isolation={isolation!r}: {isolated.meaning}\n".encode())
+        return isolated, result
 
 
 def _is_readable(descriptor: Optional[int], seconds: float) -> bool:

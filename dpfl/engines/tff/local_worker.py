@@ -58,7 +58,7 @@ class Worker:
     """A running worker and the TFF execution contexts that talk to it.
 
     Attributes:
-      isolation: The worker's isolation: one of `engine.ISOLATIONS`, except `auto`.
+      isolation: The worker's isolation: one of `engine.ISOLATIONS`.
       target: gRPC's name of the worker; valid in this process only, unless it is TCP.
       port: TCP port that the worker listens on; None if it has none.
     """
@@ -135,8 +135,8 @@ class Worker:
         """Waits until the worker answers.
 
         Raises:
-          WorkerDiedError: If the process ended, or was stopped by `close`, a deadline,
-            or the end of the forwarding process.
+          WorkerDiedError: If the process ended, or was stopped by `close` or by a
+            deadline.
         """
         self._check_alive()
         if self._connection.is_ready:
@@ -161,12 +161,6 @@ class Worker:
                 f"{own} ended with status {status}; a status of -9 often means that "
                 "the memory ran out"
             )
-        if not self._isolated.way_is_open():
-            self._process.kill()
-            raise WorkerDiedError(
-                f"the process that forwards connections to {own} ended, so the worker "
-                "was stopped"
-            )
 
 
 def start(
@@ -174,7 +168,7 @@ def start(
     concurrency: Optional[int] = None,
     groups: bool = False,
     intra_op_threads: Optional[int] = None,
-    isolation: str = "auto",
+    isolation: str = "socket",
     port: Optional[int] = None,
     log_path: Optional[Union[str, pathlib.Path]] = None,
 ) -> Worker:
@@ -189,9 +183,9 @@ def start(
       intra_op_threads: Threads within one TensorFlow operation; default: one, with
         which results have the same bits on every run, and which is also the fastest for
         several concurrent clients.
-      isolation: The worker's isolation, one of `engine.ISOLATIONS`. The default is
-        the best that the system allows; with `anyone_can_connect` anyone who reaches
-        the worker's port can read and write files as you.
+      isolation: The worker's isolation, one of `engine.ISOLATIONS`; with
+        `anyone_can_connect` anyone who reaches the worker's port can read and write
+        files as you.
       port: TCP port, for isolations that have one; default: a free one.
       log_path: File to which the worker's output and its isolation are appended; None
         to discard them.
@@ -226,7 +220,7 @@ def local_executor_factory(
     default_num_clients: int = 0,
     max_concurrent_computation_calls: int = _TFF_NO_LIMIT,
     stream_structs: bool = False,
-    isolation: str = "auto",
+    isolation: str = "socket",
 ) -> tff.framework.ExecutorFactory:
     """Replaces `tff.framework.local_cpp_executor_factory`, with an isolated worker.
 
@@ -248,7 +242,7 @@ def local_executor_factory(
     return factory
 
 
-def protect_tff(*, isolation: str = "auto") -> None:
+def protect_tff(*, isolation: str = "socket") -> None:
     """Isolates the workers of the contexts that TFF itself makes.
 
     Importing TFF sets a default context that starts an unprotected worker with the

@@ -55,9 +55,8 @@ _descriptors: dict[bytes, int] = {}
 def in_graphs(wanted: bool = True) -> Iterator[None]:
     """Makes graphs that are traced in the block carry their arrays themselves.
 
-    Graphs that read arrays in place run only on this machine, and not in a worker
-    isolated by a namespace, from which the kernel hides this process too. If it is not
-    `wanted` nothing changes.
+    Graphs that read arrays in place run only on this machine. If it is not `wanted`
+    nothing changes.
     """
     global _in_graphs
     before, _in_graphs = _in_graphs, wanted or _in_graphs

@@ -280,16 +280,6 @@ def test_slow_startup_is_awaited(tmp_path, monkeypatch, tff_context, capsys):
     tff.framework.set_default_context(tff_context)
 
 
-def started(kind, **kwargs):
-    """A worker with one kind of isolation, where the system allows it."""
-    try:
-        return worker_lib.start(isolation=kind, **kwargs)
-    except isolation.IsolationError as error:
-        if kind != "namespace":
-            raise
-        pytest.skip(str(error))
-
-
 def total_of(values):
     @tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
     def total(x):
@@ -298,17 +288,14 @@ def total_of(values):
     return total(values)
 
 
-@pytest.mark.parametrize(
-    "kind", ["socket", "namespace", "loopback", "anyone_can_connect"]
-)
+@pytest.mark.parametrize("kind", ["socket", "loopback", "anyone_can_connect"])
 def test_tff_computes_behind_each_barrier(kind, tmp_path, tff_context):
     log = tmp_path / "worker.log"
-    with started(kind, log_path=log) as worker:
+    with worker_lib.start(isolation=kind, log_path=log) as worker:
         assert worker.isolation == kind
         assert total_of([1, 2, 3]) == 6
         expected = {
             "socket": [],
-            "namespace": [],
             "loopback": [("127.0.0.1", worker.port)],
             "anyone_can_connect": [("::", worker.port)],
         }
@@ -318,8 +305,7 @@ def test_tff_computes_behind_each_barrier(kind, tmp_path, tff_context):
 
 
 def test_default_isolation_is_private(tff_worker):
-    assert tff_worker.isolation in ("socket", "namespace")
-    assert tff_worker.port is None
+    assert tff_worker.isolation == "socket" and tff_worker.port is None
 
 
 def test_two_workers_at_a_time(tff_worker, tff_context):
@@ -328,16 +314,6 @@ def test_two_workers_at_a_time(tff_worker, tff_context):
         tff.framework.set_default_context(tff_context)
         assert total_of([6]) == 6
     assert tff_worker.is_alive and total_of([7]) == 7
-
-
-def test_forwarder_exit_raises_worker_died(tff_context):
-    with started("namespace") as worker:
-        (forwarder,) = psutil.Process(worker.pid).children()
-        forwarder.kill()
-        with pytest.raises(worker_lib.WorkerDiedError):
-            total_of([1])
-        ends(worker.pid)
-    tff.framework.set_default_context(tff_context)
 
 
 @pytest.fixture
