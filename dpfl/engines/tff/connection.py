@@ -162,18 +162,14 @@ class Connection:
             transform_result=tff.tensorflow.transform_result,
         )
 
-    def executor_factory(
-        self, *, default_num_clients: int = 0, stream_structs: bool = False
-    ) -> tff.framework.ExecutorFactory:
+    def executor_factory(self) -> tff.framework.ExecutorFactory:
         """The executor factory for TFF's contexts of every kind."""
 
         def executor(cardinalities: dict) -> tff.framework.RemoteExecutor:
             self._check()
-            cardinalities.setdefault(tff.CLIENTS, default_num_clients)
+            cardinalities.setdefault(tff.CLIENTS, 0)
             # By default TFF disposes of the values of several rounds at a time.
-            remote = tff.framework.RemoteExecutor(
-                self._stub, dispose_batch_size=1, stream_structs=stream_structs
-            )
+            remote = tff.framework.RemoteExecutor(self._stub, dispose_batch_size=1)
             remote.set_cardinalities(cardinalities)
             return remote
 

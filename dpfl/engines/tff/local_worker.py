@@ -12,20 +12,16 @@ accepts connections from anyone, it survives its parent, and it inherits stdout,
 `binary | tail` never ends. Here the same binary is started behind a barrier
 (`dpfl.engines.tff.isolation`), with PR_SET_PDEATHSIG, in a session of its own (Ctrl-C
 reaches Python alone), with its output in a file or nowhere, and it is killed by `close`
-and at exit. `protect_tff` does the same for the contexts that TFF itself makes. Only
-public API of TFF is used, apart from the path of the binary.
+and at exit. Only public API of TFF is used, apart from the path of the binary.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import functools
 import os
 import pathlib
-import sys
 import threading
-import weakref
 from typing import Any, NamedTuple, Optional, Union
 
 import psutil
@@ -38,13 +34,10 @@ from dpfl.engines.tff.connection import Connection, WorkerDiedError
 from dpfl.training import deadlines
 
 _POLL_SECONDS = 0.02
-_TFF_NO_LIMIT = -1
 # Threads of TFF for each group. A TensorFlow call occupies one also while it waits for
 # its arguments, so that with one thread a group, calls that wait for one group may
 # block another. Four sufficed in all trials.
 _CALLS_OF_A_GROUP = 4
-# The factory with which TFF's contexts start their worker.
-_TFF_FACTORY = tff.framework.local_cpp_executor_factory
 
 
 class PeakMemory(NamedTuple):
@@ -92,13 +85,9 @@ class Worker:
         """A synchronous context; with `secure_sums` plain sums simulate secure ones."""
         return self._connection.context(secure_sums=secure_sums)
 
-    def executor_factory(
-        self, *, default_num_clients: int = 0, stream_structs: bool = False
-    ) -> tff.framework.ExecutorFactory:
+    def executor_factory(self) -> tff.framework.ExecutorFactory:
         """The executor factory for TFF's contexts of every kind."""
-        return self._connection.executor_factory(
-            default_num_clients=default_num_clients, stream_structs=stream_structs
-        )
+        return self._connection.executor_factory()
 
     def deadline(
         self, seconds: Optional[float]
@@ -167,7 +156,7 @@ def start(
     *,
     concurrency: Optional[int] = None,
     groups: bool = False,
-    intra_op_threads: Optional[int] = None,
+    intra_op_threads: int = 1,
     isolation: str = "socket",
     port: Optional[int] = None,
     log_path: Optional[Union[str, pathlib.Path]] = None,
@@ -180,7 +169,7 @@ def start(
       groups: Whether `concurrency` counts groups of clients, as in dpfl's own federated
         averaging, all of which begin at once. If a computation has more groups, up to
         four times `concurrency` run at a time.
-      intra_op_threads: Threads within one TensorFlow operation; default: one, with
+      intra_op_threads: Threads within one TensorFlow operation: by default one, with
         which results have the same bits on every run, and which is also the fastest for
         several concurrent clients.
       isolation: The worker's isolation, one of `engine.ISOLATIONS`; with
@@ -196,8 +185,12 @@ def start(
       IsolationError: If the system does not allow the isolation.
       WorkerDiedError: If the worker does not come up.
     """
+    thread = threading.current_thread()
+    if thread is not threading.main_thread():
+        raise RuntimeError(
+            f"a worker must be started on the main thread, found {thread.name!r}"
+        )
     concurrency = machine.processors() if concurrency is None else concurrency
-    intra_op_threads = 1 if intra_op_threads is None else intra_op_threads
     concurrency = checks.integer("concurrency", concurrency)
     intra_op_threads = checks.integer("intra_op_threads", intra_op_threads)
     environment = {
@@ -208,77 +201,6 @@ def start(
         connection.VARIABLE: connection.versions_text(),
     }
     calls = concurrency * (_CALLS_OF_A_GROUP if groups else 1)
-    place = {"isolation": isolation, "port": port, "log_path": log_path}
-    worker = _start(calls, environment, **place)
-    atexit.register(worker.close)
-    tff.framework.set_default_context(worker.context())
-    return worker
-
-
-def local_executor_factory(
-    *,
-    default_num_clients: int = 0,
-    max_concurrent_computation_calls: int = _TFF_NO_LIMIT,
-    stream_structs: bool = False,
-    isolation: str = "socket",
-) -> tff.framework.ExecutorFactory:
-    """Replaces `tff.framework.local_cpp_executor_factory`, with an isolated worker.
-
-    The worker starts now and not with the first computation, is not restarted when it
-    dies, and ends with the factory or with this process.
-
-    Args:
-      default_num_clients: As in TFF.
-      max_concurrent_computation_calls: As in TFF.
-      stream_structs: As in TFF.
-      isolation: As for `start`.
-    """
-    calls, environment = max_concurrent_computation_calls, dict(os.environ)
-    worker = _start(calls, environment, isolation=isolation)
-    factory = worker.executor_factory(
-        default_num_clients=default_num_clients, stream_structs=stream_structs
-    )
-    weakref.finalize(factory, worker.close)
-    return factory
-
-
-def protect_tff(*, isolation: str = "socket") -> None:
-    """Isolates the workers of the contexts that TFF itself makes.
-
-    Importing TFF sets a default context that starts an unprotected worker with the
-    first computation. It is replaced now, and from now on those of
-    `tff.backends.native.set_sync_local_cpp_execution_context` and its like, also of
-    `tff.backends.test`, start theirs with `local_executor_factory`. Earlier contexts,
-    and workers that already run, are unchanged.
-
-    Raises:
-      RuntimeError: If this version of TFF does not start its worker in a known way, or
-        it is not called on the main thread.
-    """
-    name = _TFF_FACTORY.__name__
-    owners = [tff.framework, sys.modules[_TFF_FACTORY.__module__]]
-    for owner in owners:
-        current = getattr(owner, name, None)
-        if getattr(current, "func", current) not in (
-            _TFF_FACTORY,
-            local_executor_factory,
-        ):
-            place = f"{owner.__name__}.{name}"
-            raise RuntimeError(f"{place} is not TFF's own function, but {current!r}")
-    factory = functools.partial(local_executor_factory, isolation=isolation)
-    for owner in owners:
-        setattr(owner, name, factory)
-    tff.backends.native.set_sync_local_cpp_execution_context()
-
-
-def _start(
-    calls: int, environment: dict[str, str], **isolation_arguments: Any
-) -> Worker:
-    thread = threading.current_thread()
-    if thread is not threading.main_thread():
-        raise RuntimeError(
-            f"a worker must be started on the main thread, found {thread.name!r}"
-        )
 
     def until_ready(isolated: isolation_lib.Isolated) -> Worker:
         worker = Worker(isolated)
@@ -289,7 +211,7 @@ def _start(
             raise
         return worker
 
-    return isolation_lib.start(
+    _, worker = isolation_lib.start(
         lambda port: [
             str(_worker_binary()),
             f"--port={port}",
@@ -297,8 +219,13 @@ def _start(
         ],
         environment,
         until_ready=until_ready,
-        **isolation_arguments,
-    )[1]
+        isolation=isolation,
+        port=port,
+        log_path=log_path,
+    )
+    atexit.register(worker.close)
+    tff.framework.set_default_context(worker.context())
+    return worker
 
 
 def _worker_binary() -> pathlib.Path:

@@ -4,12 +4,10 @@
 """No process is left behind, however this one ends: by real processes and signals."""
 
 import contextlib
-import gc
 import os
 import pathlib
 import signal
 import subprocess
-import sys
 import threading
 import time
 
@@ -314,48 +312,6 @@ def test_two_workers_at_a_time(tff_worker, tff_context):
         tff.framework.set_default_context(tff_context)
         assert total_of([6]) == 6
     assert tff_worker.is_alive and total_of([7]) == 7
-
-
-@pytest.fixture
-def protected_tff(monkeypatch, tff_context):
-    """TFF's own contexts start workers of ours, until the end of the test."""
-    original = tff.framework.local_cpp_executor_factory
-    # Says what is to be restored.
-    for owner in (tff.framework, sys.modules[original.__module__]):
-        monkeypatch.setattr(owner, original.__name__, original)
-    before = children()
-    worker_lib.protect_tff()
-    yield before
-    tff.framework.set_default_context(tff_context)
-    gc.collect()
-    assert children() == before
-
-
-@pytest.mark.parametrize("backend", ["default", "native", "test"])
-def test_tff_default_contexts_are_isolated(backend, protected_tff):
-    if backend == "native":
-        tff.backends.native.set_sync_local_cpp_execution_context(default_num_clients=1)
-    elif backend == "test":
-        tff.backends.test.set_sync_test_cpp_execution_context()
-    gc.collect()
-    assert total_of([2, 3]) == 5
-    (pid,) = children() - protected_tff
-    assert isolation.listening(pid) == []
-
-
-def children():
-    """The workers of this process."""
-    return {
-        child.pid
-        for child in psutil.Process().children()
-        if child.name().startswith("worker_binary")
-    }
-
-
-def test_unexpected_tff_executor_factory_is_refused(monkeypatch):
-    monkeypatch.setattr(tff.framework, "local_cpp_executor_factory", len)
-    with refuses(RuntimeError, "local_cpp_executor_factory", len):
-        worker_lib.protect_tff()
 
 
 def test_unsupervised_worker_exits_without_an_address():
