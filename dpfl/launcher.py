@@ -70,7 +70,8 @@ def ends_with_parent(command: Sequence[str], control: int = -1) -> list[str]:
 
 def main(arguments: Sequence[str]) -> NoReturn:
     """Puts up the barrier and becomes the program."""
-    parent, control, program = int(arguments[0]), int(arguments[1]), arguments[2:]
+    parent, control = (int(text) for text in arguments[:2])
+    program = list(arguments[2:])
     end_with(parent)
     if control >= 0:
         os.set_inheritable(control, False)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Optional
 
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -44,7 +44,7 @@ def common_seed(total: tf.Tensor) -> tf.Tensor:
 
 def sum_seeds(seeds: tff.Value) -> tff.Value:
     """The sum of `counted` of the clients' seeds, int64[2], at a trusted server."""
-    return _aggregation(
+    return aggregation(
         lambda: tf.zeros([5], tf.int64),
         lambda total, seed: total + counted(seed),
         lambda total, other: total + other,
@@ -94,7 +94,7 @@ def group_reduction(codec: Codec, total_type: tff.Type) -> Reduction:
     def merge(total: Any, other: Any) -> Any:
         return codec.merge(total, other)
 
-    return _aggregation(zero, merge, merge, total_type)
+    return aggregation(zero, merge, merge, total_type)
 
 
 def open_sums(codec: Codec, message_type: tff.Type, sums_type: tff.Type) -> Reduction:
@@ -119,17 +119,27 @@ def open_sums(codec: Codec, message_type: tff.Type, sums_type: tff.Type) -> Redu
         sums = tf.nest.map_structure(tf.add, total[1], other[1])
         return codec.merge(total[0], other[0]), sums
 
-    return _aggregation(zero, accumulate, merge, tff.to_type((message_type, sums_type)))
+    return aggregation(zero, accumulate, merge, tff.to_type((message_type, sums_type)))
 
 
-def _aggregation(
+def aggregation(
     zero: Callable[[], Any],
     accumulate: Callable[[Any, Any], Any],
     merge: Callable[[Any, Any], Any],
     value_type: tff.Type,
+    total_type: Optional[tff.Type] = None,
 ) -> Reduction:
+    """A reduction by one `tff.federated_aggregate`.
+
+    Args:
+      zero: Function to the first total.
+      accumulate: Function from a total and a value to a total.
+      merge: Function from two totals to one.
+      value_type: TFF type of a value.
+      total_type: TFF type of a total; None for that of `zero`.
+    """
     first = tff.tensorflow.computation(zero)
-    total_type = first.type_signature.result
+    total_type = total_type or first.type_signature.result
     add = tff.tensorflow.computation(accumulate, total_type, value_type)
     join = tff.tensorflow.computation(merge, total_type, total_type)
     report = tff.tensorflow.computation(lambda total: total, total_type)

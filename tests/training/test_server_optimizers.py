@@ -7,7 +7,6 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl import arrays, mechanisms
-from dpfl.engines.tff import optimizers
 from dpfl.tasks import configs
 from dpfl.training import config as config_lib
 from dpfl.training import plan, server_optimizers
@@ -75,8 +74,6 @@ def test_steps_equal_tff_optimizers(nx, name):
     given = gradients()
     expected = tff_steps(theirs, given)
     np.testing.assert_allclose(steps(nx, ours, given), expected, rtol=1e-4)
-    found = tff_steps(optimizers.TffOptimizer(ours), given)
-    np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
 def test_first_step_without_bias_correction_follows_betas(nx):

@@ -35,17 +35,18 @@ import tensorflow_federated as tff
 from dpfl.engines.tff import grouped, local_training
 from dpfl.engines.tff.process_state import (
     ProcessState,
-    build_finalizer,
-    finalize_computation,
-    initialize_computation,
-    next_state,
+    finalized,
+    first_state,
+    mapped,
     specs_of_state,
+    state_type,
+    stepped,
     type_of_weights,
-    with_weights,
 )
 from dpfl.tasks.task import Task
 from dpfl.training import engine
 from dpfl.training.engine import RoundOutput
+from dpfl.training.server_optimizers import ServerOptimizer
 
 AggregationFactory = Union[
     tff.aggregators.UnweightedAggregationFactory,
@@ -56,8 +57,9 @@ AggregationFactory = Union[
 class TrainingProcess(abc.ABC):
     """A process as the training loop uses it, whose states become arrays and back."""
 
-    def __init__(self, state_type: tff.Type):
-        self._specs = specs_of_state(state_type)
+    def __init__(self, specs: ProcessState):
+        """Initializes the process, whose states have some `specs_of_state`."""
+        self._specs = specs
 
     @abc.abstractmethod
     def initialize(self) -> ProcessState:
@@ -102,7 +104,7 @@ class GroupedProcess(TrainingProcess):
             round, see `aggregators.build_with_host_noise`.
           client_key: Function from a client's index to the two words of its key.
         """
-        super().__init__(rounds.state_type)
+        super().__init__(rounds.specs)
         self._rounds = rounds
         self._put_noise = put_noise
         self._client_key = client_key
@@ -138,7 +140,7 @@ class PlainProcess(TrainingProcess):
         task: Task,
         aggregator: AggregationFactory,
         client_lr: float,
-        server_optimizer: tff.learning.optimizers.Optimizer,
+        server_optimizer: ServerOptimizer,
         model_seed: int = 0,
     ):
         """Initializes the process.
@@ -163,37 +165,40 @@ class PlainProcess(TrainingProcess):
             examples = tf.cast(trained.examples, tf.float32)
             return trained.update, examples, trained.metrics
 
-        update_type, weight_type, metrics_type = client_work.type_signature.result
+        update_type, weight_type, _ = client_work.type_signature.result
         is_weighted = isinstance(aggregator, tff.aggregators.WeightedAggregationFactory)
         aggregation = aggregator.create(
             update_type, *((weight_type,) if is_weighted else ())
         )
-        finalizer = build_finalizer(server_optimizer, weights_type)
-        finalize = finalize_computation(model, metrics_type)
-        initialize = initialize_computation(
-            weights_type, aggregation.initialize, finalizer.initialize
+        initialize = aggregation.initialize
+        own_type = state_type(
+            model, server_optimizer, initialize.type_signature.result.member
         )
-        state_type = initialize.type_signature.result
 
-        @tff.federated_computation(state_type, tff.FederatedType(np.int64, tff.CLIENTS))
+        def step(state: Any, aggregator: Any, update: Any, metrics: Any) -> Any:
+            after = stepped(server_optimizer, state, aggregator, update)
+            return after, finalized(model, metrics)
+
+        @tff.federated_computation(
+            tff.FederatedType(own_type, tff.SERVER),
+            tff.FederatedType(np.int64, tff.CLIENTS),
+        )
         def next_fn(state: Any, client: Any) -> RoundOutput:
             handed = map(tff.federated_broadcast, (state.weights, state.round_index))
             work = tff.federated_map(client_work, (*handed, client))
             weight = (work[1],) if is_weighted else ()
-            aggregated = aggregation.next(state.aggregator, work[0], *weight)
-            return RoundOutput(
-                next_state(state, finalizer, aggregated.state, aggregated.result),
-                tff.federated_map(finalize, tff.federated_sum(work[2])),
-                aggregated.measurements,
-            )
+            made = aggregation.next(state.aggregator, work[0], *weight)
+            metrics = tff.federated_sum(work[2])
+            last = mapped(step, state, made.state, made.result, metrics)
+            return RoundOutput(last[0], last[1], made.measurements)
 
-        super().__init__(state_type.member)
-        self._initialize, self._initial_weights = initialize, model.initial_weights
-        self.next_computation = next_fn
+        super().__init__(specs_of_state(own_type))
+        self._model, self._optimizer = model, server_optimizer
+        self._first, self.next_computation = initialize, next_fn
 
     def initialize(self) -> ProcessState:
         """See base class."""
-        return with_weights(self._initialize(), self._initial_weights)
+        return first_state(self._model, self._optimizer, self._first())
 
     def next(self, state: ProcessState, clients: list[int]) -> RoundOutput:
         """See base class."""

@@ -25,7 +25,7 @@ from __future__ import annotations
 import collections
 import copy
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 import tensorflow as tf
@@ -35,19 +35,21 @@ from dpfl.aggregators import reductions
 from dpfl.aggregators.factory import CodecFactory
 from dpfl.aggregators.layout import IDENTITIES
 from dpfl.aggregators.round_functions import RoundFunctions
-from dpfl.engines.tff import local_training, shared_memory
+from dpfl.engines.tff import local_training
 from dpfl.engines.tff.process_state import (
     ProcessState,
     StateValues,
-    build_finalizer,
-    finalize_computation,
-    initialize_computation,
-    next_state,
+    finalized,
+    first_state,
+    mapped,
+    specs_of_state,
+    state_type,
+    stepped,
     type_of_weights,
-    with_weights,
 )
 from dpfl.tasks.task import Task
 from dpfl.training.engine import RoundOutput
+from dpfl.training.server_optimizers import ServerOptimizer
 
 # Function from weights, round and client to the result of the client's training.
 Train = Callable[[Any, Any, Any], local_training.Trained]
@@ -72,7 +74,7 @@ class Cohort:
         steps: RoundFunctions,
         train: Train,
         weights_type: tff.Type,
-        state_type: tff.Type,
+        aggregator_type: tff.Type,
     ):
         """Initializes the computations.
 
@@ -80,7 +82,7 @@ class Cohort:
           steps: The mechanism's functions of a round.
           train: Trains one client, independently of all others.
           weights_type: TFF type of the model's weights.
-          state_type: TFF type of the aggregator's state.
+          aggregator_type: TFF type of the aggregator's state.
         """
         self._steps = steps
         # Computes the values shared by clients and server, in a graph.
@@ -88,20 +90,12 @@ class Cohort:
         self._train = train
         self._rows = ScalarRows()
         self._is_sealed = steps.codec.sums_securely and not steps.measures_exactly
-        self._state_type = state_type
         self.group_type = tff.TensorType(np.int64, [None, _WIDTH])
-
-        self._loose_state_type = shared_memory.of_any_length(state_type)
-
-        @tff.tensorflow.computation(self._loose_state_type)
-        def prepare(state: Any) -> Any:
-            return self.prepare(shared_memory.of_known_length(state, state_type))
-
-        self._prepare = prepare
-        self._shared_type = prepare.type_signature.result
+        self.prepare_alone = tff.tensorflow.computation(self.prepare, aggregator_type)
+        shared_type = self.prepare_alone.type_signature.result
 
         @tff.tensorflow.computation(
-            weights_type, np.int64, self._shared_type, self.group_type
+            weights_type, np.int64, shared_type, self.group_type
         )
         def work(weights: Any, round_index: Any, shared: Any, clients: Any) -> Any:
             return self._group(weights, round_index, shared, clients)
@@ -113,23 +107,13 @@ class Cohort:
             return
         self._reduce = reductions.group_reduction(steps.codec, total_type)
 
-        @tff.tensorflow.computation
-        def no_rows() -> Any:
-            return tf.zeros([0, self._rows.width], tf.float64)
-
-        @tff.tensorflow.computation(rows_type, rows_type)
         def join(rows: Any, more: Any) -> Any:
             return tf.concat([rows, more], 0)
 
-        @tff.tensorflow.computation(rows_type)
-        def report(rows: Any) -> Any:
-            return rows
-
-        self._join = (no_rows, join, join, report)
-
-    def shared(self, state: tff.Value) -> tff.Value:
-        """The values shared by clients and server, at the server."""
-        return tff.federated_map(self._prepare, state)
+        self._join = reductions.aggregation(
+            lambda: tf.zeros([0, self._rows.width], tf.float64),
+            *(join, join, rows_type, rows_type),
+        )
 
     def partial(self, given: Iterable[tff.Value], groups: tff.Value) -> tff.Value:
         """The partial total of groups, at the server.
@@ -141,38 +125,26 @@ class Cohort:
         work = tff.federated_map(self._work, (*given, groups))
         if self._is_sealed:
             return self._reduce(work)
-        zero, accumulate, merge, report = self._join
-        rows = tff.federated_aggregate(work[1], zero(), accumulate, merge, report)
-        return tff.federated_zip((self._reduce(work[0]), rows))
+        return tff.federated_zip((self._reduce(work[0]), self._join(work[1])))
 
-    def finish(self, state: tff.Value, shared: tff.Value, partials: tff.Value) -> Any:
-        """State, result, measurements and metrics of a round, at the server.
+    def finish(self, state: Any, shared: Any, partials: Any) -> tuple[Any, Any]:
+        """The result of `RoundFunctions.finish`, and sums of metrics, in a graph.
 
         Args:
           state: The aggregator's state.
-          shared: The result of `shared`.
+          shared: The values shared by clients and server.
           partials: A tuple of partial totals.
         """
-        steps = self._steps
-
-        @tff.tensorflow.computation(
-            self._loose_state_type, self._shared_type, partials.type_signature.member
-        )
-        def finish(state: Any, shared: Any, partials: Any) -> Any:
-            state = shared_memory.of_known_length(state, self._state_type)
-            total = partials[0][0]
-            for other, _ in partials[1:]:
-                total = steps.codec.reduce_modulo(steps.codec.merge(total, other))
-            beside = [each for _, each in partials]
-            if self._is_sealed:
-                sums = tf.nest.map_structure(lambda *each: tf.add_n(each), *beside)
-                metrics: Any = collections.OrderedDict()
-            else:
-                sums, metrics = self._rows.total(tf.concat(beside, 0))
-            output = steps.finish(state, shared, total, sums)
-            return collections.OrderedDict(output, metrics=metrics)
-
-        return tff.federated_map(finish, (state, shared, partials))
+        steps, total = self._steps, partials[0][0]
+        for other, _ in partials[1:]:
+            total = steps.codec.reduce_modulo(steps.codec.merge(total, other))
+        beside = [each for _, each in partials]
+        if self._is_sealed:
+            sums = tf.nest.map_structure(lambda *each: tf.add_n(each), *beside)
+            metrics: Any = collections.OrderedDict()
+        else:
+            sums, metrics = self._rows.total(tf.concat(beside, 0))
+        return steps.finish(state, shared, total, sums), metrics
 
     def split(
         self,
@@ -233,7 +205,7 @@ class GroupedRounds:
 
     Attributes:
       groups: Number of groups in every round.
-      state_type: TFF type of the state.
+      specs: A state of the types of its leaves.
       cohort: The clients' computations.
       values: The transfer of a state to `next` and back.
       next: Computation from the transferred state and groups to a `RoundOutput`.
@@ -245,7 +217,7 @@ class GroupedRounds:
         model: tff.learning.models.FunctionalModel,
         factory: CodecFactory,
         client_lr: float,
-        server_optimizer: tff.learning.optimizers.Optimizer,
+        server_optimizer: ServerOptimizer,
         groups: int,
     ):
         """Initializes the computations.
@@ -277,12 +249,12 @@ class GroupedRounds:
             )
 
         self.groups = groups
-        self._model, self._weights_type = model, weights_type
-        self._finalizer = build_finalizer(server_optimizer, weights_type)
-        self._initialize = self._initialize_computation(steps)
-        self.state_type = self._initialize.type_signature.result.member
-        self.cohort = Cohort(steps, train, weights_type, self.state_type["aggregator"])
-        self.values = StateValues(self.state_type)
+        self._model, self._steps, self._optimizer = model, steps, server_optimizer
+        first = tff.tensorflow.computation(steps.initial_state)
+        own_type = first.type_signature.result
+        self.specs = specs_of_state(state_type(model, server_optimizer, own_type))
+        self.cohort = Cohort(steps, train, weights_type, own_type)
+        self.values = StateValues(self.specs)
         self._reads_own = groups <= OWN_SHARED and self.values.has_files
         self.next = self._next_computation()
 
@@ -290,24 +262,15 @@ class GroupedRounds:
         self, model: tff.learning.models.FunctionalModel, factory: CodecFactory
     ) -> GroupedRounds:
         """The same graphs for a model and a factory that differ in their seeds only."""
-        steps = _round_functions(self._weights_type, factory)
         other = copy.copy(self)
         other._model = model
-        other._initialize = self._initialize_computation(steps)
+        other._steps = _round_functions(type_of_weights(model), factory)
         return other
 
     def first_state(self) -> ProcessState:
-        """The first state, with the aggregator's large leaves as `SharedLeaf`s."""
-
-        @tff.federated_computation(
-            tff.FederatedType(self.values.paths_type, tff.SERVER)
-        )
-        def begin(paths: Any) -> Any:
-            return self.values.write_at_server(self._initialize(), paths)
-
-        paths, large = self.values.files()
-        state = self.values.together(begin(paths), large)
-        return with_weights(state, self._model.initial_weights)
+        """The first state, with large leaves as `SharedLeaf`s."""
+        own = tf.nest.map_structure(np.asarray, self._steps.initial_state())
+        return self.values.in_files(first_state(self._model, self._optimizer, own))
 
     def parts(self, number: int) -> tuple[tff.Computation, tff.Computation]:
         """Splits `next` into two computations, the first of which may run anywhere.
@@ -317,7 +280,7 @@ class GroupedRounds:
           partial total of the groups; and one from (the transferred state, partial
           totals of all parts) to the result of `next`.
         """
-        types = self.state_type
+        types = tff.to_type(self.specs)
 
         @tff.federated_computation(
             tff.FederatedType(types["weights"], tff.SERVER),
@@ -326,7 +289,7 @@ class GroupedRounds:
             tff.FederatedType(self.cohort.group_type, tff.CLIENTS),
         )
         def part(weights: Any, round_index: Any, aggregator: Any, groups: Any) -> Any:
-            shared = self.cohort.shared(aggregator)
+            shared = tff.federated_map(self.cohort.prepare_alone, aggregator)
             given = map(tff.federated_broadcast, (weights, round_index, shared))
             return self.cohort.partial(given, groups)
 
@@ -337,23 +300,10 @@ class GroupedRounds:
             tff.FederatedType(self.values.type, tff.SERVER),
             tff.FederatedType(partials, tff.SERVER),
         )
-        def finish(values: Any, partials: Any) -> RoundOutput:
-            state = self.values.read_at_server(values)
-            shared = self.cohort.shared(state.aggregator)
-            return self._finished(values, state, shared, partials)
+        def finish(values: Any, partials: Any) -> tff.Value:
+            return self._at_server(values, partials)
 
         return part, finish
-
-    def _initialize_computation(self, steps: RoundFunctions) -> tff.Computation:
-        first = tff.tensorflow.computation(steps.initial_state)
-
-        @tff.federated_computation
-        def first_at_server() -> tff.Value:
-            return tff.federated_eval(first, tff.SERVER)
-
-        return initialize_computation(
-            self._weights_type, first_at_server, self._finalizer.initialize
-        )
 
     def _next_computation(self) -> tff.Computation:
         # One graph, in which no other leaves of the state are read.
@@ -367,34 +317,39 @@ class GroupedRounds:
             tff.FederatedType(self.values.type, tff.SERVER),
             tff.FederatedType(self.cohort.group_type, tff.CLIENTS),
         )
-        def next_fn(values: Any, groups: Any) -> RoundOutput:
+        def next_fn(values: Any, groups: Any) -> tff.Value:
             if self._reads_own:
                 own = tff.federated_map(needed, tff.federated_broadcast(values))
                 partial = self.cohort.partial((own[0], own[1], own[2]), groups)
-                # The groups' copies are freed before the server has one.
-                state = self.values.read_at_server(values, after=partial)
-                shared = self.cohort.shared(state.aggregator)
-            else:
-                state = self.values.read_at_server(values)
-                shared = self.cohort.shared(state.aggregator)
-                given = (state.weights, state.round_index, shared)
-                handed = map(tff.federated_broadcast, given)
-                partial = self.cohort.partial(handed, groups)
-            partials = tff.federated_zip((partial,))
-            return self._finished(values, state, shared, partials)
+                return self._at_server(values, tff.federated_zip((partial,)))
+            own = tff.federated_map(needed, values)
+            handed = map(tff.federated_broadcast, (own[0], own[1], own[2]))
+            partial = self.cohort.partial(handed, groups)
+            return self._at_server(values, tff.federated_zip((partial,)), own[2])
 
         return next_fn
 
-    def _finished(
-        self, values: Any, state: Any, shared: Any, partials: Any
-    ) -> RoundOutput:
-        output = self.cohort.finish(state.aggregator, shared, partials)
-        metrics = output["metrics"]
-        finalize = finalize_computation(self._model, metrics.type_signature.member)
-        after = next_state(state, self._finalizer, output["state"], output["result"])
+    def _at_server(
+        self, values: tff.Value, partials: tff.Value, shared: Optional[tff.Value] = None
+    ) -> tff.Value:
+        """The result of a round; what is not given as shared is prepared."""
+
+        def prepared(values: Any, partials: Any) -> Any:
+            # The groups' copies are freed before the server has one.
+            with tf.control_dependencies(tf.nest.flatten(partials)):
+                return self.cohort.prepare(self.values.in_graph(values).aggregator)
+
+        if shared is None:
+            shared = mapped(prepared, values, partials)
+        return mapped(self._finished, values, partials, shared)
+
+    def _finished(self, values: Any, partials: Any, shared: Any) -> RoundOutput:
+        state = self.values.in_graph(values)
+        output, metrics = self.cohort.finish(state.aggregator, shared, partials)
+        after = stepped(self._optimizer, state, output["state"], output["result"])
         return RoundOutput(
-            self.values.write_at_server(after, values[2]),
-            tff.federated_map(finalize, metrics),
+            self.values.written(after, values[2]),
+            finalized(self._model, metrics),
             output["measurements"],
         )
 

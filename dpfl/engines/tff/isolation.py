@@ -273,7 +273,7 @@ def start(
             ) from error
         stack.pop_all()
         log.write(f"dpfl: isolation={isolation!r}: {isolated.meaning}\n".encode())
-        return isolated, result
+    return isolated, result
 
 
 def _is_readable(descriptor: Optional[int], seconds: float) -> bool:

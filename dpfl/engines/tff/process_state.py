@@ -3,7 +3,7 @@
 
 """The state of federated averaging: its beginning, transfer and update.
 
-values = StateValues(state_type)
+values = StateValues(specs_of_state(state_type(model, optimizer, aggregator_type)))
 given, before, after = values.given(state)
 state = values.together(output.state, after)
 """
@@ -11,16 +11,16 @@ state = values.together(output.state, after)
 from __future__ import annotations
 
 import collections
-from collections.abc import Sequence
-from typing import Any, Optional
+from collections.abc import Callable
+from typing import Any
 
 import attrs
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from dpfl import arrays
 from dpfl.engines.tff import shared_memory
-from dpfl.engines.tff.optimizers import TffOptimizer
 from dpfl.training.server_optimizers import ServerOptimizer
 
 
@@ -50,6 +50,92 @@ def type_of_weights(model: tff.learning.models.FunctionalModel) -> tff.Type:
     )
 
 
+def state_type(
+    model: tff.learning.models.FunctionalModel,
+    optimizer: ServerOptimizer,
+    aggregator_type: tff.Type,
+) -> tff.Type:
+    """The TFF type of a state.
+
+    Args:
+      model: The model.
+      optimizer: The server's optimizer.
+      aggregator_type: TFF type of the aggregator's state.
+    """
+    shapes = [w.shape for w in model.initial_weights[0]]
+    first = tff.tensorflow.computation(
+        lambda: optimizer.initialize(arrays.named("tensorflow"), shapes)
+    )
+    weights_type, own_type = type_of_weights(model), first.type_signature.result
+    return tff.to_type(
+        ProcessState(tff.TensorType(np.int64), weights_type, aggregator_type, own_type)
+    )
+
+
+def first_state(
+    model: tff.learning.models.FunctionalModel,
+    optimizer: ServerOptimizer,
+    aggregator_state: Any,
+) -> ProcessState:
+    """The state before the first round.
+
+    Args:
+      model: The model.
+      optimizer: The server's optimizer.
+      aggregator_state: The aggregator's first state.
+    """
+    trainable, other = model.initial_weights
+    weights = tff.learning.models.ModelWeights(tuple(trainable), tuple(other))
+    shapes = [w.shape for w in trainable]
+    own = optimizer.initialize(arrays.named("numpy"), shapes)
+    return ProcessState(np.int64(0), weights, aggregator_state, own)
+
+
+def stepped(
+    optimizer: ServerOptimizer, state: Any, aggregator_state: Any, update: Any
+) -> ProcessState:
+    """The state after a step of the server, in a graph.
+
+    Weights and optimizer stay as they are if the update is not finite.
+
+    Args:
+      optimizer: The server's optimizer.
+      state: The state before.
+      aggregator_state: The aggregator's new state.
+      update: The aggregated update.
+    """
+    weights, gradients = list(state.weights.trainable), tf.nest.flatten(update)
+    after = optimizer.next(state.optimizer, weights, gradients)
+    is_finite = tf.reduce_all(
+        [tf.reduce_all(tf.math.is_finite(part)) for part in gradients]
+    )
+    moved, trainable = tf.nest.map_structure(
+        lambda new, old: tf.where(is_finite, new, old),
+        after,
+        (state.optimizer, weights),
+        check_types=False,
+    )
+    return ProcessState(
+        state.round_index + 1,
+        tff.learning.models.ModelWeights(tuple(trainable), state.weights.non_trainable),
+        aggregator_state,
+        moved,
+    )
+
+
+def mapped(function: Callable[..., Any], *given: tff.Value) -> tff.Value:
+    """The result of a function of tensors on values at the server."""
+    types = [value.type_signature.member for value in given]
+    return tff.federated_map(tff.tensorflow.computation(function, *types), given)
+
+
+def finalized(
+    model: tff.learning.models.FunctionalModel, metrics: Any
+) -> collections.OrderedDict:
+    """The clients' metrics from their sums, in a graph; none if these are hidden."""
+    return collections.OrderedDict(model.finalize_metrics(metrics) if metrics else {})
+
+
 def specs_of_state(state_type: tff.Type) -> ProcessState:
     """A state whose leaves are their `tff.TensorType`s."""
     return tff.types.structure_from_tensor_type_tree(lambda spec: spec, state_type)
@@ -74,9 +160,10 @@ class StateValues:
       has_files: Whether some leaves are passed through files.
     """
 
-    def __init__(self, state_type: tff.Type):
-        self._specs = specs_of_state(state_type)
-        leaves = tf.nest.flatten(self._specs)
+    def __init__(self, specs: ProcessState):
+        """Initializes the transfer of states of some `specs_of_state`."""
+        self._specs = specs
+        leaves = tf.nest.flatten(specs)
         self._is_large = [files_take(spec) for spec in leaves]
         self._large = [spec for spec, large in zip(leaves, self._is_large) if large]
         small = tuple(spec for spec, large in zip(leaves, self._is_large) if not large)
@@ -86,24 +173,6 @@ class StateValues:
         self.paths_type = tff.TensorType(np.str_, [sum(self._files)])
         self.type = tff.to_type((small, self.paths_type, self.paths_type))
 
-        @tff.tensorflow.computation(self.type)
-        def read(values: Any) -> Any:
-            return self.in_graph(values)
-
-        @tff.tensorflow.computation(
-            shared_memory.of_any_length(state_type), self.paths_type
-        )
-        def write(state: Any, paths: Any) -> Any:
-            state = shared_memory.of_known_length(state, state_type)
-            small, large = self._apart(state)
-            done: list[tf.Operation] = []
-            for paths_of_leaf, leaf in zip(self._by_leaf(paths), large):
-                done += shared_memory.write(paths_of_leaf, leaf)
-            with tf.control_dependencies(done):
-                return tf.nest.map_structure(tf.identity, small)
-
-        self._read, self._write = read, write
-
     def given(self, state: Any) -> tuple[Any, list[Any], list[Any]]:
         """The message of a state, and its large leaves and those of the next state.
 
@@ -111,16 +180,13 @@ class StateValues:
         """
         small, large = self._apart(state)
         before = [shared_memory.SharedLeaf.of(leaf) for leaf in large]
-        paths, after = self.files()
-        return (small, _paths(before), paths), before, after
+        after = [shared_memory.SharedLeaf(s.shape, s.dtype) for s in self._large]
+        return (small, _paths(before), _paths(after)), before, after
 
-    def files(self) -> tuple[np.ndarray, list[Any]]:
-        """Paths of empty files for the large leaves of a state, and these leaves.
-
-        The leaves must be kept until they are written.
-        """
-        large = [shared_memory.SharedLeaf(s.shape, s.dtype) for s in self._large]
-        return _paths(large), large
+    def in_files(self, state: Any) -> Any:
+        """The same state, with its large leaves in files."""
+        small, large = self._apart(state)
+        return self.together(small, map(shared_memory.SharedLeaf.of, large))
 
     def together(self, small: Any, large: Any) -> Any:
         """The state of small leaves, as they are returned, and of large leaves."""
@@ -136,23 +202,14 @@ class StateValues:
         ]
         return self.together(values[0], large)
 
-    def read_at_server(
-        self, values: tff.Value, after: Optional[tff.Value] = None
-    ) -> tff.Value:
-        """Rebuilds a state from its message at the server, once `after` is known."""
-        if after is None:
-            return tff.federated_map(self._read, values)
-
-        @tff.tensorflow.computation(self.type, after.type_signature.member)
-        def read(values: Any, first: Any) -> Any:
-            with tf.control_dependencies(tf.nest.flatten(first)):
-                return self.in_graph(values)
-
-        return tff.federated_map(read, (values, after))
-
-    def write_at_server(self, state: tff.Value, paths: tff.Value) -> tff.Value:
-        """Writes the large leaves at the server, and returns the small ones."""
-        return tff.federated_map(self._write, (state, paths))
+    def written(self, state: Any, paths: tf.Tensor) -> Any:
+        """Writes the large leaves of a state in a graph, and returns the small ones."""
+        small, large = self._apart(state)
+        done: list[tf.Operation] = []
+        for paths_of_leaf, leaf in zip(self._by_leaf(paths), large):
+            done += shared_memory.write(paths_of_leaf, leaf)
+        with tf.control_dependencies(done):
+            return tf.nest.map_structure(tf.identity, small)
 
     def _by_leaf(self, paths: tf.Tensor) -> list[list[tf.Tensor]]:
         """Splits the paths of all large leaves by leaf."""
@@ -167,96 +224,3 @@ class StateValues:
 
 def _paths(leaves: list[shared_memory.SharedLeaf]) -> np.ndarray:
     return np.array([path for leaf in leaves for path in leaf.paths], np.str_)
-
-
-def next_state(
-    state: Any, finalizer: Any, aggregator_state: Any, aggregate: Any
-) -> tff.Value:
-    """The state after the server's optimizer applied the aggregate.
-
-    Args:
-      state: The state before, at the server.
-      finalizer: The result of `build_finalizer`.
-      aggregator_state: The aggregator's new state.
-      aggregate: The aggregated update.
-    """
-
-    @tff.tensorflow.computation(np.int64)
-    def advance(round_index: Any) -> Any:
-        return round_index + 1
-
-    finalized = finalizer.next(state.optimizer, state.weights, aggregate)
-    new_state = ProcessState(
-        tff.federated_map(advance, state.round_index),
-        finalized.result,
-        aggregator_state,
-        finalized.state,
-    )
-    return tff.federated_zip(new_state)
-
-
-def build_finalizer(
-    optimizer: ServerOptimizer, weights_type: tff.Type
-) -> tff.learning.templates.FinalizerProcess:
-    """TFF's finalizer, which skips an update that is not finite."""
-    # TFF's own check has nothing to convert for AutoGraph, which takes long to find
-    # out.
-    should_reject = tf.autograph.experimental.do_not_convert(
-        tff.learning.templates.reject_non_finite_update
-    )
-    return tff.learning.templates.build_apply_optimizer_finalizer(
-        TffOptimizer(optimizer), weights_type, should_reject
-    )
-
-
-def finalize_computation(model: Any, metrics_type: tff.Type) -> tff.Computation:
-    """The computation from the sum of the clients' metrics to their values."""
-
-    @tff.tensorflow.computation(metrics_type)
-    def finalize(metrics: Any) -> Any:
-        # There are no metrics if a secure sum hides the clients' training.
-        return collections.OrderedDict(
-            model.finalize_metrics(metrics) if metrics else {}
-        )
-
-    return finalize
-
-
-def initialize_computation(
-    weights_type: tff.Type,
-    first_aggregator: tff.Computation,
-    first_optimizer: tff.Computation,
-) -> tff.Computation:
-    """The computation of a `ProcessState` with weights of zero; see `with_weights`.
-
-    TFF keeps several copies of a graph, and of its constants.
-
-    Args:
-      weights_type: TFF type of the model's weights.
-      first_aggregator: Computation of the aggregator's first state.
-      first_optimizer: Computation of the optimizer's first state.
-    """
-
-    @tff.tensorflow.computation
-    def zeros() -> Any:
-        return tff.types.structure_from_tensor_type_tree(
-            lambda spec: tf.zeros(spec.shape, spec.dtype), weights_type
-        )
-
-    @tff.federated_computation
-    def initialize() -> Any:
-        state = ProcessState(
-            tff.federated_value(np.int64(0), tff.SERVER),
-            tff.federated_eval(zeros, tff.SERVER),
-            first_aggregator(),
-            first_optimizer(),
-        )
-        return tff.federated_zip(state)
-
-    return initialize
-
-
-def with_weights(state: ProcessState, initial_weights: Sequence[Any]) -> ProcessState:
-    """A first state with a model's weights, trainable and other."""
-    weights = tff.learning.models.ModelWeights(*map(tuple, initial_weights))
-    return attrs.evolve(state, weights=weights)

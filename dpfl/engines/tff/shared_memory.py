@@ -209,33 +209,6 @@ def _read_part(path: Any, shape: Any, dtype: Any) -> tf.Tensor:
     return tf.ensure_shape(tf.io.parse_tensor(tf.io.read_file(path), dtype), shape)
 
 
-def of_any_length(structure_type: tff.Type) -> tff.Type:
-    """A type whose large tensors have an unknown number of rows.
-
-    It is meant for arguments of TFF computations, which are placeholders in the graph:
-    for each placeholder of known shape Grappler, which TFF runs on all graphs,
-    allocates an array in Python's memory and keeps it.
-    """
-    import tensorflow_federated as tff
-
-    def loosened(spec: tff.TensorType) -> tff.TensorType:
-        shape = [None, *spec.shape[1:]] if is_large(spec) else spec.shape
-        return tff.TensorType(spec.dtype, shape)
-
-    tree = tff.types.structure_from_tensor_type_tree(loosened, structure_type)
-    return tff.to_type(tree)
-
-
-def of_known_length(structure: Any, structure_type: tff.Type) -> Any:
-    """Restores the shapes that `of_any_length` loosened."""
-    import tensorflow_federated as tff
-
-    specs = tff.types.structure_from_tensor_type_tree(lambda spec: spec, structure_type)
-    return tf.nest.map_structure(
-        lambda tensor, spec: tf.ensure_shape(tensor, spec.shape), structure, specs
-    )
-
-
 def is_large(spec: tff.TensorType) -> bool:
     """Whether a tensor is passed through files rather than sent."""
     size = int(np.prod(spec.shape, dtype=np.int64)) * np.dtype(spec.dtype).itemsize

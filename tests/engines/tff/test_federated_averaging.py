@@ -83,7 +83,7 @@ def test_secure_sums_have_no_unsecured_aggregation(task, tff_context, name, meas
         mechanisms.TEST_CONFIGS[name], seed=5, measure=measure, checks_context=False
     )
     rounds = rounds_of(task, aggregator)
-    metrics = rounds.next.type_signature.result[1].member
+    metrics = rounds.next.type_signature.result.member[1]
     if measure == "exact_for_simulation":
         with pytest.raises(AssertionError):
             tff.test.assert_not_contains_unsecure_aggregation(rounds.next)
