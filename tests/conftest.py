@@ -35,6 +35,8 @@ os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", str(2**32))
 _KEPT = Path(__file__).resolve().parents[1] / ".pythons/compiled"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_KEPT))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+# Which would make the folder's path a part of the digest.
+os.environ.setdefault("JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES", "none")
 # Nothing that an earlier accountant said may answer for this one.
 os.environ["DPFL_CACHE"] = "off"
 # Graphs are hundreds of thousands of objects, of which the collector finds few to free.
