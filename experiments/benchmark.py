@@ -7,6 +7,7 @@
   dpfl-benchmark --rows=all --output=benchmarks.csv
   dpfl-benchmark --peers=tff,pfl=/path/bin/python,fedjax=/path/bin/python
   dpfl-benchmark --rows=jax_aggregation
+  dpfl-benchmark --engine=jax --rows=cnn_100,gaussian --peers=pfl=/path/bin/python
 
 The round is the one by which dpfl's cost is judged: a convolutional network of
 1,018,174 parameters without dropout, 50 clients of 100 examples, batches of 20, one
@@ -19,6 +20,8 @@ processes, `least` and `most` the range of the seconds or the bytes, and `low` a
 
 With --peers, rounds of dpfl take turns with those of other simulators, in a process of
 its own each. A ratio is to dpfl, and `low` and `high` are its 95% interval over turns.
+With --engine=jax dpfl trains in JAX, with each mechanism in turns in one process, and
+peers are on the same device.
 
 JAX's rows run where TensorFlow Federated is not installed, all others where it is.
 """
@@ -26,7 +29,6 @@ JAX's rows run where TensorFlow Federated is not installed, all others where it 
 from __future__ import annotations
 
 import functools
-import importlib.util
 import json
 import multiprocessing
 import os
@@ -37,6 +39,7 @@ from concurrent import futures
 from absl import flags
 
 from dpfl import cache_folder, files, launcher
+from dpfl.training import engine
 
 from . import cli, start, tables
 from .benchmarks import harness, turns
@@ -56,13 +59,17 @@ _ROWS = flags.DEFINE_list(
     f"({', '.join(GROUPS)}), or '{_ALL}', which takes half an hour and has "
     f"no {_IN_JAX}. Default: a round and the groups of the aggregators of a trusted "
     f"server. With --peers, some of {', '.join(turns.CASES)}: the model and the "
-    "clients of a round.",
+    "clients of a round. With --engine=jax, these and mechanisms, by their names in "
+    f"{_IN_JAX}; default: all of both.",
+)
+_ENGINE = flags.DEFINE_enum(
+    "engine", "tff", list(turns.ENGINES), "dpfl's engine; jax measures whole rounds."
 )
 _PEERS = flags.DEFINE_list(
     "peers",
     None,
-    "Simulators to measure beside dpfl: tff, pfl, fedjax. pfl=PYTHON runs pfl with "
-    "another interpreter.",
+    f"Simulators to measure beside dpfl: {', '.join(turns.PEERS)}. pfl=PYTHON runs pfl "
+    "with another interpreter; dpfl is the engine of TFF, and dpfl_jax that of JAX.",
 )
 _REPEATS = flags.DEFINE_integer(
     "repeats",
@@ -114,12 +121,26 @@ _PEER_COLUMNS = (
 Measures = dict[str, Callable[[], list[Row]]]
 
 
+def _has_turns() -> bool:
+    """Whether whole rounds are measured in processes that take turns."""
+    return _PEERS.value is not None or _ENGINE.value == "jax"
+
+
+def _mechanisms() -> list[str]:
+    """The mechanisms of rounds that can be asked for."""
+    if _ENGINE.value == "tff":
+        return []
+    from .benchmarks import jax_rounds
+
+    return list(jax_rounds.measured_mechanisms(harness.settings(True, 1)))
+
+
 def chosen_rows() -> list[str]:
     """The names that --rows asks for; raises ValueError for an unknown one."""
     every = [*ROUND_ROWS, *GROUPS]
-    if _PEERS.value is not None:
-        every = list(turns.CASES)
-    if _ROWS.value == [_ALL] or (_ROWS.value is None and _PEERS.value is not None):
+    if _has_turns():
+        every = [*turns.CASES, *_mechanisms()]
+    if _ROWS.value == [_ALL] or (_ROWS.value is None and _has_turns()):
         return [name for name in every if name != _IN_JAX]
     if _ROWS.value is None:
         return [*ROUND_ROWS, *AGGREGATORS]
@@ -172,12 +193,8 @@ def of_groups() -> Measures:
     round_rows = [name for name in names if name in ROUND_ROWS]
     settings = harness.settings(_QUICK.value, repeats, round_rows=round_rows)
     groups = ["rounds"] * bool(round_rows) + [name for name in names if name in GROUPS]
-    has_jax = _is_installed("jax") and not _is_installed("tensorflow_federated")
-    if _IN_JAX in groups and not has_jax:
-        raise ValueError(
-            f"--rows must be measured elsewhere for {_IN_JAX}: pip install 'dpfl[jax]' "
-            "in an environment without TensorFlow Federated, found none here"
-        )
+    if _IN_JAX in groups:
+        engine.of("jax")
 
     def measure(group: str) -> list[Row]:
         if group != _IN_JAX:
@@ -188,13 +205,14 @@ def of_groups() -> Measures:
     return {group: functools.partial(measure, group) for group in groups}
 
 
-def _is_installed(package: str) -> bool:
-    return importlib.util.find_spec(package) is not None
-
-
-def of_peers() -> Measures:
-    """The functions that measure dpfl beside its peers, by case."""
+def of_turns() -> Measures:
+    """The functions that measure whole rounds of dpfl, and of its peers, by case."""
     names = chosen_rows()
+    every = _mechanisms()
+    own = turns.ENGINES[engine.of(_ENGINE.value)]
+    cases = [name for name in names if name in turns.CASES] or list(turns.CASES)
+    asked = [name for name in names if name in every] or every
+    beside = [name for name in asked if name != "none"]
     cli.refuse("--peers", "repeats")
     processes = _PROCESSES.value or turns.PROCESSES
     if processes < 2:
@@ -203,12 +221,16 @@ def of_peers() -> Measures:
         )
     if _QUICK.value:
         processes = 2
-    pythons = turns.interpreters(_PEERS.value)
+    pythons = {}
+    if _PEERS.value is not None:
+        pythons = turns.interpreters(_PEERS.value, own)
     return {
         name: functools.partial(
-            turns.compare, turns.work(name, _QUICK.value), pythons, processes
+            turns.compare,
+            turns.work(name, _QUICK.value, ["none", *beside]),
+            *(pythons, processes, own),
         )
-        for name in names
+        for name in cases
     }
 
 
@@ -218,11 +240,11 @@ def main(argv: Sequence[str]) -> None:
     cli.check_outputs({"output": ()})
     columns: Sequence[str] = _PEER_COLUMNS
     shown_columns: Sequence[str] = _PEER_COLUMNS
-    if _PEERS.value is None:
-        measures, columns, shown_columns = of_groups(), _COLUMNS, _SHOWN
+    if _has_turns():
+        measures = of_turns()
     else:
-        measures = of_peers()
-    if list(measures) != [_IN_JAX]:
+        measures, columns, shown_columns = of_groups(), _COLUMNS, _SHOWN
+    if _ENGINE.value == "tff" and list(measures) != [_IN_JAX]:
         try:
             from dpfl import needs_tff  # noqa: F401
         except ImportError as error:

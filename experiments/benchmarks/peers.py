@@ -1,17 +1,20 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Rounds of federated averaging by dpfl, TFF's own loop, pfl or FedJAX, in one process.
+"""Rounds of federated averaging by dpfl, TFF's own loop, pfl or FedJAX.
 
   python peers.py '{"peer": "pfl", "model": "cnn", "cohort": 50, ...}'
 
-It prints a line of JSON. It is a file of its own, since pfl and FedJAX run in
-interpreters without dpfl: packages that those lack are imported only when used.
+It prints a line of JSON, which `measured` describes. It is a file of its own, since pfl
+and FedJAX run in interpreters without dpfl: packages that those lack are imported only
+when used.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import multiprocessing
 import os
 import statistics
 import sys
@@ -29,7 +32,8 @@ class RoundWork(NamedTuple):
     """The clients of a round, the examples of each, and the timed rounds.
 
     `warm_up` is the number of clients of the warm-up, which traces, compiles and fills
-    buffers.
+    buffers. dpfl does it with each of `mechanisms`, names of `jax_rounds.mechanisms`.
+    The clients are distributed over `processes`.
     """
 
     model: str
@@ -37,6 +41,8 @@ class RoundWork(NamedTuple):
     examples: int
     rounds: int
     warm_up: int
+    mechanisms: Sequence[str] = ("none",)
+    processes: int = 1
 
 
 class PeerLoop(NamedTuple):
@@ -47,12 +53,14 @@ class PeerLoop(NamedTuple):
       weights: The arrays of the model as the last round left it.
       examples: Examples of one client as the loop has them.
       processor_seconds: Processor time so far of all processes involved.
+      others: Function of other seconds, by a name of each.
     """
 
     round: Callable[[int], None]
     weights: Callable[[], list[Any]]
     examples: int
     processor_seconds: Callable[[], float]
+    others: Callable[[], dict[str, float]] = dict
 
 
 def _examples(work: RoundWork) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -71,18 +79,16 @@ def _of_tff(work: RoundWork, is_ours: bool = False) -> PeerLoop:
     """The loop of dpfl's process, or of TFF's own with its faster dataset loop."""
     import tensorflow_federated as tff
 
-    from dpfl import mechanisms
     from dpfl.engines.tff import local_worker
 
-    from . import harness, rounds
+    from . import harness, jax_rounds, rounds
 
-    sizes = {"cohort": work.cohort, "examples": work.examples}
-    task = rounds.round_task(harness.settings(False, 1, models=(work.model,), **sizes))
+    task = jax_rounds.round_task(work.model, work.cohort, work.examples)
     # The worker ends with this process.
     worker = local_worker.start(groups=is_ours)
     tff.framework.set_default_context(worker.context())
     if is_ours:
-        process = rounds.training_process(task, mechanisms.NoMechanism(work.cohort))
+        process = rounds.training_process(task, jax_rounds.mechanism(work))
     else:
         process = rounds.tff_process(task, iterator=True)
     state = process.initialize()
@@ -100,30 +106,24 @@ def _of_tff(work: RoundWork, is_ours: bool = False) -> PeerLoop:
     return PeerLoop(round_, weights, examples, harness.cpu_seconds)
 
 
+def _of_jax(work: RoundWork) -> PeerLoop:
+    """The loop of dpfl's engine of JAX."""
+    from . import jax_rounds
+
+    return PeerLoop(*jax_rounds.loop(work))
+
+
 def _of_pfl(work: RoundWork) -> PeerLoop:
-    """The loop of pfl's simulation, with dpfl's network in Keras.
-
-    pfl identifies variables by their names, which are not distinct in Keras 3: it would
-    add up only the last of a network's layers.
-    """
-    os.environ["TF_USE_LEGACY_KERAS"] = "1"
-    import tensorflow as tf
-    from pfl.model.tensorflow import TFModel  # First: it says which framework it is.
-
-    # isort: split
+    """The loop of pfl's simulation, in PyTorch if it is installed, else TensorFlow."""
+    has_torch = importlib.util.find_spec("torch") is not None
+    model, every, weights, wait = (_pfl_torch if has_torch else _pfl_keras)(work)
     from pfl.aggregate.simulate import SimulatedBackend
     from pfl.algorithm.base import NNAlgorithmParams
     from pfl.algorithm.federated_averaging import FederatedAveraging
     from pfl.data.federated_dataset import FederatedDataset
     from pfl.data.sampling import get_user_sampler
-    from pfl.data.tensorflow import TFTensorDataset
     from pfl.hyperparam import NNTrainHyperParams
 
-    keras = keras_model(work)
-    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    keras.compile(optimizer=tf.keras.optimizers.SGD(CLIENT_RATE), loss=loss)
-    model = TFModel(keras, {}, tf.keras.optimizers.SGD(SERVER_RATE))
-    every = [TFTensorDataset(*map(tf.constant, pair)) for pair in _examples(work)]
     sampler = get_user_sampler("minimize_reuse", list(range(work.cohort)))
     data = FederatedDataset(every.__getitem__, sampler)
     backend, algorithm = SimulatedBackend(data, data), FederatedAveraging()
@@ -143,11 +143,107 @@ def _of_pfl(work: RoundWork) -> PeerLoop:
             val_cohort_size=0,
         )
         algorithm.run(params, backend, model, local, send_metrics_to_platform=False)
+        wait()
+
+    return PeerLoop(round_, weights, len(every[0]), time.process_time)
+
+
+# A model of pfl, its data sets by client, the function of its weights, and one that
+# returns once the device is done.
+_PflParts = tuple[Any, list[Any], Callable[[], list[Any]], Callable[[], None]]
+
+
+def _pfl_keras(work: RoundWork) -> _PflParts:
+    """dpfl's network in Keras.
+
+    pfl identifies variables by their names, which are not distinct in Keras 3: it would
+    add up only the last of a network's layers.
+    """
+    os.environ["TF_USE_LEGACY_KERAS"] = "1"
+    import tensorflow as tf
+    from pfl.model.tensorflow import TFModel  # First: it says which framework it is.
+
+    # isort: split
+    from pfl.data.tensorflow import TFTensorDataset
+
+    keras = keras_model(work)
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    keras.compile(optimizer=tf.keras.optimizers.SGD(CLIENT_RATE), loss=loss)
+    model = TFModel(keras, {}, tf.keras.optimizers.SGD(SERVER_RATE))
+    every = [TFTensorDataset(*map(tf.constant, pair)) for pair in _examples(work)]
 
     def weights() -> list[Any]:
         return [variable.numpy() for variable in keras.trainable_variables]
 
-    return PeerLoop(round_, weights, len(every[0]), time.process_time)
+    return model, every, weights, lambda: None
+
+
+def _pfl_torch(work: RoundWork) -> _PflParts:
+    """dpfl's network in PyTorch, on the card where there is one."""
+    import torch
+    from pfl.model.pytorch import PyTorchModel  # First: it says which framework it is.
+
+    # isort: split
+    from pfl.data.pytorch import PyTorchTensorDataset
+    from torch import nn
+
+    is_recurrent = work.model == "lstm"
+
+    class Hidden(nn.Module):
+        """An LSTM's outputs, with one bias of the two that PyTorch has."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm = nn.LSTM(WIDTH, UNITS, batch_first=True)
+            self.lstm.bias_hh_l0.requires_grad_(False).zero_()
+
+        def forward(self, x: Any) -> Any:
+            return self.lstm(x)[0]
+
+    class Net(nn.Sequential):
+        """Layers with a loss, as pfl asks for it."""
+
+        def loss(self, x: Any, y: Any, eval: bool = False) -> Any:
+            self.train(not eval)
+            logits = self(x)
+            return nn.functional.cross_entropy(
+                logits.reshape(-1, logits.shape[-1]), y.reshape(-1)
+            )
+
+        def metrics(self, x: Any, y: Any) -> dict[str, Any]:
+            return {}
+
+    if is_recurrent:
+        net = Net(
+            *(nn.Embedding(TOKENS, WIDTH), Hidden()),
+            *(nn.Linear(UNITS, WIDTH), nn.Linear(WIDTH, TOKENS)),
+        )
+    else:
+        net = Net(
+            *(nn.Conv2d(1, 32, 3), nn.ReLU(), nn.MaxPool2d(2)),
+            *(nn.Conv2d(32, 64, 3), nn.ReLU(), nn.Flatten()),
+            *(nn.Linear(7744, 128), nn.ReLU(), nn.Linear(128, CLASSES)),
+        )
+    is_there = torch.cuda.is_available()
+    device = torch.device("cuda" if is_there else "cpu")
+    net.to(device)
+    learned = [part for part in net.parameters() if part.requires_grad]
+    model = PyTorchModel(
+        net,
+        local_optimizer_create=torch.optim.SGD,
+        central_optimizer=torch.optim.SGD(learned, SERVER_RATE),
+    )
+    every = []
+    for x, y in _examples(work):
+        x = x if is_recurrent else x.transpose(0, 3, 1, 2)
+        pair = (torch.tensor(part, device=device) for part in (x, y.astype(np.int64)))
+        every.append(PyTorchTensorDataset(tuple(pair)))
+
+    def weights() -> list[Any]:
+        return [part.detach().cpu().numpy() for part in learned]
+
+    wait = torch.cuda.synchronize if is_there else lambda: None
+    return model, every, weights, wait
 
 
 def keras_model(work: RoundWork) -> Any:
@@ -174,10 +270,15 @@ def keras_model(work: RoundWork) -> Any:
 
 
 def _of_fedjax(work: RoundWork) -> PeerLoop:
-    """The loop of FedJAX's federated averaging, with the same network in Haiku."""
+    """The loop of FedJAX's federated averaging, with the same network in Haiku.
+
+    FedJAX asks for names that JAX no longer has.
+    """
+    import jax
+
+    jax.tree_map = jax.tree_util.tree_map  # type: ignore[attr-defined]
     import fedjax
     import haiku as hk
-    import jax
 
     def network(batch: Any) -> Any:
         if work.model == "lstm":
@@ -225,37 +326,104 @@ def _of_fedjax(work: RoundWork) -> PeerLoop:
 
 LOOPS: dict[str, Callable[[RoundWork], PeerLoop]] = {
     "dpfl": lambda work: _of_tff(work, is_ours=True),
+    "dpfl_jax": _of_jax,
     "tff": _of_tff,
     "pfl": _of_pfl,
     "fedjax": _of_fedjax,
 }
+Measured = dict[str, dict[str, float]]
 
 
-def measured(peer: str, work: RoundWork) -> dict[str, float]:
+def measured(
+    peer: str, work: RoundWork, wait: Callable[[], Any] = lambda: None
+) -> Measured:
     """The median seconds of a round, and facts that prove the work was done.
 
     Parameters are counted in the arrays that the first round has changed.
+
+    Args:
+      peer: A key of `LOOPS`.
+      work: The work.
+      wait: Called before and at the end of each timed round.
+
+    Returns:
+      Seconds and amounts by name, by the name of a mechanism; and of more measurements
+      by their names.
     """
-    loop = LOOPS[peer](work)
-    before = [np.array(array) for array in loop.weights()]
-    loop.round(work.warm_up)
-    pairs = zip(before, loop.weights())
-    moved = sum(a.size for a, b in pairs if np.any(a != np.asarray(b)))
-    clocks = (time.perf_counter, loop.processor_seconds)
-    taken = []
+    loops, results = {}, {}
+    for name in work.mechanisms:
+        loop = LOOPS[peer](work._replace(mechanisms=[name]))
+        before = [np.array(array) for array in loop.weights()]
+        begin = time.perf_counter()
+        loop.round(work.warm_up)
+        first = time.perf_counter() - begin
+        pairs = zip(before, loop.weights())
+        moved = sum(a.size for a, b in pairs if np.any(a != np.asarray(b)))
+        facts = {"parameters": moved, "examples": work.cohort * loop.examples}
+        results[name], loops[name] = {**facts, "first_seconds": first}, loop
+    taken: dict[str, list[list[float]]] = {name: [] for name in loops}
     for _ in range(work.rounds):
-        begin = [read() for read in clocks]
-        loop.round(work.cohort)
-        taken.append([read() - start for read, start in zip(clocks, begin)])
-    seconds = map(statistics.median, zip(*taken))
-    times = dict(zip(("seconds", "processor_seconds"), seconds))
-    return {**times, "parameters": moved, "examples": work.cohort * loop.examples}
+        for name, loop in loops.items():
+            clocks = (time.perf_counter, loop.processor_seconds)
+            wait()
+            start = [read() for read in clocks]
+            loop.round(work.cohort)
+            wait()
+            taken[name].append([read() - s for read, s in zip(clocks, start)])
+    for name, loop in loops.items():
+        medians = map(statistics.median, zip(*taken[name]))
+        results[name].update(zip(("seconds", "processor_seconds"), medians))
+        for other, seconds in loop.others().items():
+            results[other] = {"seconds": seconds}
+    return results
+
+
+def _in_processes(peer: str, work: RoundWork) -> Measured:
+    """The seconds of a round whose clients are distributed over processes.
+
+    All begin a round together, and it is over when the last of them is done. Nothing
+    adds up their sums.
+    """
+    count = work.processes
+    threads = str(max(1, len(os.sched_getaffinity(0)) // count))
+    os.environ.update(OMP_NUM_THREADS=threads, TF_NUM_INTRAOP_THREADS=threads)
+    context = multiprocessing.get_context("spawn")
+    own = []
+    for i in range(count):
+        cohort, warm_up = ((n + i) // count for n in (work.cohort, work.warm_up))
+        own.append((peer, work._replace(cohort=cohort, warm_up=warm_up)))
+    with context.Pool(count, _share, (context.Barrier(count),)) as pool:
+        parts = pool.map(_part, own, chunksize=1)
+    [name] = work.mechanisms
+    each = [part[name] for part in parts]
+    sums = ("processor_seconds", "examples")
+    return {
+        name: {
+            key: sum(one[key] for one in each) if key in sums else value
+            for key, value in each[0].items()
+        }
+    }
+
+
+def _share(barrier: Any) -> None:
+    global _barrier
+    _barrier = barrier
+    # pfl takes processes of other names for those that load data.
+    multiprocessing.current_process().name = "MainProcess"
+
+
+def _part(given: tuple[str, RoundWork]) -> Measured:
+    return measured(*given, _barrier.wait)
+
+
+_barrier: Any = None
 
 
 def main(argv: Sequence[str]) -> None:
-    """Prints the measurement of one peer."""
+    """Prints the measurements of one peer."""
     given = json.loads(argv[1])
-    print(json.dumps(measured(given.pop("peer"), RoundWork(**given))))
+    peer, work = given.pop("peer"), RoundWork(**given)
+    print(json.dumps((_in_processes if work.processes > 1 else measured)(peer, work)))
 
 
 if __name__ == "__main__":

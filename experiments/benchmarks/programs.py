@@ -27,8 +27,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import psutil
-
 from dpfl import factorization as fact
 from dpfl import machine, mechanisms, planning
 
@@ -191,6 +189,8 @@ def _wide_run(label: str, units: int, rounds: int) -> Row:
 
 def _peak_of_all(process: subprocess.Popen[bytes]) -> int:
     """Waits for a process; returns the sum of its and its children's peak memory."""
+    import psutil
+
     peaks: dict[int, int] = {}
     while process.poll() is None:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -247,13 +247,13 @@ class StubEngine:
         """Writes nothing."""
 
 
-def make_plan(folder: pathlib.Path, rounds: int, checkpoint_every: int = 1) -> Any:
-    """The plan of a run of a small task.
+def make_plan(folder: pathlib.Path, rounds: int, **changes: Any) -> Any:
+    """The plan of a run, by default of a small task with a checkpoint after each round.
 
     Args:
       folder: Folder of the results.
       rounds: Number of rounds.
-      checkpoint_every: Rounds between checkpoints.
+      **changes: Other settings of the run.
     """
     from dpfl.tasks import registry
     from dpfl.training import config, plan
@@ -262,36 +262,44 @@ def make_plan(folder: pathlib.Path, rounds: int, checkpoint_every: int = 1) -> A
     task_config = registry.make_config(
         "synthetic", model="small_cnn", num_clients=_CLIENTS, **few
     )
+    settings: dict[str, Any] = {
+        "task_config": task_config,
+        "mechanism": "gaussian",
+        "cohort_size": _COHORT,
+        "noise_multiplier": 1.0,
+        "client_lr": 0.001,
+        "server_lr": 0.001,
+        "accounting_method": "rdp",
+        "checkpoint_every": 1,
+        "eval_every": 10,
+        **changes,
+    }
     return plan.make_plan(
         config.RunConfig(
             task="synthetic",
-            task_config=task_config,
-            mechanism="gaussian",
             mechanism_options={},
             output_dir=folder,
-            cohort_size=_COHORT,
             rounds=rounds,
-            noise_multiplier=1.0,
-            client_lr=0.001,
-            server_lr=0.001,
-            accounting_method="rdp",
             seed=1,
-            checkpoint_every=checkpoint_every,
-            eval_every=10,
             progress=False,
+            **settings,
         )
     )
 
 
 def run_stub(
-    plan: Any, folder: pathlib.Path, on_round: OnRound = lambda done, of: None
+    plan: Any,
+    folder: pathlib.Path,
+    on_round: OnRound = lambda done, of: None,
+    engine: Any = None,
 ) -> Any:
-    """Runs the loop of a plan around an engine that computes nothing.
+    """Runs the loop of a plan around an engine.
 
     Args:
       plan: The plan.
       folder: Folder of checkpoints and metrics.
       on_round: Called with the number of rounds done and in all.
+      engine: The engine; by default one that computes nothing.
 
     Returns:
       The progress at the end, a `dpfl.training.checkpoint.Progress`.
@@ -304,7 +312,7 @@ def run_stub(
     own = loop.Loop(
         plan,
         plan.config.seed,
-        engine=StubEngine(plan.task_entry.metric.name),
+        engine=engine or StubEngine(plan.task_entry.metric.name),
         store=checkpoint.CheckpointStore(folder / "checkpoints", say=say),
         record=record.MetricsFiles(folder, say),
         publish=say,
@@ -342,6 +350,8 @@ def _late_rounds(
     They are medians of the last tenth of the rounds, and ratios to the first. The very
     first rounds, which compile and fill buffers, are left out.
     """
+    import psutil
+
     own, at, memory = psutil.Process(), [], []
 
     def on_round(done: int, of: int) -> None:

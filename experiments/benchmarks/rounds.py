@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import os
 from collections.abc import Callable
@@ -26,9 +25,10 @@ import tensorflow_federated as tff
 from dpfl import aggregators, machine, mechanisms
 from dpfl.engines.tff import federated_averaging, grouped, remote_workers, shared_memory
 from dpfl.engines.tff import local_worker as worker_lib
-from dpfl.tasks import load_task, networks
+from dpfl.tasks import load_task
 from dpfl.training import server_optimizers
 
+from . import jax_rounds
 from .harness import MEMORY_ROWS, Call, Row, Settings, compare, row
 
 _KEEP_FRACTION = 0.01
@@ -46,21 +46,18 @@ class TimedRound(NamedTuple):
 
 def round_task(settings: Settings) -> Any:
     """The task of a round, with the last of the models, without dropout."""
-    sizes = settings.models[-1], settings.cohort, settings.examples
-    task = _task(*sizes, shuffle_seed=None)
-    own = task.network
-    kept = tuple(x for x in own.layers if not isinstance(x, networks.Dropout))
-    return dataclasses.replace(task, network=dataclasses.replace(own, layers=kept))
+    return jax_rounds.round_task(
+        settings.models[-1], settings.cohort, settings.examples
+    )
 
 
-def _task(model: str, clients: int, examples: int, **options: Any) -> Any:
+def _task(model: str, clients: int, examples: int) -> Any:
     return load_task(
         "synthetic",
         model=model,
         num_clients=clients,
         examples_per_client=examples,
         num_test_examples=1,
-        **options,
     )
 
 

@@ -20,12 +20,13 @@ import jax.numpy as jnp
 
 from dpfl.engines.jax import engine, networks
 from dpfl.tasks import clients as clients_lib
-from dpfl.tasks import registry
+from dpfl.tasks import models, registry
 from dpfl.training import checkpoint
 from dpfl.training import config as config_lib
 from dpfl.training import engine as engine_lib
 from dpfl.training import plan as plan_lib
 from dpfl.training import run as run_lib
+from experiments.benchmarks import jax_rounds, peers
 
 SIZES = np.array([5, 0, 8, 3, 1])
 CHOSEN = [0, 1, 2, 4]
@@ -228,3 +229,21 @@ def test_a_client_that_diverges_spoils_nothing(tmp_path):
 def test_memory_of_the_device_bounds_clients_at_once():
     assert engine.clients_at_once(1, 7) == 7
     assert engine.clients_at_once(10**12, 7) == 1
+
+
+def test_benchmarked_rounds_are_of_each_mechanism():
+    work = peers.RoundWork("small_cnn", 2, 3, 1, 2, ["none", "gaussian"])
+    found = peers.measured("dpfl_jax", work)
+    own, gaussian, run, floor = found.values()
+    for each in (own, gaussian):
+        assert each["parameters"] == 15_994 and each["examples"] == 6
+        assert 0 < each["seconds"] < each["first_seconds"]
+    assert 0 < floor["seconds"] < run["seconds"] < 60
+
+
+def test_bytes_of_a_step_are_those_of_weights_and_patches():
+    network = models.cnn(62)
+    weights, first, second = 1_018_174, 26 * 26 * 9, 11 * 11 * 9 * 32
+    assert jax_rounds.moved_bytes(network, 2) == 4 * (
+        6 * weights + 2 * (3 * first + 5 * second)
+    )

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import math
+import multiprocessing
 import sys
 
 import numpy as np
@@ -33,9 +34,15 @@ def of_sleep(asked, parameters=7):
         asked.append((peer, python, work))
         seconds = math.exp(next(hours[peer]))
         more = {"parameters": parameters if peer == "tff" else 7, "examples": 8}
-        return {"seconds": seconds, "processor_seconds": 2 * seconds, **more}
+        own = {"seconds": seconds, "processor_seconds": 2 * seconds, **more}
+        return {"none": {"first_seconds": 3 * seconds, **own}}
 
     return measured
+
+
+@pytest.fixture(autouse=True)
+def two_processors(monkeypatch):
+    monkeypatch.setattr(turns.machine, "processors", lambda: 2)
 
 
 def test_ratios_have_t_intervals_over_alternating_processes(monkeypatch, tmp_path):
@@ -45,7 +52,8 @@ def test_ratios_have_t_intervals_over_alternating_processes(monkeypatch, tmp_pat
     run(*given)
     assert [peer for peer, _, _ in asked] == ["dpfl", "tff"] * 10
     assert {work[:4] for _, _, work in asked} == {("lstm", 1000, 20, 1)}
-    own, other = files.read_csv(output)
+    own, first, other, other_first = files.read_csv(output)
+    assert first["ratio"] == "3.0" and other_first["row"] == "tff, first round"
     assert own["run"] == "lstm_1000" and own["row"] == other["of"] == "dpfl"
     assert not own["ratio"] and other["processes"] == "10"
     # R: t.test(extra ~ group, data = sleep, paired = TRUE)
@@ -58,12 +66,57 @@ def test_ratios_have_t_intervals_over_alternating_processes(monkeypatch, tmp_pat
 def test_peers_with_other_workload_are_refused(monkeypatch):
     monkeypatch.setattr(turns, "run", of_sleep([], parameters=6))
     with refuses(RuntimeError, "parameters", "dpfl", "tff", 7, 6):
-        turns.compare(WORK, {"tff": sys.executable}, 2)
+        turns.compare(WORK, {"tff": sys.executable}, 2, "dpfl")
+
+
+def test_mechanisms_and_processes_of_peers_have_rows(monkeypatch):
+    asked = []
+
+    def measured(peer, python, work):
+        asked.append((peer, work.processes, list(work.mechanisms)))
+        facts = {"seconds": 2.0, "processor_seconds": 1.0, "parameters": 7}
+        rows = {name: {**facts, "examples": 8} for name in work.mechanisms}
+        return {**rows, "a round of a run": {"seconds": 1.0}} if "_" in peer else rows
+
+    monkeypatch.setattr(turns, "run", measured)
+    work = turns.work("cnn_100", True, ["none", "gaussian"])
+    rows = turns.compare(work, {"pfl": "python"}, 2, "dpfl_jax")
+    once = [("dpfl_jax", 1, ["none", "gaussian"])]
+    once += [("pfl", count, ["none"]) for count in (1, 2)]
+    assert asked == 2 * once
+    found = {row["name"]: row.get("ratio") for row in rows}
+    assert list(found) == [
+        *("dpfl_jax", "dpfl_jax, gaussian", "dpfl_jax, a round of a run"),
+        *("pfl", "pfl, 2 processes"),
+    ]
+    assert found["dpfl_jax, a round of a run"] == pytest.approx(0.5)
+
+
+def of_processor(work, peer="tff"):
+    """A loop whose rounds take processor time."""
+    done = []
+    weights = lambda: [np.full([3], len(done)), np.ones([4])]  # noqa: E731
+    return peers.PeerLoop(done.append, weights, 5, lambda: 1.5 * len(done))
+
+
+def test_clients_are_distributed_over_processes(monkeypatch):
+    monkeypatch.setitem(peers.LOOPS, "tff", of_processor)
+    monkeypatch.setattr(peers.multiprocessing, "get_context", forked)
+    work = peers.RoundWork("cnn", 7, 5, 2, 7, processes=2)
+    [found] = peers._in_processes("tff", work).values()
+    assert found["examples"] == 35 and found["parameters"] == 3
+    assert found["processor_seconds"] == 3.0 and found["seconds"] > 0
+
+
+def forked(kind, get_context=multiprocessing.get_context):
+    # A spawned process would not have the loop.
+    assert kind == "spawn"
+    return get_context("fork")
 
 
 @pytest.mark.parametrize("peer", ["dpfl", "tff"])
 def test_peer_process_trains_and_measures(peer):
-    found = turns.run(peer, sys.executable, WORK)
+    [found] = turns.run(peer, sys.executable, WORK).values()
     assert found["parameters"] == 1_018_174 and found["examples"] == 8
     assert 0 < found["seconds"] < 3600 and found["processor_seconds"] > 0
 
@@ -78,14 +131,17 @@ def test_failed_peer_process_raises(tmp_path, monkeypatch, capsys):
     own, run = of_sleep([]), turns.run
     with monkeypatch.context() as patch:
         patch.setattr(turns, "run", lambda *a: (own if a[0] == "dpfl" else run)(*a))
-        found = turns.compare(WORK, {"pfl": str(python)}, 2)
-    assert [row["name"] for row in found] == ["dpfl", "pfl, failed"]
-    assert found[1].keys() == {"name"} and "no such thing" in capsys.readouterr().err
+        found = turns.compare(WORK, {"pfl": str(python)}, 2, "dpfl")
+    failed = ["pfl, failed", "pfl, 2 processes, failed"]
+    assert [row["name"] for row in found][2:] == failed
+    assert found[2].keys() == {"name"} and "no such thing" in capsys.readouterr().err
     with refuses(RuntimeError, "dpfl", python):
         monkeypatch.setattr(turns.sys, "executable", str(python))
-        turns.compare(WORK, {}, 2)
+        turns.compare(WORK, {}, 2, "dpfl")
     with refuses(ValueError, "pfl", python, "pip install"):
-        turns.interpreters(["tff", f"pfl={python}"])
+        turns.interpreters([f"pfl={python}"], "dpfl")
+    with refuses(ValueError, "peers", "dpfl"):
+        turns.interpreters(["dpfl"], "dpfl")
 
 
 def test_peers_use_the_same_models_and_examples():
