@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import pathlib
 import statistics
 import tempfile
@@ -117,7 +118,7 @@ def round_task(model: str, clients: int, examples: int) -> Any:
         num_test_examples=1,
         shuffle_seed=None,
     )
-    own = task.network
+    own: Any = task.network
     kept = tuple(x for x in own.layers if not isinstance(x, networks.Dropout))
     return dataclasses.replace(task, network=dataclasses.replace(own, layers=kept))
 
@@ -204,16 +205,16 @@ def moved_bytes(network: networks.Network, batch: int) -> int:
       network: The network.
       batch: Examples of a batch.
     """
-    numbers = _WEIGHT_PASSES * sum(map(np.prod, network.weight_shapes))
+    numbers = _WEIGHT_PASSES * sum(map(math.prod, network.weight_shapes))
     for place, (layer, shape) in enumerate(network.with_shapes()):
         if isinstance(layer, networks.Convolution):
-            positions = np.prod(layer.output_shape(shape)[:2])
+            positions = math.prod(layer.output_shape(shape)[:2])
             passes = _PATCH_PASSES + _PATCH_GRADIENT_PASSES * (place > 0)
             numbers += passes * batch * positions * layer.size**2 * shape[2]
         if isinstance(layer, networks.LSTM):
             again = 2 * (shape[0] - 1)
-            numbers += again * np.prod(layer.weight_shapes(shape)[1])
-    return int(numbers) * _FLOAT_BYTES
+            numbers += again * math.prod(layer.weight_shapes(shape)[1])
+    return numbers * _FLOAT_BYTES
 
 
 def copy_speed() -> float:

@@ -276,7 +276,7 @@ def _of_fedjax(work: RoundWork) -> PeerLoop:
     """
     import jax
 
-    jax.tree_map = jax.tree_util.tree_map  # type: ignore[attr-defined]
+    jax.tree_map = jax.tree_util.tree_map
     import fedjax
     import haiku as hk
 
@@ -423,7 +423,10 @@ def main(argv: Sequence[str]) -> None:
     """Prints the measurements of one peer."""
     given = json.loads(argv[1])
     peer, work = given.pop("peer"), RoundWork(**given)
-    print(json.dumps((_in_processes if work.processes > 1 else measured)(peer, work)))
+    run: Callable[[str, RoundWork], Measured] = measured
+    if work.processes > 1:
+        run = _in_processes
+    print(json.dumps(run(peer, work)))
 
 
 if __name__ == "__main__":

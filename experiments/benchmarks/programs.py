@@ -27,6 +27,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+
 from dpfl import factorization as fact
 from dpfl import machine, mechanisms, planning
 
