@@ -109,7 +109,13 @@ def mechanism(work: RoundWork) -> mechanisms.Mechanism:
 
 
 def round_task(model: str, clients: int, examples: int) -> Any:
-    """The task of a round, without dropout."""
+    """The task of a round, without dropout.
+
+    Args:
+      model: A model of the task `synthetic`.
+      clients: Number of clients.
+      examples: Examples of each.
+    """
     task = load_task(
         "synthetic",
         model=model,
