@@ -37,7 +37,7 @@ where, zeros, zeros_like, cumsum = np.where, np.zeros, np.zeros_like, np.cumsum
 max, mean, size = np.max, np.mean, np.size
 eigvalsh, expm1, norm = np.linalg.eigvalsh, np.expm1, np.linalg.norm
 diag, eye, linalg = np.diag, np.eye, np.linalg
-pad, shape = np.pad, np.shape
+pad, shape, fold_in = np.pad, np.shape, philox.fold_in
 
 
 def asarray(value: Any, dtype: Any) -> np.ndarray:
@@ -248,11 +248,6 @@ def fori_loop(begin: Any, end: Any, body: Callable, *carried: Any) -> Any:
     for index in range(int(begin), int(end)):
         carried = body(index, *carried)
     return carried
-
-
-def fold_in(seed: Any, value: Any) -> np.ndarray:
-    """A new seed, int64[2]; see `randomness.fold_in`."""
-    return philox.fold_in(seed, value)
 
 
 def random_words(seed: Any, count: int, dtype: Any = np.uint32) -> np.ndarray:

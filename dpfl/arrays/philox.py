@@ -13,6 +13,7 @@ out for programs without TensorFlow.
 from __future__ import annotations
 
 import hashlib
+import struct
 from typing import Any
 
 import numpy as np
@@ -45,9 +46,7 @@ def seed_from_int(seed: int, identity: str = "") -> tuple[int, int]:
     seed = checks.integer("seed", seed, 0, 2**126 - 1)
     text = f"dpfl seed:{seed}:{identity}"
     digest = hashlib.sha256(text.encode()).digest()
-    first, second = (
-        int.from_bytes(word, "big", signed=True) for word in (digest[:8], digest[8:16])
-    )
+    first, second = struct.unpack_from(">qq", digest)
     return first, second
 
 

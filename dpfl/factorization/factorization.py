@@ -276,10 +276,8 @@ def columns(factorization: Factorization, rounds: int) -> np.ndarray:
     """
     part = _released(factorization)[:rounds, :rounds]
     kept = min(factorization.factors.bands, rounds)
-    padded = np.zeros([rounds, kept])
-    for below in range(kept):
-        padded[: rounds - below, below] = np.diagonal(part, -below)
-    return padded
+    # Mirrored at the other diagonal, columns are rows, the last one first.
+    return factors_lib.lower_band(part.T[::-1, ::-1], kept)[::-1]
 
 
 def group_shifts(factorization: Factorization, rounds: int, groups: int) -> np.ndarray:

@@ -314,6 +314,14 @@ class BandedFactors(Factors):
         return np.tril(workload.apply(inverse))
 
 
+def lower_band(matrix: np.ndarray, width: int) -> np.ndarray:
+    """The first `width` diagonals: M[t, t - k] at [t, k], zero for k > t."""
+    band = np.zeros((len(matrix), width))
+    for k in range(width):
+        band[k:, k] = np.diagonal(matrix, -k)
+    return band
+
+
 def toeplitz_matrix(coefficients: np.ndarray, rounds: int) -> np.ndarray:
     """The lower-triangular Toeplitz matrix of a column, shape (T, T).
 

@@ -13,9 +13,7 @@ nothing. No pickles.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import Union
 
 import numpy as np
 import scipy
@@ -25,14 +23,13 @@ from dpfl import checks, files
 from dpfl.factorization.factorization import Factorization, from_parts, parts
 
 FORMAT = 1
-PathLike = Union[str, "os.PathLike[str]"]
 
 
 class StorageError(ValueError):
     """A file is no factorization, or is damaged."""
 
 
-def save(factorization: Factorization, path: PathLike) -> None:
+def save(factorization: Factorization, path: files.PathLike) -> None:
     """Writes a factorization to a file, atomically; an older file is replaced."""
     path = Path(path)
     header, arrays = parts(factorization)
@@ -51,7 +48,7 @@ def save(factorization: Factorization, path: PathLike) -> None:
     files.write_arrays(path, header, arrays)
 
 
-def load(path: PathLike) -> Factorization:
+def load(path: files.PathLike) -> Factorization:
     """Reads a factorization.
 
     Raises:

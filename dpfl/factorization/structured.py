@@ -21,7 +21,7 @@ import numpy as np
 
 from dpfl import checks
 from dpfl.factorization.factorization import Factorization
-from dpfl.factorization.factors import BandLowRankFactors
+from dpfl.factorization.factors import BandLowRankFactors, lower_band
 
 _RELATIVE_DECREASE = 1e-9
 # lambda over the mean square of the entries times T.
@@ -109,10 +109,6 @@ def band_low_rank(factorization: Factorization, band: int, rank: int) -> Factori
     band = checks.integer("band", band, at_most=rounds)
     if rank:
         rank = checks.integer("rank", rank, at_most=rounds)
-    # Row i has B[i, i], B[i, i-1], ..., zero-padded on the left edge.
-    diagonals = np.zeros((rounds, band))
-    for k in range(band):
-        diagonals[k:, k] = np.diagonal(decoder, -k)
     u = v = np.zeros((rounds, 0))
     if rank and band < rounds:
         u, v = fit_low_rank(np.tril(decoder, -band), band, rank)
@@ -121,5 +117,5 @@ def band_low_rank(factorization: Factorization, band: int, rank: int) -> Factori
         workload,
         "band-low-rank",
         {**sizes, "of": factorization.method},
-        BandLowRankFactors(diagonals, u, v),
+        BandLowRankFactors(lower_band(decoder, band), u, v),
     )

@@ -20,6 +20,7 @@ import numpy as np
 
 from dpfl import factorization as fact
 from dpfl.arrays import in_numpy
+from dpfl.factorization.factors import lower_band
 from dpfl.noise_streams import stream as stream_lib
 from dpfl.noise_streams.stream import Draw, Index, Memory, Vector
 
@@ -49,7 +50,7 @@ class StructuredStream(stream_lib.NoiseStream):
         width = factors.noise_bands(workload)
         matrix = workload.solve(factors.decoder(workload))
         super().__init__(np.diagonal(matrix), dimension, nx)
-        self._band = _band(matrix, width)
+        self._band = lower_band(matrix, width).astype(np.float32)
         self._left = workload.solve(factors.left).astype(np.float32)
         # Row t is V[t - w], or zero if there is no such row.
         delayed = np.zeros(factors.right.shape, np.float32)
@@ -84,11 +85,3 @@ class StructuredStream(stream_lib.NoiseStream):
         """See base class."""
         sums, kept = memory
         return sums, ((z,) + tuple(kept))[: len(kept)]
-
-
-def _band(matrix: np.ndarray, width: int) -> np.ndarray:
-    """The first `width` diagonals, float32: [t, k] holds [t, t - k]."""
-    band = np.zeros((len(matrix), width), np.float32)
-    for k in range(min(width, len(matrix))):
-        band[k:, k] = np.diagonal(matrix, -k)
-    return band
