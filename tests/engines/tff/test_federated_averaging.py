@@ -10,7 +10,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl import aggregators, mechanisms
-from dpfl.engines.tff import federated_averaging, grouped
+from dpfl.engines.tff import federated_averaging, grouped, process_state
 from dpfl.engines.tff import local_training as local
 from dpfl.engines.tff import local_worker as worker_lib
 from dpfl.tasks.clients import ArrayClients
@@ -225,6 +225,25 @@ def test_server_optimizers(task, tff_context):
     update, _, _ = local_training(task, list(first.weights.trainable), 0, 0)
     np.testing.assert_allclose(steps["sgd"], -0.5 * update[0], atol=2e-6)
     assert np.max(np.abs(steps["adam"])) == pytest.approx(0.5, rel=0.01)
+
+
+@pytest.mark.parametrize("wrong", [None, np.nan, np.inf])
+def test_step_is_left_out_if_any_number_is_not_finite(wrong):
+    weights = tff.learning.models.ModelWeights(
+        (tf.constant([1.0, 2.0]), tf.constant([[3.0]])), ()
+    )
+    optimizer = server_optimizers.Sgd(0.5, 0.9)
+    velocity = [tf.constant([10.0, 0.0]), tf.constant([[0.0]])]
+    state = process_state.ProcessState(4, weights, None, {"velocity": velocity})
+    update = (tf.constant([2.0, wrong or 4.0]), tf.constant([[6.0]]))
+    after = process_state.stepped(optimizer, state, "new", update)
+    assert (after.round_index, after.aggregator) == (5, "new")
+    found = [*after.weights.trainable, *after.optimizer["velocity"]]
+    expected = [[1.0, 2.0], [[3.0]], [10.0, 0.0], [[0.0]]]
+    if wrong is None:
+        expected = [[-4.5, 0.0], [[0.0]], [11.0, 4.0], [[6.0]]]
+    for one, other in zip(found, expected):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
 def test_lean_dataset_keeps_the_batches(task):
