@@ -15,7 +15,8 @@ A file of docs/results, rows to choose, columns whose values name a line, and co
 of numbers with their formats. Rows of a line, such as seeds, become mean (least to
 most); `NAME by COLUMN` gives a column for each value of another one, and `lines .0f`
 counts. `NAME .1% vs COLUMN=VALUE over COLUMN` is what a line gains over the rows with
-that value, with its 95% interval, pooled over the values of other columns. Of rows to
+that value, with its 95% interval, pooled over the values of other columns. If COLUMN
+names no line, it is what the line's other rows gain. Of rows to
 choose `COLUMN=A|B` takes both. `<!-- claims PAPER -->` is the table of a paper's
 claims, `<!-- figures PAPER -->` that of its figures and tables, and
 `<!-- words PAPER -->` that of its own words.
@@ -23,6 +24,7 @@ claims, `<!-- figures PAPER -->` that of its figures and tables, and
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -76,24 +78,28 @@ def gained(
       vs: The words after `vs`.
     """
     column, _, wanted = vs[0].partition("=")
-    over = vs[2:]
+    shared = [*vs[2:], *([] if column in keys else keys)]
+    every = [*keys, *vs[2:], column]
 
-    def cell(row: tables.Row, *names: str) -> tuple[str, ...]:
+    def cell(row: tables.Row, names: Sequence[str]) -> tuple[str, ...]:
         return tuple(row[each] for each in names)
 
     cells = effects.by_seed(
-        (cell(row, *keys, *over), row["seed"], float(row[name])) for row in rows
+        (cell(row, every), row["seed"], float(row[name])) for row in rows
     )
     bases = {
-        cell(row, *over): cell(row, *keys, *over)
+        cell(row, shared): cell(row, every)
         for row in tables.where(rows, **{column: wanted})
     }
 
     def text(line: tables.Rows) -> str:
-        pairs = {cell(row, *keys, *over): bases[cell(row, *over)] for row in line}
-        if any(ours == other for ours, other in pairs.items()):
+        others = [row for row in line if row[column] != wanted]
+        pairs = {cell(row, every): bases[cell(row, shared)] for row in others}
+        if not pairs:
             return ""
         interval = effects.effect(cells, list(pairs.items()))
+        if interval.seeds > 1 and math.isinf(interval.high):
+            return f"{interval.size:{shown}} in each seed".replace("%", "")
         ends = [
             f"{x:{shown}}".rstrip("%")
             for x in (interval.size, interval.low, interval.high)

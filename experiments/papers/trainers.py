@@ -80,10 +80,10 @@ def end(error: WorkFailedError) -> NoReturn:
 class Trainer:
     """A process that trains one run at a time, and ends with its parent thread."""
 
-    def __init__(self) -> None:
-        """Starts the process."""
+    def __init__(self, program: Sequence[str] = (sys.executable, "-m", __name__)):
+        """Starts the process, of this module or a program that calls its `main`."""
         self._process = subprocess.Popen(
-            launcher.ends_with_parent([sys.executable, "-m", __name__]),
+            launcher.ends_with_parent(program),
             env=_environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -8,17 +8,24 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments import effects
+import dpfl
+from dpfl import files
+from experiments import effects, tables
 from experiments.papers import claims, ours
 from experiments.papers.index import FIGURES
 from tests.refusals import refuses
 from tools import pages
+from tools.same_training import ENGINES, TASKS
 
 # Student (1908), hours of additional sleep by two drugs.
 SLEEP = {
     "a": [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0],
     "b": [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4],
 }
+
+ACCURACY = "final_accuracy"
+# Relative errors, that of epsilon by numpy's exponentials of a processor with AVX-512.
+COSTS = {"epsilon": 1e-15, "delta": 0, "noise_multiplier": 0}
 
 
 def numbered(values, first=0):
@@ -148,6 +155,40 @@ def test_page_tables_show_pooled_effects():
     assert found.size == pytest.approx(-25.1) and found.high > found.size + 0.1
     shown = pages.gained(rows, ["m"], "a", ".3%", base)(rows[4:])
     assert shown == f"{found.size:.3f} ({found.low:.3f} to {found.high:.3f})"
+    # Within each line too, where the compared column names no line.
+    within = pages.gained(rows, ["e"], "a", ".3%", ["m=x"])
+    found = effects.effect(cells, [(("y", 8), ("x", 8))]).times(100)
+    line = tables.where(rows, e=8)
+    assert within(line) == f"{found.size:.3f} ({found.low:.3f} to {found.high:.3f})"
+
+
+def test_engines_train_alike():
+    """Within half a point on MNIST by writer, at the same cost."""
+    found = {}
+    for row in files.read_csv(pages.ROOT / "docs/results/same_training.csv"):
+        run = row["task"], row["mechanism"], row["seed"]
+        found.setdefault(run, {})[row["engine"]] = row
+    trained = {(task, name) for task, name, _ in found}
+    assert trained >= {("mnist", name) for name in TASKS["mnist"][1]}
+    assert set(TASKS["digits"][1]) == set(dpfl.MECHANISMS)
+    accuracies = []
+    for (task, name, seed), both in found.items():
+        tff, jax = (both[engine] for engine in ENGINES)
+        # Bits of a client whose kept coordinates are not the same ones.
+        masked = 0.005 if name in ("l2_csgm", "linf_csgm", "sgmf") else 0
+        for column, error in {**COSTS, "total_uplink_bits": masked}.items():
+            cost = [float(row[column] or 0) for row in (tff, jax)]
+            assert cost[1] == pytest.approx(cost[0], rel=error, abs=0), (task, name)
+        for engine, row in both.items():
+            accuracies.append(((task, name, engine), seed, float(row[ACCURACY])))
+    cells = effects.by_seed(accuracies)
+    for task, name in trained:
+        pair = effects.effect(cells, [((task, name, "jax"), (task, name, "tff"))])
+        assert pair.seeds >= 8
+        if task == "mnist" and math.isfinite(pair.low):
+            assert -0.005 < pair.low <= pair.high < 0.005, name
+        else:
+            assert abs(pair.size) < 0.05
 
 
 def test_page_gain_equals_the_claim_s_effect():
