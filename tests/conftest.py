@@ -106,6 +106,8 @@ def pytest_collection_finish():
 
     Programs that tests start optimize theirs.
     """
+    # A collection need not look at what is imported and collected, which stays.
+    gc.freeze()
     if tf := sys.modules.get("tensorflow"):
         tf.config.optimizer.set_experimental_options(
             dict.fromkeys(PASSES_FOR_SPEED, False)
