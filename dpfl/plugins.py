@@ -42,11 +42,12 @@ TAKEN: dict[str, frozenset[str]] = {
         use_cprofile_for_profiling v verbosity version
 
         accounting_method bands checkpoint_every client_lr clients_at_once
-        compression_rates concurrency delta dimension engine epsilon equal eval_every
-        json keep_checkpoints mean_squared_error measure mechanism mechanisms
-        min_separation output output_dir participation plot population precision
-        profile progress round_deadline seed server_lr server_momentum server_optimizer
-        task weighted widths worker_isolation workers
+        compression_rates concurrency coordinator_address delta dimension engine
+        epsilon equal eval_every json keep_checkpoints mean_squared_error measure
+        mechanism mechanisms min_separation num_processes output output_dir
+        participation plot population precision process_id profile progress
+        round_deadline seed server_lr server_momentum server_optimizer task weighted
+        widths worker_isolation workers
         """.split()
     ),
     TASKS: frozenset(

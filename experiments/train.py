@@ -229,6 +229,20 @@ def _checked_config(argv: Sequence[str]) -> config_lib.RunConfig:
 def main(argv: Sequence[str], **shared: Any) -> None:
     """Trains, or resumes training; the keywords are those of `training.Run`."""
     config = _checked_config(argv)
+    try:
+        with engine.joined(config):
+            if config.process_id:
+                training.follow(make_plan(config), deadlines.say)
+            else:
+                _train(config, **shared)
+    except EngineLostError as error:
+        deadlines.say(
+            f"error: {error}; the same command resumes from the newest checkpoint"
+        )
+        sys.exit(1)
+
+
+def _train(config: config_lib.RunConfig, **shared: Any) -> None:
     plan = make_plan(config)
     with training.Run(plan, deadlines.say, **shared) as run:
         print(report.describe(plan), flush=True)
@@ -247,7 +261,7 @@ def main(argv: Sequence[str], **shared: Any) -> None:
         except loop.DivergedError as error:
             deadlines.say(f"error: {error}")
             sys.exit(1)
-        except (OSError, EngineLostError) as error:
+        except OSError as error:
             deadlines.say(
                 f"error: {error}; the same command resumes from the newest checkpoint"
             )

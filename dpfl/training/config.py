@@ -28,16 +28,16 @@ from dpfl.training import engine
 _ADDRESS = re.compile(r"(\[[^\[\]]+\]|[^:\[\]]+):([0-9]+)", re.ASCII)
 
 
-def addresses(text: Optional[str]) -> tuple[str, ...]:
-    """The addresses of workers, HOST:PORT each, in a text that commas separate."""
+def addresses(text: Optional[str], name: str = "workers") -> tuple[str, ...]:
+    """The addresses, HOST:PORT each, in a text that commas separate."""
     places = [part.strip() for part in (text or "").split(",") if part]
     for i, place in enumerate(places):
         parts = _ADDRESS.fullmatch(place)
         if parts is None:
-            raise ValueError(checks.message("workers", "HOST:PORT each", place))
-        checks.integer("the port of a worker", int(parts[2]), 1, 65535)
+            raise ValueError(checks.message(name, "HOST:PORT each", place))
+        checks.integer(f"the port of {name}", int(parts[2]), 1, 65535)
         if place in places[:i]:
-            raise ValueError(checks.message("workers", "different ones", place))
+            raise ValueError(checks.message(name, "different ones", place))
     return tuple(places)
 
 
@@ -45,6 +45,7 @@ def addresses(text: Optional[str]) -> tuple[str, ...]:
 HARMLESS = (
     *("output_dir", "checkpoint_every", "keep_checkpoints", "round_deadline"),
     *("progress", "profile", "concurrency", "worker_isolation", "workers", "flags"),
+    *("coordinator_address", "num_processes", "process_id"),
 )
 SERVER_OPTIMIZERS = ("sgd", "adam", "adam_uncorrected", "adam_debiased")
 # Allowed values of the fields that have a list.
@@ -65,6 +66,7 @@ _LARGEST_LEARNING_RATE = 1e4
 _MOST_ROUNDS = 10**7
 # Most groups at a time; each takes threads and memory.
 _MOST_CONCURRENCY = 1000
+_MOST_PROCESSES = 10_000
 # A third of a year; beyond about 1e9 seconds the system's clocks overflow.
 LONGEST_DEADLINE = 1e7
 _LARGEST_EPSILON = 1e6
@@ -212,6 +214,20 @@ class RunConfig(Checked):
         "HOST:PORT of each dpfl-worker that computes clients, separated by commas; "
         "--concurrency then applies to each worker.",
     )
+    coordinator_address: Optional[str] = option(
+        None,
+        "HOST:PORT of the first of several processes that compute a run together, with "
+        "--engine=jax; all are started with the same flags.",
+    )
+    num_processes: Optional[int] = option(
+        None, "Number of these processes.", at_least=1, at_most=_MOST_PROCESSES
+    )
+    process_id: Optional[int] = option(
+        None,
+        "Index of this process; 0 writes all files.",
+        at_least=0,
+        at_most=_MOST_PROCESSES,
+    )
     measure: Optional[str] = option(
         None,
         "released: write only values that epsilon covers. exact_for_simulation: also "
@@ -235,6 +251,7 @@ class RunConfig(Checked):
             raise ValueError(
                 f"workers must be left out with weighted, found {self.workers!r}"
             )
+        self._check_processes()
         if self.profile and self.measure == RELEASED:
             wanted = f"left out with measure {RELEASED}, since times are exact"
             raise ValueError(checks.message("profile", wanted, self.profile))
@@ -264,6 +281,18 @@ class RunConfig(Checked):
     def _has_stream(self) -> bool:
         fields = dataclasses.fields(self.mechanism_class)
         return any(field.name == "noise_stream" for field in fields)
+
+    def _check_processes(self) -> None:
+        places = addresses(self.coordinator_address, "coordinator_address")
+        together = (places, self.num_processes, self.process_id)
+        if together == ((), None, None):
+            return
+        if len(places) != 1 or None in together:
+            wanted = "HOST:PORT, with num_processes and process_id"
+            found = self.coordinator_address
+            raise ValueError(checks.message("coordinator_address", wanted, found))
+        most = (self.num_processes or 1) - 1
+        checks.integer("process_id", self.process_id, 0, most)
 
     def _check_participation(self) -> None:
         once = mechanisms.OncePerEpoch.name

@@ -30,7 +30,10 @@ ENGINES = {"tff": "dpfl.engines.tff.engine", "jax": "dpfl.engines.jax.engine"}
 # Settings that one engine alone has.
 OWN_SETTINGS = {
     "tff": ("round_deadline", "concurrency", "worker_isolation", "workers"),
-    "jax": ("precision", "clients_at_once", "profile"),
+    "jax": (
+        *("precision", "clients_at_once", "profile"),
+        *("coordinator_address", "num_processes", "process_id"),
+    ),
 }
 # Precisions of products of matrices in local training.
 PRECISIONS = ("float32", "tf32", "bfloat16")
@@ -188,6 +191,40 @@ def opened(
       setup: Everything else.
     """
     return importlib.import_module(ENGINES[name]).opened(plan, setup)
+
+
+def joined(config: Any) -> contextlib.AbstractContextManager[None]:
+    """The processes of a run as a context, before its plan; none without settings.
+
+    Args:
+      config: The settings of the run.
+    """
+    if config.coordinator_address is None:
+        return contextlib.nullcontext()
+    processes = importlib.import_module("dpfl.engines.jax.processes")
+    places = config.coordinator_address, config.num_processes, config.process_id
+    return processes.joined(*places)
+
+
+def check_same(plan: Any, digest: str) -> None:
+    """Raises ValueError if a process of the run has a manifest of another digest.
+
+    Args:
+      plan: The plan of the run.
+      digest: The digest of its manifest.
+    """
+    if plan.config.coordinator_address is not None:
+        importlib.import_module("dpfl.engines.jax.processes").check_same(digest)
+
+
+def follow(plan: Any, setup: Setup) -> None:
+    """Computes the rounds of a run with its first process, which has its files.
+
+    Args:
+      plan: The plan of the run.
+      setup: Everything else; key and seed are those of the first process.
+    """
+    importlib.import_module(ENGINES[plan.config.engine]).follow(plan, setup)
 
 
 def about(plan: Any) -> About:

@@ -114,9 +114,11 @@ class Run:
         if not path.exists():
             _check_fresh(self._directory)
         seed = self.plan.config.seed
+        facts = provenance.manifest(self.plan)
+        engine_lib.check_same(self.plan, files.digest(files.plain(facts)))
         manifest = checkpoint_lib.open_manifest(
             path,
-            provenance.manifest(self.plan),
+            facts,
             lambda: secrets.randbits(selection.SEED_BITS) if seed is None else seed,
         )
         self._store.bind(manifest)
@@ -191,6 +193,24 @@ class Run:
         return (
             selection.derive_seed(self._seed, seed_domains.RunDomain.MODEL) % 1_000_000
         )
+
+
+def follow(plan: plan_lib.Plan, say: Callable[[str], None] = print) -> None:
+    """Computes the rounds of a run with its first process; writes no files.
+
+    Args:
+      plan: The plan of the run.
+      say: Called with sentences for the user.
+
+    Raises:
+      EngineLostError: If another process ends or fails.
+      ValueError: If the plan is not that of the first process.
+    """
+    digest = files.digest(files.plain(provenance.manifest(plan)))
+    engine_lib.check_same(plan, digest)
+    nowhere = pathlib.Path(plan.config.output_dir)
+    setup = engine_lib.Setup(nowhere, 0, 0, say, engine_lib.LastProcess())
+    engine_lib.follow(plan, setup)
 
 
 def input_errors() -> tuple[type[Exception], ...]:

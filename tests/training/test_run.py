@@ -126,6 +126,7 @@ def each_engine(monkeypatch):
     """As if each engine were installed."""
     monkeypatch.setattr(engine, "of", {"auto": "tff", "jax": "jax"}.__getitem__)
     monkeypatch.setattr(engine, "about", lambda plan: ON_A_CARD)
+    monkeypatch.setattr(engine, "check_same", lambda plan, digest: None)
 
 
 # A change of each setting that a release may depend on.
@@ -154,6 +155,7 @@ CHANGES = {
     "eval_every": 2,
     "seed": 6,
 }
+TOGETHER = {"coordinator_address": "h:1", "num_processes": 4, "process_id": 0}
 # What a setting needs beside it to have a meaning, in both runs.
 BESIDE = {
     "rounds_per_epoch": {"participation": "once_per_epoch"},
@@ -163,11 +165,13 @@ BESIDE = {
     "precision": {"engine": "jax"},
     "clients_at_once": {"engine": "jax"},
     "profile": {"engine": "jax"},
+    **dict.fromkeys(TOGETHER, {"engine": "jax", **TOGETHER}),
     "mechanism_options": {"mechanism_options": {"clip_norm": 0.5}},
 }
 OTHERS = {
     "workers": "host:1",
     "worker_isolation": "loopback",
+    "coordinator_address": "host:2",
     "flags": {"rounds": 9},
     "progress": True,
     "profile": True,

@@ -19,8 +19,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from dpfl import seed_domains
-from dpfl.engines.jax import evaluation, networks
+from dpfl import checks, seed_domains
+from dpfl.engines.jax import evaluation, networks, processes
 from dpfl.engines.jax import rounds as rounds_lib
 from dpfl.engines.jax.aggregator import jax_aggregator
 from dpfl.engines.jax.rounds import Examples, State
@@ -29,7 +29,6 @@ from dpfl.training import plan as plan_lib
 from dpfl.training import provenance, selection, server_optimizers
 from dpfl.training.engine import (
     About,
-    EngineLostError,
     RoundOutput,
     Setup,
     check_leaves,
@@ -42,6 +41,7 @@ _RESIDENT_BYTES = 8 << 30
 _NUMBERS_AT_ONCE = {"cpu": 1 << 19}
 _NUMBERS_ON_A_CARD = 1 << 27
 _TRACED_ROUNDS = 3
+_KEY_BYTES = 32
 # Standard deviations of a cohort's size for which there is room.
 _DEVIATIONS = 5
 # Options of the compiler that make a program repeat its bits, by platform; they cost
@@ -73,6 +73,20 @@ def opened(plan: plan_lib.Plan, setup: Setup) -> Iterator[JaxEngine]:
             lambda: JaxEngine(plan, setup, trace),
             lambda last: last.with_other_seeds(plan, setup, trace),
         )
+
+
+def follow(plan: plan_lib.Plan, setup: Setup) -> None:
+    """Computes the rounds of a run with its first process.
+
+    Args:
+      plan: The plan of the run.
+      setup: Everything else; key and seed are those of the first process.
+    """
+    with opened(plan, setup) as trainer:
+        state = trainer.initialize()
+        for index in range(int(state.round_index), plan.last_round):
+            clients = selection.select_cohort(plan.participation, trainer.key, index)
+            state = trainer.round(state, [int(client) for client in clients]).state
 
 
 class _Trace(contextlib.ExitStack):
@@ -123,7 +137,16 @@ class JaxEngine:
           plan: The plan of the run.
           setup: Everything else.
           trace: The trace of a run with `profile`.
+
+        Raises:
+          ValueError: If the processes of the run have not joined.
         """
+        wanted = plan.config.num_processes or 1
+        if jax.process_count() != wanted:
+            processes_here = f"{jax.process_count()}, those of `engine.joined`"
+            raise ValueError(checks.message("num_processes", processes_here, wanted))
+        key = np.frombuffer(setup.key.to_bytes(_KEY_BYTES, "big"), np.uint8)
+        self.key = int.from_bytes(processes.from_first(key).tobytes(), "big")
         self._plan, self._setup, self._trace = plan, setup, trace
         task, config = plan.task, plan.config
         if task.jax is None:
@@ -202,19 +225,17 @@ class JaxEngine:
 
     def initialize(self) -> State:
         """See base class."""
-        return self._rounds.put(self._first_state())
+        return self._rounds.put(processes.from_first(self._first_state()))
 
     def _first_state(self) -> State:
         seed = None
         if not self._plan.draws_noise_anew:
-            seed = selection.derive_seed(
-                self._setup.key, seed_domains.RunDomain.MECHANISM
-            )
+            seed = selection.derive_seed(self.key, seed_domains.RunDomain.MECHANISM)
         return self._rounds.first_state(self._setup.model_seed, seed)
 
     def round(self, state: State, clients: Sequence[int]) -> RoundOutput:
         """See base class."""
-        if self._plan.config.profile:
+        if self._plan.config.profile and not self._plan.config.process_id:
             self._trace.begin_round()
         task, chosen = self._plan.task, np.array(clients, np.int64)
         orders = clients_lib.local_orders(
@@ -231,16 +252,13 @@ class JaxEngine:
         else:
             starts = task.clients.starts[chosen]
         orders = [start + order for start, order in zip(starts, orders)]
-        keys = [selection.client_key(self._setup.key, client) for client in clients]
+        keys = [selection.client_key(self.key, client) for client in clients]
         cohort = self._rounds.cohort(orders, keys)
         is_anew = self._plan.draws_noise_anew
-        entropy = self._aggregator.entropy() if is_anew else None
-        try:
+        entropy = processes.from_first(self._aggregator.entropy()) if is_anew else None
+        with processes.failures_told():
             output = self._rounds.next(state, examples, cohort, entropy)
             measured = jax.device_get(output.measured)
-        except jax.errors.JaxRuntimeError as error:
-            first, *_ = str(error).splitlines()
-            raise EngineLostError(f"JAX failed: {first}") from error
         is_open = self._aggregator.measures_exactly
         train = evaluation.metrics(task.objective, output.sums) if is_open else {}
         return RoundOutput(output.state, train, measured)
@@ -263,7 +281,8 @@ class JaxEngine:
         """See base class."""
         specs, structure = jax.tree.flatten(jax.eval_shape(self._first_state))
         check_leaves(leaves, specs)
-        return self._rounds.put(jax.tree.unflatten(structure, leaves))
+        restored = processes.from_first(jax.tree.unflatten(structure, leaves))
+        return self._rounds.put(restored)
 
     def save_model(self, state: State, directory: pathlib.Path) -> None:
         """See base class."""
