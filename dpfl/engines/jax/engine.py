@@ -145,9 +145,7 @@ class JaxEngine:
         if jax.process_count() != wanted:
             processes_here = f"{jax.process_count()}, those of `engine.joined`"
             raise ValueError(checks.message("num_processes", processes_here, wanted))
-        key = np.frombuffer(setup.key.to_bytes(_KEY_BYTES, "big"), np.uint8)
-        self.key = int.from_bytes(processes.from_first(key).tobytes(), "big")
-        self._plan, self._setup, self._trace = plan, setup, trace
+        self._begin(plan, setup, trace)
         task, config = plan.task, plan.config
         if task.jax is None:
             model, self._names = networks.model(task.network), task.network.weight_names
@@ -192,6 +190,11 @@ class JaxEngine:
         )
         self._resident, self._space = self._put_examples(), 1
 
+    def _begin(self, plan: plan_lib.Plan, setup: Setup, trace: _Trace) -> None:
+        key = np.frombuffer(setup.key.to_bytes(_KEY_BYTES, "big"), np.uint8)
+        self.key = int.from_bytes(processes.from_first(key).tobytes(), "big")
+        self._plan, self._setup, self._trace = plan, setup, trace
+
     def with_other_seeds(
         self, plan: plan_lib.Plan, setup: Setup, trace: _Trace
     ) -> JaxEngine:
@@ -203,7 +206,7 @@ class JaxEngine:
           trace: Its trace.
         """
         other = copy.copy(self)
-        other._plan, other._setup, other._trace = plan, setup, trace
+        other._begin(plan, setup, trace)
         return other
 
     def _put_examples(self) -> Any:
