@@ -4,6 +4,7 @@
 import math
 import multiprocessing
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from dpfl import files
 from dpfl.tasks import load_task
 from experiments import benchmark
 from experiments.benchmarks import harness, peers, rounds, turns
+from tests import forks
 from tests.experiments.test_effects import SLEEP
 from tests.refusals import refuses
 
@@ -115,7 +117,11 @@ def forked(kind, get_context=multiprocessing.get_context):
 
 
 @pytest.mark.parametrize("peer", ["dpfl", "tff"])
-def test_peer_process_trains_and_measures(peer):
+def test_peer_process_trains_and_measures(peer, monkeypatch):
+    if peer == "tff":
+        # dpfl's process imports everything by itself.
+        fork = {"run": lambda command, **_: forks.run(*command[2:]), "DEVNULL": None}
+        monkeypatch.setattr(turns, "subprocess", types.SimpleNamespace(**fork))
     [found] = turns.run(peer, sys.executable, WORK).values()
     assert found["parameters"] == 1_018_174 and found["examples"] == 8
     assert 0 < found["seconds"] < 3600 and found["processor_seconds"] > 0
