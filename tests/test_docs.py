@@ -35,7 +35,8 @@ JAX_JOB = "pip install '.[jax]' && dpfl-train"
 # What other tests run of them, and run here would take long.
 SHORTER = {
     "--server_lr=0.2,0.5": "--server_lr=0.2",
-    "--rows=csgm,masks,factorization": "--rows=masks,factorization",
+    "--rows=csgm,masks,factorization": "--rows=masks",
+    "--rounds=128,256": "--rounds=128",
     "--rows=plain,mean,memory_worker": "--rows=plain",
 }
 KNOWN_LANGUAGES = {"python", "sh", "text", "output"}

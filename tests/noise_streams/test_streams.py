@@ -263,7 +263,9 @@ def test_numpy_has_the_rows_of_tensorflow(factorizations, method):
     stream = make()
     rows = np.stack(list(all_rows(stream, stream.init(seed))))
     assert rows.dtype == np.float32
-    assert_allclose(rows, take(make(nx=in_tensorflow))[0], atol=2e-6)
+    # arrays/test_noise_streams.py has all methods, for given rows of Z.
+    if method in ONE_OF_EACH_KIND:
+        assert_allclose(rows, take(make(nx=in_tensorflow))[0], atol=2e-6)
     for row in (0, 7, 18):
         assert_array_equal(stream.next(stream.seek(seed, row))[0], rows[row])
     with refuses(ValueError, "19 rows"):
