@@ -46,6 +46,10 @@ class EngineLostError(RuntimeError):
     """The engine ended or failed; the same command goes on from the checkpoint."""
 
 
+class NotEnoughMemoryError(ValueError):
+    """A round does not fit in the memory of the device."""
+
+
 class About(NamedTuple):
     """Facts of an engine, before a run.
 

@@ -157,6 +157,7 @@ class Run:
           DivergedError: If a round leaves a model that is not finite, or whose loss is
             not on test examples that belong to no client.
           EngineLostError: If the engine ends or fails, or a round takes too long.
+          NotEnoughMemoryError: If a round does not fit in the device's memory.
         """
         setup = engine_lib.Setup(
             self._directory, self._key, self._model_seed, self._say, self._last
@@ -214,13 +215,14 @@ def follow(plan: plan_lib.Plan, say: Callable[[str], None] = print) -> None:
 
 
 def input_errors() -> tuple[type[Exception], ...]:
-    """Exceptions of `Run.train` about a file that was changed or damaged."""
+    """Exceptions of `Run.train` about a damaged file, or too little memory."""
     from dpfl.tasks import data_files
 
     return (
         checkpoint_lib.DamagedCheckpointError,
         record.DamagedRecordError,
         data_files.DataFileError,
+        engine_lib.NotEnoughMemoryError,
     )
 
 

@@ -18,7 +18,7 @@ if importlib.util.find_spec("tensorflow"):
 import jax
 import jax.numpy as jnp
 
-from dpfl.engines.jax import engine, networks
+from dpfl.engines.jax import engine, networks, rounds
 from dpfl.tasks import clients as clients_lib
 from dpfl.tasks import models, registry
 from dpfl.training import checkpoint
@@ -148,7 +148,7 @@ def test_a_restored_state_goes_on_with_the_same_bits(tmp_path):
             other.weights(other.round(first, CHOSEN).state)[0],
             trainer.weights(state)[0],
         )
-        assert other._rounds.next._cache_size() == 1
+        assert other._rounds.compilations == 1
     with opened(plan("l2_csgm", noise_multiplier=1.0), tmp_path, last) as third:
         assert third._rounds is not trainer._rounds
 
@@ -170,7 +170,7 @@ def test_a_repeated_round_of_a_card_has_other_noise(monkeypatch, tmp_path):
         for clients in ([2], [], [0, 1, 2, 3, 4]):
             trainer.round(state, clients)
         # Cohorts of any size are one program.
-        assert trainer._rounds.next._cache_size() == 1
+        assert trainer._rounds.compilations == 1
     given = plan("gaussian", noise_multiplier=1.0, seed=5)
     with opened(given, tmp_path) as trainer:
         states = state.aggregator, trainer.initialize().aggregator
@@ -229,6 +229,29 @@ def test_a_client_that_diverges_spoils_nothing(tmp_path):
 def test_memory_of_the_device_bounds_clients_at_once():
     assert engine.clients_at_once(1, 7) == 7
     assert engine.clients_at_once(10**12, 7) == 1
+    # Two chunks suffice for most cohorts of 50, and for all of exactly 64.
+    assert engine.clients_at_once(2**14, 50, varies=True) == 32
+    assert engine.clients_at_once(2**14, 64) == 32
+    # Chunks of equal size.
+    assert engine.clients_at_once(2**14, 36) == 18
+
+
+def test_memory_does_not_grow_with_the_cohort(tmp_path, monkeypatch):
+    made = plan(clients_at_once=2)
+    sizes = []
+    with opened(made, tmp_path) as trainer:
+        state = trainer.initialize()
+        for cohort in (CHOSEN, 100 * CHOSEN):
+            trainer.round(state, cohort)
+            used = trainer._rounds._program.memory_analysis()
+            sizes.append(used.temp_size_in_bytes)
+        assert trainer._rounds.compilations == 2
+        # A client's update takes more.
+        assert sizes[1] - sizes[0] < 400 * made.dimension
+        monkeypatch.setattr(rounds.machine, "free_memory", lambda: 1000)
+        with pytest.raises(engine_lib.NotEnoughMemoryError) as info:
+            trainer.round(state, 200 * CHOSEN)
+        assert "0.0 GB" in str(info.value)
 
 
 def test_benchmarked_rounds_are_of_each_mechanism():

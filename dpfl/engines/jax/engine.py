@@ -40,10 +40,14 @@ _RESIDENT_BYTES = 8 << 30
 # Numbers of the parameters of clients at once, by platform.
 _NUMBERS_AT_ONCE = {"cpu": 1 << 19}
 _NUMBERS_ON_A_CARD = 1 << 27
+# Bytes of a card for each of these: weights, gradient, update, the codec's vectors and
+# activations. A hundred recurrent networks took some 50.
+_BYTES_A_NUMBER = 128
 _TRACED_ROUNDS = 3
 _KEY_BYTES = 32
-# Standard deviations of a cohort's size for which there is room.
-_DEVIATIONS = 5
+# Standard deviations of a cohort's size for which there is room, and for which the
+# usual number of chunks suffices.
+_DEVIATIONS, _USUAL_DEVIATIONS = 5, 2
 # Options of the compiler that make a program repeat its bits, by platform; they cost
 # time.
 _SAME_BITS = {"gpu": {"xla_gpu_deterministic_ops": True, "xla_gpu_autotune_level": 0}}
@@ -105,15 +109,25 @@ class _Trace(contextlib.ExitStack):
         self._rounds += 1
 
 
-def clients_at_once(dimension: int, cohort_size: int) -> int:
+def clients_at_once(dimension: int, cohort_size: int, varies: bool = False) -> int:
     """Clients that train at once by default, on the default device.
+
+    As many as keep the device busy and its memory suffices for, in chunks of equal
+    size; a larger cohort than usual needs another chunk.
 
     Args:
       dimension: d.
       cohort_size: Expected clients in a round.
+      varies: Whether clients join independently of each other.
     """
     numbers = _NUMBERS_AT_ONCE.get(jax.default_backend(), _NUMBERS_ON_A_CARD)
-    return max(1, min(numbers // dimension, cohort_size))
+    memory = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
+    if memory is not None:
+        numbers = min(numbers, memory // _BYTES_A_NUMBER)
+    most = max(1, numbers // dimension)
+    spread = _USUAL_DEVIATIONS * math.sqrt(cohort_size) if varies else 0
+    usual = cohort_size + int(spread)
+    return -(-usual // -(-usual // most))
 
 
 def _most_clients(cohort_size: int) -> int:
@@ -123,7 +137,9 @@ def _most_clients(cohort_size: int) -> int:
 
 def _most_at_once(plan: plan_lib.Plan) -> int:
     return plan.config.clients_at_once or clients_at_once(
-        plan.dimension, plan.mechanism.cohort_size
+        plan.dimension,
+        plan.mechanism.cohort_size,
+        plan.participation.varies_cohorts,
     )
 
 
@@ -260,7 +276,8 @@ class JaxEngine:
         is_anew = self._plan.draws_noise_anew
         entropy = processes.from_first(self._aggregator.entropy()) if is_anew else None
         with processes.failures_told():
-            output = self._rounds.next(state, examples, cohort, entropy)
+            arguments = state, examples, cohort, entropy
+            output = self._rounds.program(*arguments)(*arguments)
             measured = jax.device_get(output.measured)
         is_open = self._aggregator.measures_exactly
         train = evaluation.metrics(task.objective, output.sums) if is_open else {}

@@ -30,13 +30,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import sharding
 
-from dpfl import arrays
+from dpfl import arrays, machine
 from dpfl.arrays import Array
 from dpfl.engines.jax import local_training
 from dpfl.engines.jax.aggregator import JaxAggregator
 from dpfl.engines.jax.local_training import Batch, Sums
 from dpfl.tasks.metrics import Objective
 from dpfl.tasks.task import JaxParts
+from dpfl.training.engine import NotEnoughMemoryError
 from dpfl.training.server_optimizers import ServerOptimizer
 
 # Growth of the space for a cohort's examples, so that few programs are compiled.
@@ -130,7 +131,12 @@ class Output(NamedTuple):
 
 
 class Rounds:
-    """The compiled rounds of a run."""
+    """The compiled rounds of a run.
+
+    Attributes:
+      next: The function of a round, to be compiled.
+      compilations: The number of programs that were compiled.
+    """
 
     def __init__(
         self,
@@ -157,6 +163,7 @@ class Rounds:
         # A cohort without clients has a chunk of absent ones.
         self._clients, self._rows = 1, 1
         self._make_room(settings.clients)
+        self.compilations, self._shapes, self._program = 0, None, None
         mesh = sharding.Mesh(np.array(jax.devices()), (AXIS,))
         everywhere = sharding.PartitionSpec()
         self._everywhere = sharding.NamedSharding(mesh, everywhere)
@@ -170,6 +177,19 @@ class Rounds:
             ),
             compiler_options=settings.compiler_options,
         )
+
+    def program(self, *arguments: Any) -> Any:
+        """The program of `next` for arguments of these shapes, compiled once.
+
+        Raises:
+          NotEnoughMemoryError: If it does not fit in the memory of the device.
+        """
+        shapes = jax.tree.map(jnp.shape, arguments)
+        if shapes != self._shapes:
+            self._shapes, self._program = shapes, self.next.lower(*arguments).compile()
+            self.compilations += 1
+            _check_memory(self._program, self._settings.clients_at_once)
+        return self._program
 
     def put(self, tree: Any) -> Any:
         """A pytree of arrays of the same values in all processes, on all devices."""
@@ -223,7 +243,7 @@ class Rounds:
         words[: len(orders)] = np.reshape(np.array(keys, np.int64), [-1, 2])[by_size]
         return Cohort(
             rows,
-            np.cumsum(padded) - padded,
+            np.cumsum(padded, dtype=np.int32) - padded,
             padded,
             words.view(np.uint32),
             np.arange(self._clients) < len(orders),
@@ -310,6 +330,27 @@ class Rounds:
             round_index=state.round_index + 1,
             params=jax.tree.unflatten(structure, weights),
             optimizer=optimizer,
+        )
+
+
+def _check_memory(program: Any, clients_at_once: int) -> None:
+    """Raises NotEnoughMemoryError if a program's buffers exceed the free memory."""
+    used, devices = program.memory_analysis(), jax.local_devices()
+    if used is None:
+        return
+    # Examples, test set and state are there.
+    needed = used.temp_size_in_bytes + used.output_size_in_bytes
+    stats = devices[0].memory_stats()
+    if stats is not None and "bytes_limit" in stats:
+        free: Optional[int] = stats["bytes_limit"] - stats["bytes_in_use"]
+    else:
+        # Devices of a processor have one memory.
+        needed, free = needed * len(devices), machine.free_memory()
+    if free is not None and needed > free:
+        raise NotEnoughMemoryError(
+            f"not enough memory: a round with {clients_at_once} clients at once needs "
+            f"{needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free; a smaller "
+            "--clients_at_once needs less, in another output_dir"
         )
 
 
