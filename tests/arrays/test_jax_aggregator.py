@@ -345,9 +345,9 @@ def test_the_benchmark_has_rows_of_mechanisms(monkeypatch):
     of_each = {mechanism.name for mechanism in made.values()}
     assert of_each == dpfl.MECHANISMS.keys() - {"sparse_recovery"}
     # Each compilation takes seconds.
-    first = {name: made[name] for name in ("none", "csgm 0.1")}
+    first = {name: made[name] for name in ("none", "csgm_0.1")}
     monkeypatch.setattr(jax_rounds, "measured_mechanisms", lambda settings: first)
     rows = harness.measure("jax_aggregation", settings)
-    assert [row["name"] for row in rows] == ["cpu: none", "cpu: csgm 0.1"]
+    assert [row["name"] for row in rows] == ["cpu: none", "cpu: csgm_0.1"]
     assert all(row["baseline"] == "cpu: none" for row in rows)
     assert rows[1]["seconds_median"] > 0 and rows[1]["ratio"] > 0
