@@ -48,6 +48,7 @@ Arrays = dict[str, np.ndarray]
 
 # Names of entries, also of one that a kill left half written.
 _NAME = re.compile(r"\.?dpfl-[0-9a-f]{64}(\.[0-9]+\.dpfl-part)?\.cache")
+_ANY_NAME = re.compile(".*")
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 # User id that a container shows for files of unmapped users, such as its host's root.
 _UNMAPPED = 65534
@@ -124,6 +125,30 @@ def write(key: str, header: Header, arrays: Arrays) -> None:
             _make_room(real)
 
 
+def subfolder(name: str) -> Optional[Path]:
+    """A private folder in the cache for files of another library.
+
+    The oldest files beyond the cache's limit are removed.
+
+    Args:
+      name: Name of the folder.
+
+    Returns:
+      Its path; None if the cache is off, or the folder or a file in it is not trusted.
+    """
+    place = folder()
+    with contextlib.suppress(OSError):
+        if place is not None and _is_guarded(place):
+            files.private_folder(place)
+        real = _trusted()
+        if real is not None:
+            own = files.private_folder(real / name)
+            if all(_is_own(os.lstat(path)) for path in (own, *own.iterdir())):
+                _make_room(own, _ANY_NAME)
+                return own
+    return None
+
+
 def _trusted() -> Optional[Path]:
     """The folder of entries without links on the way; None if it is not trusted."""
     place = folder()
@@ -171,10 +196,10 @@ def _is_guarded(place: Path) -> bool:
     return True
 
 
-def _make_room(place: Path) -> None:
-    """Removes the least recently used entries until the rest fit `MOST_BYTES`."""
+def _make_room(place: Path, names: re.Pattern[str] = _NAME) -> None:
+    """Removes the least recently used files of a name until the rest fit."""
     entries = []
-    for path in filter(lambda path: _NAME.fullmatch(path.name), place.iterdir()):
+    for path in filter(lambda path: names.fullmatch(path.name), place.iterdir()):
         # Another process may have removed it.
         with contextlib.suppress(FileNotFoundError):
             if _is_replaceable(path):

@@ -5,6 +5,7 @@
 
     start.import_engine("tff")
     start.import_federated()
+    start.keep_programs()
 
 A garbage collection visits all objects, and imports make hundreds of thousands of
 lasting ones: collections during the imports and the tracing after them took an eighth
@@ -17,10 +18,12 @@ from __future__ import annotations
 import atexit
 import contextlib
 import gc
+import hashlib
 import importlib.abc
 import importlib.machinery
 import logging as standard_logging
 import os
+import platform
 import sys
 import types
 from collections.abc import Iterator, Sequence
@@ -28,7 +31,7 @@ from typing import Any, Optional
 
 from absl import app, flags, logging
 
-from dpfl import files
+from dpfl import cache_folder, files
 
 from . import early
 
@@ -94,6 +97,24 @@ def import_federated() -> None:
     unused = _loaded_when_used(_OF_FEDERATED)
     with early.ends_at_once(), unused, _never_collected():
         import tensorflow_federated  # noqa: F401
+
+
+def keep_programs() -> None:
+    """Lets JAX keep what it compiles in dpfl's cache, if nobody else can write there.
+
+    A program is of a kind of processor, which is not in JAX's own keys.
+    """
+    import jax
+
+    kind = platform.machine()
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
+        kind += next((line for line in file if line.startswith("flags")), "")
+    name = f"jax-{hashlib.sha256(kind.encode()).hexdigest()[:16]}"
+    if jax.config.jax_compilation_cache_dir is None:
+        place = cache_folder.subfolder(name)
+        if place is not None:
+            jax.config.update("jax_compilation_cache_dir", str(place))
+            jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
 def _drop_default_context() -> None:

@@ -248,6 +248,8 @@ def _train(config: config_lib.RunConfig, **shared: Any) -> None:
         print(report.describe(plan), flush=True)
         if plan.config.engine == "tff":
             start.import_federated()
+        else:
+            start.keep_programs()
         cli.work_begins()
         try:
             summary = run.train()

@@ -227,3 +227,21 @@ class TestPlace:
         folder.write_text("a file")
         cache_folder.write(KEY, HEADER, ARRAYS)
         assert cache_folder.read(KEY) is None and folder.read_text() == "a file"
+
+
+def test_folder_of_another_library_is_private_and_bounded(folder, monkeypatch):
+    place = cache_folder.subfolder("programs")
+    assert place == folder / "programs" and place.stat().st_mode & 0o777 == 0o700
+    for number in range(3):
+        (place / f"{number}").write_bytes(b"1" * 10)
+        os.utime(place / f"{number}", (number, number))
+    monkeypatch.setattr(cache_folder, "MOST_BYTES", 25)
+    assert cache_folder.subfolder("programs") == place
+    assert sorted(path.name for path in place.iterdir()) == ["1", "2"]
+    (place / "2").chmod(0o666)
+    assert cache_folder.subfolder("programs") is None
+    (place / "2").chmod(0o600)
+    folder.chmod(0o777)
+    assert cache_folder.subfolder("programs") is None
+    monkeypatch.setenv("DPFL_CACHE", "off")
+    assert cache_folder.subfolder("programs") is None
