@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from dpfl.engines.jax import engine, networks, rounds
 from dpfl.tasks import clients as clients_lib
 from dpfl.tasks import models, registry
-from dpfl.training import checkpoint
+from dpfl.training import checkpoint, selection
 from dpfl.training import config as config_lib
 from dpfl.training import engine as engine_lib
 from dpfl.training import plan as plan_lib
@@ -234,6 +234,28 @@ def test_memory_of_the_device_bounds_clients_at_once():
     assert engine.clients_at_once(2**14, 64) == 32
     # Chunks of equal size.
     assert engine.clients_at_once(2**14, 36) == 18
+
+
+def test_a_round_is_prepared_while_another_computes(tmp_path, monkeypatch):
+    made, prepared = plan(participation="fixed"), []
+    with opened(made, tmp_path) as trainer:
+        given = trainer._given
+        monkeypatch.setattr(
+            trainer, "_given", lambda i, c: (prepared.append(i), given(i, c))[1]
+        )
+        first = trainer.initialize()
+        cohorts = [
+            selection.select_cohort(made.participation, trainer.key, i)
+            for i in range(2)
+        ]
+        state = trainer.round(first, cohorts[0]).state
+        ahead = trainer.round(state, cohorts[1]).state
+        assert prepared == [0, 1, 2]
+        # The prepared round was used; another cohort, or none, is prepared anew.
+        alone = trainer.round(trainer.from_leaves(trainer.leaves(state)), cohorts[1])
+        assert prepared == [0, 1, 2, 1, 2]
+        for one, two in zip(*map(trainer.leaves, (ahead, alone.state))):
+            assert_array_equal(one, two)
 
 
 def test_memory_does_not_grow_with_the_cohort(tmp_path, monkeypatch):

@@ -210,6 +210,8 @@ class JaxEngine:
         key = np.frombuffer(setup.key.to_bytes(_KEY_BYTES, "big"), np.uint8)
         self.key = int.from_bytes(processes.from_first(key).tobytes(), "big")
         self._plan, self._setup, self._trace = plan, setup, trace
+        # The next round, prepared: its index with its clients, and what it is given.
+        self._ahead: tuple[Any, Any] = (None, None)
 
     def with_other_seeds(
         self, plan: plan_lib.Plan, setup: Setup, trace: _Trace
@@ -256,9 +258,33 @@ class JaxEngine:
         """See base class."""
         if self._plan.config.profile and not self._plan.config.process_id:
             self._trace.begin_round()
+        plan, index = self._plan, int(state.round_index)
+        (known, given), self._ahead = self._ahead, (None, None)
+        if known != (index, *clients):
+            given = self._given(index, clients)
+        is_anew = plan.draws_noise_anew
+        entropy = processes.from_first(self._aggregator.entropy()) if is_anew else None
+        arguments = state, *given, entropy
+        with processes.failures_told():
+            output = self._rounds.program(*arguments)(*arguments)
+        if index + 1 < plan.last_round:
+            # While the device computes, what the run is to ask for next.
+            chosen = selection.select_cohort(plan.participation, self.key, index + 1)
+            guess = [int(client) for client in chosen]
+            self._ahead = (index + 1, *guess), self._given(index + 1, guess)
+        with processes.failures_told():
+            measured = jax.device_get(output.measured)
+        is_open = self._aggregator.measures_exactly
+        train = {}
+        if is_open:
+            train = evaluation.metrics(plan.task.objective, output.sums)
+        return RoundOutput(output.state, train, measured)
+
+    def _given(self, index: int, clients: Sequence[int]) -> tuple[Any, Any]:
+        """The examples and the cohort of a round, which are copied to the devices."""
         task, chosen = self._plan.task, np.array(clients, np.int64)
         orders = clients_lib.local_orders(
-            task.clients.sizes, chosen, int(state.round_index), task.config
+            task.clients.sizes, chosen, index, task.config
         )
         examples = self._resident
         if examples is None:
@@ -272,16 +298,7 @@ class JaxEngine:
             starts = task.clients.starts[chosen]
         orders = [start + order for start, order in zip(starts, orders)]
         keys = [selection.client_key(self.key, client) for client in clients]
-        cohort = self._rounds.cohort(orders, keys)
-        is_anew = self._plan.draws_noise_anew
-        entropy = processes.from_first(self._aggregator.entropy()) if is_anew else None
-        with processes.failures_told():
-            arguments = state, examples, cohort, entropy
-            output = self._rounds.program(*arguments)(*arguments)
-            measured = jax.device_get(output.measured)
-        is_open = self._aggregator.measures_exactly
-        train = evaluation.metrics(task.objective, output.sums) if is_open else {}
-        return RoundOutput(output.state, train, measured)
+        return examples, self._rounds.cohort(orders, keys)
 
     def evaluate(self, state: State, is_due: bool) -> Mapping[str, Any]:
         """See base class."""

@@ -26,7 +26,7 @@ from jax.experimental import multihost_utils
 
 from dpfl import checks
 from dpfl.training import deadlines
-from dpfl.training.engine import EngineLostError
+from dpfl.training.engine import EngineLostError, NotEnoughMemoryError
 
 # A process that was silent for longer is lost, and JAX ends the others.
 _SILENT_SECONDS = 20
@@ -84,6 +84,8 @@ def failures_told() -> Iterator[None]:
     others = (ValueError,) if jax.distributed.is_initialized() else ()
     try:
         yield
+    except NotEnoughMemoryError:
+        raise
     except (jax.errors.JaxRuntimeError, *others) as error:
         first, *_ = str(error).splitlines()
         raise EngineLostError(f"JAX failed: {first}") from error
