@@ -133,7 +133,7 @@ def _train(card: Card) -> None:
 
 def _integers(card: Card) -> None:
     """The stored digests of exact inputs, on this device."""
-    chosen = "jax and fold" if card.is_quick else "jax and (vectors or rounds)"
+    chosen = "jax and rounding" if card.is_quick else "jax and (vectors or rounds)"
     options = ("-q", "-p", "no:cacheprovider", "-o", "addopts=--import-mode=importlib")
     words = [sys.executable, "-m", "pytest", *options, *_INTEGERS, chosen]
     _write(card, "integers", {"seconds": card.run(words)})
