@@ -5,6 +5,7 @@
 
 import importlib.util
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -66,7 +67,9 @@ def run(folder, number, kill="", more=()):
 def test_two_processes_have_the_bits_of_one(tmp_path):
     """Also if one was killed, and the same command went on."""
     codes, lines = run(tmp_path / "two", 2, kill="yes")
-    assert codes == [1, -9] and lines[0].startswith("error: ")
+    assert codes[1] == -signal.SIGKILL
+    # With an error of the connection, or by JAX's watch.
+    assert (codes[0], lines[0][:7]) == (1, "error: ") or codes[0] == -signal.SIGABRT
     assert run(tmp_path / "two", 2)[0] == [0, 0]
     assert run(tmp_path / "one", 1)[0] == [0]
     for name in ("metrics.csv", "model.npz"):
