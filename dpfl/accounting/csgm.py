@@ -226,6 +226,8 @@ class SparsifiedGaussianDpEvent(SparsifiedDpEvent):
         default=1.0, metadata=said(check=checks.probability)
     )
 
+    samples_clients: ClassVar[bool] = True
+
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class LinfSparsifiedGaussianDpEvent(SparsifiedGaussianDpEvent):

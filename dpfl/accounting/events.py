@@ -101,6 +101,8 @@ class RdpDpEvent(Checked, dp_accounting.DpEvent, metaclass=abc.ABCMeta):
     pages: ClassVar[tuple[str, ...]] = ()
     sampling_pages: ClassVar[tuple[str, ...]] = ()
     dominating_pages: ClassVar[tuple[str, ...]] = ()
+    # Whether `sampling_probability` is an attribute, by which `rdp` samples clients.
+    samples_clients: ClassVar[bool] = False
     # Whether an accountant may cache the RDP of the event.
     is_remembered: ClassVar[bool] = True
 
@@ -129,12 +131,12 @@ class RdpDpEvent(Checked, dp_accounting.DpEvent, metaclass=abc.ABCMeta):
     def poisson_sampled(self, sampling_probability: float) -> Optional[RdpDpEvent]:
         """This event on a Poisson sample of clients, or None if no bound is proved.
 
-        An event with a bound has it for an attribute `sampling_probability`; sampling a
-        sample multiplies the probabilities. `dp_accounting.PoissonSampledDpEvent`
-        around this event means the same, unless it is one of noise that clients bring.
+        An event that `samples_clients` has a bound; sampling a sample multiplies the
+        probabilities. `dp_accounting.PoissonSampledDpEvent` around this event means the
+        same, unless it is one of noise that clients bring.
         """
         own: Any = self
-        if not hasattr(own, "sampling_probability"):
+        if not self.samples_clients:
             return None
         q = own.sampling_probability * sampling_probability
         return attr.evolve(own, sampling_probability=q)

@@ -415,7 +415,10 @@ class Mechanism(Checked, abc.ABC):
         event = self.round_dp_event(dimension, participation.sampling_probability)
         # The noise is there whoever takes part.
         if events.Relation.ADD_OR_REMOVE_ONE in self.release_relations:
-            return participation.run_event(event)
+            run, own = participation.run_event(event), trees.relations_of(event)
+            # What joins at random may strip an event of relations of its own.
+            is_narrower = not set(self.release_relations) <= set(own)
+            return events.RunDpEvent(run, own) if is_narrower else run
         return SelfComposedDpEvent(event, participation.max_participations)
 
     def uplink_bits(self, dimension: int) -> float:

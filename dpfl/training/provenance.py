@@ -33,6 +33,8 @@ from dpfl.training import plan as plan_lib
 _NAMES_IN_DIGEST = {"accounting_method": "accountant"}
 # Options for the place of the data, which the fingerprint identifies.
 _WHERE_DATA_ARE = ("data_dir", "download", "verify")
+# Beginnings of the environment's names of JAX's settings that no sum depends on.
+_FREE_OF_JAX = ("JAX_PLATFORMS", "JAX_COMPILATION", "JAX_PERSISTENT", "JAX_LOG")
 _PACKAGES = (
     *("tensorflow", "tensorflow-federated", "dp-accounting", "numpy", "scipy"),
     *("jax", "jaxlib"),
@@ -193,13 +195,22 @@ def _arithmetic(plan: plan_lib.Plan) -> dict[str, Any]:
         "settings of BLAS": settings_of_blas,
         "kind of processor": files.digest({"lines": kind}),
     }
-    return {**facts, **({"XLA_FLAGS": _xla_flags()} if is_jax else {})}
+    return {**facts, **(_settings_of_jax() if is_jax else {})}
 
 
-def _xla_flags() -> str:
-    """The flags of JAX's compiler, without the number of devices, which is free."""
+def _settings_of_jax() -> dict[str, str]:
+    """The environment's settings of JAX by name, without what no sum depends on.
+
+    Facts of the engine have the number of devices, as far as it matters.
+    """
+    settings = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith("JAX_") and not name.startswith(_FREE_OF_JAX)
+    }
     words = os.environ.get("XLA_FLAGS", "").split()
-    return " ".join(sorted(word for word in words if "device_count" not in word))
+    kept = sorted(word for word in words if "device_count" not in word)
+    return {**settings, "XLA_FLAGS": " ".join(kept)}
 
 
 def git_state() -> Optional[dict[str, Any]]:

@@ -290,6 +290,16 @@ def test_refusals_before_anything_is_computed():
     with pytest.raises(ValueError) as info:
         jax.jit(lambda s, u: agg.update(s, u, None, agg.entropy()))(state, cohort)
     assert argument(info) == "entropy"
+    # A function hides what it depends on.
+    keys = jnp.arange(len(jax.tree.leaves(cohort)[0]))
+    with pytest.raises(ValueError) as info:
+        jax.jit(
+            lambda u: agg.update(
+                *(state, lambda at: jax.tree.map(lambda leaf: leaf[at], u), keys),
+                agg.entropy(),
+            )
+        )(cohort)
+    assert argument(info) == "entropy"
     with pytest.raises(ValueError) as info:
         agg.update(seeded.init(1) | {"more": jnp.zeros(1)}, cohort)
     assert argument(info) == "state"

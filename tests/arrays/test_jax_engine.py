@@ -5,6 +5,7 @@
 
 import dataclasses
 import importlib.util
+import os
 import shutil
 
 import numpy as np
@@ -18,9 +19,10 @@ if importlib.util.find_spec("tensorflow"):
 import jax
 import jax.numpy as jnp
 
-from dpfl.engines.jax import engine, networks, rounds
+from dpfl.engines.jax import engine, local_training, networks, rounds
 from dpfl.tasks import clients as clients_lib
-from dpfl.tasks import models, registry
+from dpfl.tasks import metrics, models, registry
+from dpfl.tasks.task import JaxParts
 from dpfl.training import checkpoint, selection
 from dpfl.training import config as config_lib
 from dpfl.training import engine as engine_lib
@@ -207,7 +209,35 @@ def test_a_killed_run_ends_with_the_same_bits(tmp_path):
     assert made.about.repeats_rounds
     at_once = made.about.facts["clients_at_once"]
     expected = {"engine": "jax", "device": "cpu", "clients_at_once": at_once}
-    assert summary["engine"] == expected
+    # Devices of a processor are four in these tests.
+    threads = max(4, len(os.sched_getaffinity(0)))
+    assert summary["engine"] == {**expected, "threads": threads}
+
+
+def test_waiting_for_others_changes_no_client():
+    """A model whose gradient at zeros is NaN: others decide how many such steps are."""
+    model = JaxParts(
+        lambda seed: jnp.ones([2, 2]),
+        lambda w, x, key: x / jnp.linalg.norm(x, axis=-1, keepdims=True) @ w,
+    )
+
+    def batches(step):
+        there = step < jnp.array([1, 3])
+        x = jnp.where(there[:, None, None], jnp.ones([2, 1, 2]), 0)
+        return local_training.Batch(x, jnp.ones([2, 1], jnp.int32), there[:, None])
+
+    keys = jax.random.split(jax.random.key(0), 2)
+    settings, found = {"client_lr": 0.1, "keys": keys}, []
+    for steps in (1, 3):
+        trained = local_training.train(
+            *(model, metrics.Objective(), model.init(0), batches, jnp.int32(steps)),
+            **settings,
+        )
+        own = [trained.update[0], *(part[0] for part in trained.sums["loss"])]
+        assert np.isfinite(trained.update).all() and own[2] == 1
+        found.append(own)
+    for one, two in zip(*found):
+        assert_array_equal(one, two)
 
 
 def test_a_client_that_diverges_spoils_nothing(tmp_path):

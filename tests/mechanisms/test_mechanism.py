@@ -8,8 +8,8 @@ import dp_accounting
 import pytest
 
 from dpfl import accounting, mechanisms
-from dpfl.accounting import trees
-from dpfl.mechanisms import build
+from dpfl.accounting import events, trees
+from dpfl.mechanisms import build, participation
 from tests.refusals import refuses
 
 CONFIGS = [
@@ -41,6 +41,27 @@ def test_every_mechanism_has_event_bits_and_error(config, participation):
 def test_cohort_size_must_match_the_participation(config):
     with refuses(ValueError, "cohort_size", 10):
         config.dp_event(mechanisms.FixedSize(100, 11, 5), 50)
+
+
+class Narrow(mechanisms.Gaussian):
+    """Its release is private for fewer relations than it says of all of them."""
+
+    def round_dp_event(self, dimension, sampling_probability):
+        del dimension, sampling_probability
+        return events.RunDpEvent(
+            dp_accounting.GaussianDpEvent(self.noise_multiplier), events.ZERO_OUT_ONLY
+        )
+
+
+@pytest.mark.parametrize("name", mechanisms.PARTICIPATIONS)
+def test_no_participation_widens_the_relations_of_an_event(name):
+    options = {
+        "min_separation": 5 if name in participation.WITH_SEPARATION else None,
+        "rounds_per_epoch": 10 if name in participation.WITH_EPOCHS else None,
+    }
+    whole = participation.build(name, 100, 10, 20, **options)
+    event = Narrow(10, 1.0, 1.0).dp_event(whole, 5)
+    assert set(event.neighboring_relations) <= set(events.ZERO_OUT_ONLY)
 
 
 @pytest.mark.parametrize("config", CONFIGS[1:], ids=named)

@@ -107,6 +107,7 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
     )
     noise_of_helpers: bool = False
 
+    samples_clients: ClassVar[bool] = True
     pages: ClassVar[tuple[str, ...]] = (
         *("distributed.md", "rounding.md", "integer_noise.md"),
     )
@@ -359,6 +360,7 @@ class WithClipCountDpEvent(events.RdpDpEvent):
         default=1.0, metadata=said(check=checks.probability)
     )
 
+    samples_clients: ClassVar[bool] = True
     pages: ClassVar[tuple[str, ...]] = ("distributed.md",)
 
     @property

@@ -484,7 +484,9 @@ def _check_entropy(entropy: Any, others: Any) -> None:
     if entropy is None or jnp.shape(entropy) != (4,) or entropy.dtype != np.uint32:
         raise ValueError(checks.message("entropy", wanted, entropy))
     if not isinstance(entropy, jax.core.Tracer):
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(others)):
+        # Within a compiled function a new array is traced; functions hide others.
+        leaves = [*jax.tree.leaves(others), jnp.zeros([])]
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             wanted = "an argument of the compiled function, or it repeats its noise"
             raise ValueError(checks.message("entropy", wanted, "a constant"))
 

@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from dpfl import checks, seed_domains
+from dpfl import checks, disk_cache, seed_domains
 from dpfl.engines.jax import evaluation, networks, processes
 from dpfl.engines.jax import rounds as rounds_lib
 from dpfl.engines.jax.aggregator import jax_aggregator
@@ -56,14 +56,18 @@ _SAME_BITS = {"gpu": {"xla_gpu_deterministic_ops": True, "xla_gpu_autotune_level
 def about(plan: plan_lib.Plan) -> About:
     """The facts of a plan's engine.
 
-    On a processor a round repeats its bits. A card may add in another order after a
-    restart.
+    On processors a round repeats its bits, with as many threads: they divide products
+    among them. A card may add in another order after a restart.
     """
     facts = {
         "device": jax.devices()[0].device_kind,
         "clients_at_once": _most_at_once(plan),
     }
-    return About(facts, jax.default_backend() == "cpu")
+    is_of_processors = jax.default_backend() == "cpu"
+    if is_of_processors:
+        processors, *_ = disk_cache.ADDING_UP
+        facts["threads"] = max(processors, jax.local_device_count())
+    return About(facts, is_of_processors)
 
 
 @contextlib.contextmanager

@@ -8,11 +8,12 @@
 
 One program runs all clients of a chunk: a step is mapped over clients, and the loop has
 as many steps as the chunk's largest client. A client that is done has batches without
-examples, whose gradient is zero.
+examples, and stays as it is.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -119,7 +120,10 @@ def train(
     def client_step(own: Any, x: Array, y: Array, is_there: Array, key: Array) -> Any:
         gradient, sums = jax.grad(mean_loss, has_aux=True)(own, x, y, is_there, key)
         moved = jax.tree.map(lambda w, g: w - client_lr * g, own, gradient)
-        return moved, sums
+        # A gradient of no example may be NaN: others decide how many such steps follow.
+        has_any = functools.partial(jnp.where, jnp.any(is_there))
+        nothing = jax.tree.map(jnp.zeros_like, sums)
+        return jax.tree.map(has_any, (moved, sums), (own, nothing))
 
     def body(carried: tuple[Array, Any, Sums]) -> tuple[Array, Any, Sums]:
         step, own, sums = carried

@@ -182,13 +182,15 @@ class Rounds:
         """The program of `next` for arguments of these shapes, compiled once.
 
         Raises:
-          NotEnoughMemoryError: If it does not fit in the memory of the device.
+          NotEnoughMemoryError: If the first program does not fit in the memory of the
+            device; later sizes follow from secret cohorts.
         """
         shapes = jax.tree.map(jnp.shape, arguments)
         if shapes != self._shapes:
             self._shapes, self._program = shapes, self.next.lower(*arguments).compile()
             self.compilations += 1
-            _check_memory(self._program, self._settings.clients_at_once)
+            if self.compilations == 1:
+                _check_memory(self._program, self._settings.clients_at_once)
         return self._program
 
     def put(self, tree: Any) -> Any:
