@@ -38,7 +38,7 @@ from concurrent import futures
 
 from absl import flags
 
-from dpfl import cache_folder, files, launcher
+from dpfl import cache_folder, checks, files, launcher
 from dpfl.training import engine
 
 from . import cli, start, tables
@@ -194,7 +194,8 @@ def of_groups() -> Measures:
     settings = harness.settings(_QUICK.value, repeats, round_rows=round_rows)
     groups = ["rounds"] * bool(round_rows) + [name for name in names if name in GROUPS]
     if _IN_JAX in groups:
-        engine.of("jax")
+        wanted = "others where TFF is installed"
+        checks.require(engine.of("auto") == "jax", "rows", wanted, _IN_JAX)
 
     def measure(group: str) -> list[Row]:
         if group != _IN_JAX:

@@ -28,7 +28,7 @@ from typing import Any, ClassVar, NamedTuple, Optional
 import dp_accounting
 import numpy as np
 
-from dpfl import disk_cache
+from dpfl import cache_folder, checks, disk_cache
 from dpfl.accounting import events, gaussian, trees
 
 FAILURE = 1e-15
@@ -203,10 +203,25 @@ def revealed_epsilon(event: SecretParticipationDpEvent, delta: float) -> float:
     return gaussian.gaussian_epsilon(delta, max(event.longest(), 1e-300) ** -0.5)
 
 
+def _cached_epsilon(
+    header: cache_folder.Header, _: cache_folder.Arrays
+) -> tuple[float, str]:
+    """A cached epsilon and its accounting method; ValueError for other content."""
+    epsilon, accounting_method = header["epsilon"], header["accounting_method"]
+    checks.require(
+        type(epsilon) is float and 0 <= epsilon < math.inf,
+        *("epsilon", "a number of at least 0", epsilon),
+    )
+    checks.choice(
+        "accounting_method", accounting_method, ("exact-gaussian", "monte-carlo")
+    )
+    return epsilon, accounting_method
+
+
 @functools.lru_cache(maxsize=16)
 @disk_cache.kept(
     lambda result: ({"epsilon": result[0], "accounting_method": result[1]}, {}),
-    lambda header, _: (header["epsilon"], header["accounting_method"]),
+    _cached_epsilon,
 )
 def _epsilon_of(
     run: SecretParticipationDpEvent, delta: float, seed: int

@@ -284,13 +284,14 @@ class RunConfig(Checked):
 
     def _check_processes(self) -> None:
         places = addresses(self.coordinator_address, "coordinator_address")
-        together = (places, self.num_processes, self.process_id)
-        if together == ((), None, None):
+        if (places, self.num_processes, self.process_id) == ((), None, None):
             return
-        if len(places) != 1 or None in together:
-            wanted = "HOST:PORT, with num_processes and process_id"
-            found = self.coordinator_address
-            raise ValueError(checks.message("coordinator_address", wanted, found))
+        wanted = "HOST:PORT, with num_processes and process_id"
+        found = self.coordinator_address
+        checks.require(len(places) == 1, "coordinator_address", wanted, found)
+        for name in ("num_processes", "process_id"):
+            value, wanted = getattr(self, name), "given with coordinator_address"
+            checks.require(value is not None, name, wanted, value)
         most = (self.num_processes or 1) - 1
         checks.integer("process_id", self.process_id, 0, most)
 

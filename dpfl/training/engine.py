@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Optional, Protocol
 
 import numpy as np
 
-from dpfl import files
+from dpfl import checks, files
 
 # Modules by the name of their engine; each has a function `opened` of a plan and a
 # `Setup`, to a context of an `Engine`. That of JAX has `about`, of a plan, too.
@@ -197,6 +197,21 @@ def opened(
     return importlib.import_module(ENGINES[name]).opened(plan, setup)
 
 
+def check_settings(config: Any, name: str) -> None:
+    """Raises ValueError for a setting of another engine.
+
+    Args:
+      config: The settings of the run.
+      name: The engine's.
+    """
+    defaults = {each.name: each.default for each in dataclasses.fields(config)}
+    for other, owned in OWN_SETTINGS.items():
+        for setting in owned if other != name else ():
+            given = getattr(config, setting)
+            wanted = f"left out with the engine {name}"
+            checks.require(given == defaults[setting], setting, wanted, given)
+
+
 def joined(config: Any) -> contextlib.AbstractContextManager[None]:
     """The processes of a run as a context, before its plan; none without settings.
 
@@ -205,6 +220,7 @@ def joined(config: Any) -> contextlib.AbstractContextManager[None]:
     """
     if config.coordinator_address is None:
         return contextlib.nullcontext()
+    check_settings(config, of(config.engine))
     processes = importlib.import_module("dpfl.engines.jax.processes")
     places = config.coordinator_address, config.num_processes, config.process_id
     return processes.joined(*places)
@@ -252,6 +268,9 @@ def of(name: str) -> str:
     )
     if name == "auto":
         return "tff" if has_tff or not has_jax else "jax"
+    if name == "tff" and not has_tff:
+        wanted = "'jax', or 'tff' where TensorFlow Federated is installed"
+        raise ValueError(checks.message("engine", wanted, name))
     if name == "jax" and (has_tff or not has_jax):
         raise ValueError(
             "engine must not be 'jax' unless dpfl[jax] is installed, in an environment "

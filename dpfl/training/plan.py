@@ -201,13 +201,7 @@ def _check_engine(config: config_lib.RunConfig, task: Any) -> None:
     if config.engine not in task.engines:
         wanted = f"{task.engines[0]!r} for the model of the task {task.name}"
         raise ValueError(checks.message("engine", wanted, config.engine))
-    defaults = {each.name: each.default for each in dataclasses.fields(config)}
-    for name, owner in engine.OWN_SETTINGS.items():
-        for setting in owner if name != config.engine else ():
-            given = getattr(config, setting)
-            if given != defaults[setting]:
-                wanted = f"left out with the engine {config.engine}"
-                raise ValueError(checks.message(setting, wanted, given))
+    engine.check_settings(config, config.engine)
 
 
 def _participation(config: config_lib.RunConfig, task: Any) -> Participation:

@@ -108,6 +108,8 @@ def digest(plan: plan_lib.Plan) -> str:
         del facts["engine"]
         for name in ("engine", "precision", "clients_at_once"):
             del named[name]
+    else:
+        facts["engine"] = {k: v for k, v in facts["engine"].items() if k != "threads"}
     named["participation"] = plan.participation.name_in_digests
     flags = {_NAMES_IN_DIGEST.get(k, k): named[k] for k in named}
     gone = {**plan.mechanism.gone_fields(), **plan.config.task_config.former_fields}

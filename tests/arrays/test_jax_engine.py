@@ -41,9 +41,9 @@ def plan(mechanism="none", **changes):
     )
     settings = config_lib.RunConfig(
         **{"task": "synthetic", "task_config": task_config, "mechanism": mechanism},
-        **{"mechanism_options": {}, "engine": "jax", "rounds": 4, "cohort_size": 4},
+        **{"mechanism_options": {}, "engine": "jax", "cohort_size": 4},
         **{"server_lr": 1.0, "client_lr": 0.3, "server_momentum": 0.5}
-        | {"output_dir": "nowhere", **changes},
+        | {"output_dir": "nowhere", "rounds": 4, **changes},
     )
     made = plan_lib.make_plan(settings)
     own = made.task.clients.read(np.arange(2))
@@ -300,9 +300,12 @@ def test_memory_does_not_grow_with_the_cohort(tmp_path, monkeypatch):
         assert trainer._rounds.compilations == 2
         # A client's update takes more.
         assert sizes[1] - sizes[0] < 400 * made.dimension
+        # A secret cohort refuses nothing later.
         monkeypatch.setattr(rounds.machine, "free_memory", lambda: 1000)
+        trainer.round(state, 200 * CHOSEN)
+    with opened(made, tmp_path) as trainer:
         with pytest.raises(engine_lib.NotEnoughMemoryError) as info:
-            trainer.round(state, 200 * CHOSEN)
+            trainer.round(state, CHOSEN)
         assert "0.0 GB" in str(info.value)
 
 

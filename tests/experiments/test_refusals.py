@@ -185,7 +185,7 @@ REFUSED = {
         "--output=missing/x": "--output missing/x",
         "--repeats=1001": "--repeats 1 1000 1001",
         "--rows=": "--rows",
-        "--peers=tff=x": "--peers tff=x",
+        "--peers=tff=x": "--peers tff x",
         "--peers=tff,tff": "--peers tff",
         "--peers=": "--peers ''",
         "--peers=pfl": "--peers pfl",

@@ -359,6 +359,7 @@ def test_settings_accept_any_number_type():
     given = {**given, "round_deadline": 100.0, "concurrency": 100, "weighted": False}
     given = {**given, "min_separation": 2, "progress": False, "clients_at_once": 100}
     given = {**given, "participation": "random_allocation", "profile": False}
+    given = {**given, "coordinator_address": "a:1", "num_processes": 3, "process_id": 2}
     test_numbers.check_all(fakes.run_config, given)
     fields = dataclasses.fields(type(fakes.run_config()))
     numbers = {f.name for f in fields if re.search("int|float|bool", str(f.type))}

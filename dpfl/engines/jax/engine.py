@@ -140,10 +140,11 @@ def _most_clients(cohort_size: int) -> int:
 
 
 def _most_at_once(plan: plan_lib.Plan) -> int:
-    return plan.config.clients_at_once or clients_at_once(
-        plan.dimension,
-        plan.mechanism.cohort_size,
-        plan.participation.varies_cohorts,
+    cohort_size, given = plan.mechanism.cohort_size, plan.config.clients_at_once
+    if given:
+        return min(given, _most_clients(cohort_size))
+    return clients_at_once(
+        plan.dimension, cohort_size, plan.participation.varies_cohorts
     )
 
 

@@ -203,7 +203,7 @@ class TestAddresses:
             config.addresses(text)
 
     def test_bad_ports_and_duplicate_addresses_are_refused(self):
-        with refuses(ValueError, "worker", 70000):
+        with refuses(ValueError, "workers", 70000):
             config.addresses("a:70000")
         with refuses(ValueError, "workers", "a:1"):
             config.addresses("a:1,b:1,a:1")
