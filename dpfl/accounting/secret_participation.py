@@ -212,10 +212,8 @@ def _cached_epsilon(
         type(epsilon) is float and 0 <= epsilon < math.inf,
         *("epsilon", "a number of at least 0", epsilon),
     )
-    checks.choice(
-        "accounting_method", accounting_method, ("exact-gaussian", "monte-carlo")
-    )
-    return epsilon, accounting_method
+    kinds = "exact-gaussian", "monte-carlo"
+    return epsilon, checks.choice("accounting_method", accounting_method, kinds)
 
 
 @functools.lru_cache(maxsize=16)
