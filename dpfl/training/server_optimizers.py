@@ -14,8 +14,10 @@ gradient.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional, Protocol
 
 import numpy as np
@@ -160,6 +162,36 @@ class Adam:
         if not self._corrects_start or not beta:
             return 1.0
         return -nx.expm1(nx.asarray(step, np.float32) * math.log(beta))
+
+
+def stepped(
+    optimizer: ServerOptimizer,
+    state: Mapping[str, Any],
+    weights: Sequence[Array],
+    gradients: Sequence[Array],
+) -> tuple[dict[str, Any], list[Array]]:
+    """The state and the weights after a step, or as before an aggregate not finite.
+
+    Args:
+      optimizer: The optimizer.
+      state: The state before the step.
+      weights: The weights before it.
+      gradients: The aggregate of the round, shaped as the weights.
+    """
+    nx = arrays.of(gradients[0])
+    is_finite = functools.reduce(
+        operator.and_, [nx.all(nx.isfinite(part)) for part in gradients]
+    )
+
+    def kept(new: Any, old: Any) -> Any:
+        if isinstance(new, dict):
+            return {name: kept(part, old[name]) for name, part in new.items()}
+        if isinstance(new, list):
+            return [kept(*parts) for parts in zip(new, old)]
+        return nx.where(is_finite, new, old)
+
+    after, moved = optimizer.next(dict(state), weights, gradients)
+    return kept(after, state), kept(moved, weights)
 
 
 def _zeros(nx: Any, shapes: Sequence[Sequence[int]]) -> list[Array]:

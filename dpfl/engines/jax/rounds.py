@@ -37,6 +37,7 @@ from dpfl.engines.jax.aggregator import JaxAggregator
 from dpfl.engines.jax.local_training import Batch, Sums
 from dpfl.tasks.metrics import Objective
 from dpfl.tasks.task import JaxParts
+from dpfl.training import server_optimizers
 from dpfl.training.engine import NotEnoughMemoryError
 from dpfl.training.server_optimizers import ServerOptimizer
 
@@ -318,15 +319,8 @@ class Rounds:
     def _stepped(self, state: State, mean: Any) -> State:
         """The state after the server's step, or the same if the mean is not finite."""
         leaves, structure = jax.tree.flatten(state.params)
-        gradients = jax.tree.leaves(mean)
-        moved, weights = self._optimizer.next(state.optimizer, leaves, gradients)
-        is_finite = jnp.all(
-            jnp.array([jnp.all(jnp.isfinite(part)) for part in gradients])
-        )
-        optimizer, weights = jax.tree.map(
-            functools.partial(jnp.where, is_finite),
-            (moved, weights),
-            (state.optimizer, leaves),
+        optimizer, weights = server_optimizers.stepped(
+            self._optimizer, state.optimizer, leaves, jax.tree.leaves(mean)
         )
         return state._replace(
             round_index=state.round_index + 1,

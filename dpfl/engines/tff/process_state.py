@@ -21,6 +21,7 @@ import tensorflow_federated as tff
 
 from dpfl import arrays
 from dpfl.engines.tff import shared_memory
+from dpfl.training import server_optimizers
 from dpfl.training.server_optimizers import ServerOptimizer
 
 
@@ -105,15 +106,8 @@ def stepped(
       update: The aggregated update.
     """
     weights, gradients = list(state.weights.trainable), tf.nest.flatten(update)
-    after = optimizer.next(state.optimizer, weights, gradients)
-    is_finite = tf.reduce_all(
-        [tf.reduce_all(tf.math.is_finite(part)) for part in gradients]
-    )
-    moved, trainable = tf.nest.map_structure(
-        lambda new, old: tf.where(is_finite, new, old),
-        after,
-        (state.optimizer, weights),
-        check_types=False,
+    moved, trainable = server_optimizers.stepped(
+        optimizer, state.optimizer, weights, gradients
     )
     return ProcessState(
         state.round_index + 1,
