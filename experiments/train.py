@@ -184,9 +184,14 @@ def given_flags() -> dict[str, Any]:
 
 
 def default_output_dir() -> pathlib.Path:
-    """The path ./runs/TASK-MECHANISM-HASH, with a hash of the relevant flags."""
-    given = given_flags().items()
-    flag_list = [pair for pair in given if pair[0] not in config_lib.HARMLESS]
+    """The path ./runs/TASK-MECHANISM-HASH, with a hash of the relevant flags.
+
+    An engine's run never goes on in that of another, whichever is the default.
+    """
+    given = given_flags()
+    if engine.of(flags.FLAGS["engine"].value) == "jax":
+        given = {**given, "engine": "jax"}
+    flag_list = [pair for pair in given.items() if pair[0] not in config_lib.HARMLESS]
     digest = hashlib.sha256(json.dumps(flag_list).encode()).hexdigest()[:8]
     return pathlib.Path("runs") / f"{_TASK.value}-{_MECHANISM.value}-{digest}"
 

@@ -410,6 +410,9 @@ def test_every_flag_file_parses_with_and_without_mechanism():
         "    config = train.run_config()\n"
         "    print(config.task, config.epsilon, config.noise_multiplier)\n"
         "    assert not {'epsilon', 'bits'} & set(config.flags) or not sys.argv[2:]\n"
+        "    of, train.engine.of = train.engine.of, lambda name: 'jax'\n"
+        "    assert train.default_output_dir() != config.output_dir\n"
+        "    train.engine.of = of\n"
     )
     paths = sorted((programs.ROOT / "configs").rglob("*.flags"))
     words = [f"--flagfile={path}" for path in paths]
