@@ -34,7 +34,7 @@ from tools import interpreters
 ROOT = Path(__file__).resolve().parents[1]
 # What a test waits for has stopped if it takes longer, on whatever machine: tests have no
 # other limits, since a busy machine is slow, and one that sleeps slower.
-SECONDS = 3600.0
+SECONDS = 1200.0
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.imported"])
@@ -88,13 +88,14 @@ def import_anew(folders):
     os.environ["PYTHONPATH"] = os.pathsep.join(map(str, folders))
 
 
-def kill_at(place, call, when):
+def kill_at(place, call, when, by=signal.SIGKILL):
     """Kills a process at a call of a function, for `first`.
 
     Args:
       place: "module:function" or "module:Class.method".
       call: The number of the call, from 1 on.
       when: "before" or "after" it.
+      by: The signal.
     """
     module, _, path = place.partition(":")
     *owners, name = path.split(".")
@@ -105,10 +106,10 @@ def kill_at(place, call, when):
     def counted():
         is_it = next(calls) == call
         if is_it and when == "before":
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), by)
         yield
         if is_it:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), by)
 
     async def called_later(*args, **kwargs):
         with counted():

@@ -11,11 +11,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import types
 from collections.abc import Callable
 from pathlib import Path
 
+import tqdm
 from absl import flags
+
+from tests import forks
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -43,9 +47,10 @@ def run(binary: str, *args, cwd=ROOT) -> subprocess.CompletedProcess:
     )
 
 
-def may_be_interrupted() -> None:
-    """Has an interrupt raise, which it does not in the background of a shell."""
+def interrupt_at_progress() -> None:
+    """Interrupts this process when it has drawn a progress bar twice."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    forks.kill_at("tqdm:tqdm.display", 2, "after", signal.SIGINT)
 
 
 def read_from(path: Path) -> None:
@@ -81,6 +86,8 @@ class _Fork:
         os.close(answers)
 
     def _serve(self, main: Callable[[], None], asked: int, answers: int) -> None:
+        # Another thread, which draws a bar, may hold the old one for ever here.
+        tqdm.tqdm.set_lock(threading.RLock())
         self.stdin.close()
         os.dup2(answers, 1)
         sys.stdin = os.fdopen(asked)
