@@ -36,8 +36,12 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _HELP = {"help", "helpshort", "h", "?"}
 # Pattern of the names in front of "must": one, or several.
 _HEAD = re.compile(r"(?:\w+(?:, | and ))*\w+(?= must )")
-# Pattern of a name of several words, outside of paths and values.
-_LONG_NAME = re.compile(r"(?<![\w./=('\"-])[a-z0-9]+(?:_[a-z0-9]+)+(?![\w./=('\"])")
+# Pattern of a name of several words, outside of paths and values, or of a setting that
+# has changed.
+_LONG_NAME = re.compile(
+    r"(?<![\w./=('\"-])[a-z0-9]+(?:_[a-z0-9]+)+(?![\w./=('\"])"
+    r"|\b(?<!-)\w+(?= \((?:was |not shown))"
+)
 
 # Most characters of a word that a message repeats.
 _LONGEST_WORD = 500

@@ -206,19 +206,20 @@ def _check_unchanged(
     old: Mapping[str, Any], new: Mapping[str, Any], directory: pathlib.Path
 ) -> None:
     """Raises ChangedFlagsError that names the changed facts and their kinds."""
-    kinds, changed = [], []
+    kinds: list[str] = []
+    changed: dict[str, str] = {}
     for kind in sorted({*old, *new}):
         was, now = old.get(kind, {}), new.get(kind, {})
         names = [n for n in sorted({*was, *now}) if was.get(n) != now.get(n)]
         kinds += [kind] if names else []
-        changed += [
-            n if n in _UNSAID else f"{n} (was {was.get(n)}, now {now.get(n)})"
-            for n in names
-        ]
+        for n in names:
+            values = f"was {was.get(n)}, now {now.get(n)}"
+            changed[n] = f"{n} ({'not shown' if n in _UNSAID else values})"
     if changed:
         raise ChangedFlagsError(
             f"the run in {directory} can only resume with the same "
-            f"{' and '.join(kinds)}; changed: {', '.join(changed)}; choose another "
+            f"{' and '.join(kinds)}; changed: {', '.join(changed.values())}; choose "
+            "another "
             "output_dir"
         )
 

@@ -250,12 +250,12 @@ def test_damage_changed_flags_and_lock(reference, tmp_path):
 
     done = train(run, "--seed=6", code=2)
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
-    assert names(done.stderr, "seed", "output_dir")
+    assert names(done.stderr, "--seed", "--output_dir")
     done = train(run, "--seed=5", "--client_lr=0.5", "--examples_per_client=7", code=2)
-    for name in ("client_lr", "examples_per_client", "task fingerprint"):
+    for name in ("--client_lr", "--examples_per_client", "task fingerprint"):
         assert name in done.stderr
     done = train(run, "--seed=5", "--measure=released", code=2)
-    assert names(done.stderr, "measure", None, "released")
+    assert names(done.stderr, "--measure", None, "released")
 
     with files.locked(run):
         done = train(run, "--seed=5", code=2)

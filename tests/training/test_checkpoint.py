@@ -226,6 +226,13 @@ def test_changed_flags_are_named(path):
     assert "client_lr" not in str(caught.value)
 
 
+def test_a_fact_of_two_kinds_is_named_once(path):
+    facts = {**changed("flags", rounds=4), "engine": {"rounds": 4}}
+    with refuses(checkpoint.ChangedFlagsError, "engine", "flags", 3, 4) as caught:
+        checkpoint.open_manifest(path, facts, lambda: 1)
+    assert str(caught.value).count("rounds (") == 1
+
+
 def test_changed_noise_version_or_commit_is_named(path):
     """As under another dpfl, whose calibration gives the rounds that are left less."""
     for kind, name, value in (
