@@ -100,10 +100,11 @@ def test_released_only_runs_are_compared(tmp_path):
 def test_settings_that_differ(tmp_path):
     a = make(tmp_path / "a")
     own = {"mechanism": "dome", "sketch_size": 16, "beta_1": 0.9}
+    idle = {"output_dir": "b", "profile": True, "num_processes": 2, "process_id": 0}
     b = make(
         tmp_path / "b",
         settings=own,
-        flags={"mechanism": "dome", "sketch_size": 16, "output_dir": "b"},
+        flags={"mechanism": "dome", "sketch_size": 16, **idle},
     )
     # What only DOME has is shown if it was given.
     assert run_folders.different_settings(read(a, b)) == ["mechanism", "sketch_size"]
