@@ -395,9 +395,8 @@ def _have(
         folder, name = os.path.split(path)
         unpacked = " (unpacked)" if url.endswith(".lzma") else ""
         raise DataFileError(
-            f"The data file {name} is not in the folder {folder}: put it there, fetched"
-            f" from {url}{unpacked} on a machine with a network, or set download=True"
-            " (--download) to have it fetched now"
+            f"data_dir must have the file {name}, fetched from {url}{unpacked} on a"
+            f" machine with a network, found none in {folder}; --download fetches it"
         )
     downloads.fetch(path, url, check, sha256)
     return False

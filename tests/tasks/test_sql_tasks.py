@@ -281,7 +281,7 @@ def test_a_capped_evaluation_set_is_spread_over_clients(emnist_folder):
 
 def test_missing_file_error_names_file_folder_and_remedies(tmp_path):
     folder = str(tmp_path / "none")
-    parts = "emnist_all.sqlite", folder, emnist.FILE.url, "download"
+    parts = "data_dir", "emnist_all.sqlite", folder, emnist.FILE.url, "download"
     with _refused(*parts) as caught:
         load_task("emnist", data_dir=folder)
     assert _one_sentence(caught)
