@@ -72,9 +72,10 @@ def refusals() -> Iterator[None]:
 def end(error: WorkFailedError) -> NoReturn:
     """Ends a binary whose run failed, after work was done."""
     print(f"error: {error}", file=sys.stderr)
+    if error.exit_code == cli.USAGE_EXIT_CODE:
+        sys.exit(cli.USAGE_EXIT_CODE)
     print("the same command goes on where it was stopped", file=sys.stderr)
-    is_refused = error.exit_code == cli.USAGE_EXIT_CODE
-    sys.exit(cli.USAGE_EXIT_CODE if is_refused else cli.FAULT_EXIT_CODE)
+    sys.exit(cli.FAULT_EXIT_CODE)
 
 
 class Trainer:

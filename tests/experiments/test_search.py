@@ -35,8 +35,8 @@ def fake_training(calls):
         def train(self, work, folder):
             calls.append(work.arguments(folder))
             rate, clip = (work.flags[name] for name in ("server_lr", "clip_norm"))
-            if rate == 3:
-                raise search.trainers.WorkFailedError("killed", 1)
+            if rate in (3, 4):
+                raise search.trainers.WorkFailedError("killed", int(rate) - 2)
             if rate > 5:
                 said = f"a loss that is not finite, {search._DIVERGED}; no"
                 raise search.trainers.WorkFailedError("failed", 1, said)
@@ -101,10 +101,14 @@ def test_failed_run_is_a_one_line_error(monkeypatch, capsys, tmp_path):
     with refuses(ValueError, "clip_norm"):
         searched(monkeypatch, capsys, tmp_path, "--server_lr=1", "--clip_norm=0,0.1")
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(SystemExit) as ended:
-        searched(monkeypatch, capsys, tmp_path, "--server_lr=1,3", "--clip_norm=0.1")
-    assert ended.value.code == 1
-    assert capsys.readouterr().err.startswith("error: killed\n")
+    # The same command helps, but for a refusal.
+    for rate, code, lines in ((3, 1, 2), (4, 2, 1)):
+        own = f"--server_lr=1,{rate}", "--clip_norm=0.1"
+        with pytest.raises(SystemExit) as ended:
+            searched(monkeypatch, capsys, tmp_path, *own)
+        said = capsys.readouterr().err
+        assert ended.value.code == code
+        assert said.startswith("error: killed\n") and said.count("\n") == lines
     # What was done is kept.
     assert len((tmp_path / "out/search.csv").read_text().splitlines()) == 2
 
