@@ -209,7 +209,7 @@ def run_config() -> config_lib.RunConfig:
         task_config=task_config(),
         mechanism=_MECHANISM.value,
         mechanism_options=mechanism_options(),
-        output_dir=pathlib.Path(output_dir) if output_dir else default_output_dir(),
+        output_dir=default_output_dir() if output_dir is None else output_dir,
         flags=given_flags(),
         **{name: flags.FLAGS[name].value for name in (*_RUN_FIELDS, *_RUN_FLAGS)},
     )

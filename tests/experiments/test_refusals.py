@@ -158,6 +158,7 @@ REFUSED = {
         f"{TINY} --mechanism=sketched_ddg --noise_source=helpers --bits=2 --noise_multiplier=0.01": "--bits 2",
         f"{TINY} --mechanism=sgmf {ONCE} --matrix_file=/none.npz": "--matrix_file /none.npz",
         f"{TINY} what": "what",
+        f"{TINY} --output_dir=": "--output_dir",
         "--flagfile=tasks/digits.flags --mechanism=none --epsilon=2": "--epsilon none",
         "--compression_rate=1e9": "--epsilon",
         "--max_examples_per_client=x": "--max_examples_per_client x",
