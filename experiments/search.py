@@ -9,13 +9,14 @@
       --output_dir=searches/b -- --flagfile=tasks/mnist.flags --mechanism=l2_csgm
 
 Flags after -- are those of dpfl-train. Each run evaluates on --validation_fraction of
-the training data in place of the test set, which is not looked at, and has a seed of
---seeds, which are not those of results. Without --draws all combinations of the values
-are tried; with it, so many draws between the smallest and the largest of each, even on
-the scale of logarithms. Results are in search.csv and the best settings in best.flags,
-to be given to dpfl-train as --flagfile. The same command goes on where it was stopped,
-and one with a larger budget goes further. A search is not counted in epsilon: it looks
-at the clients' data as often as it has runs.
+the training data, or on the validation set that the task has, in place of the test set,
+which is not looked at, and has a seed of --seeds, which are not those of results.
+Without --draws all combinations of the values are tried; with it, so many draws between
+the smallest and the largest of each, even on the scale of logarithms. Results are in
+search.csv and the best settings in best.flags, to be given to dpfl-train as --flagfile.
+The same command goes on where it was stopped, and one with a larger budget goes
+further. A search is not counted in epsilon: it looks at the clients' data as often as
+it has runs.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 from absl import flags
@@ -158,22 +159,25 @@ def _flag(word: str) -> tuple[str, str]:
 
 def _task(given: Mapping[str, str]) -> str:
     """The task; ValueError for an unknown one, or one without a validation set."""
-
-    def can_validate(name: str) -> bool:
-        return any(o.name == "validation_fraction" for o in tasks.task_options(name))
-
     task = given.get("task", "digits")
-    if not can_validate(task):
-        known = filter(can_validate, tasks.task_names())
+    if not _validation(task):
+        known = filter(_validation, tasks.task_names())
         wanted = f"one with a validation set, {' or '.join(known)}"
         raise ValueError(checks.message("--task", wanted, task))
     return task
 
 
+def _validation(task: str) -> dict[str, Any]:
+    """The options that have a task evaluate on a validation set, if it has one."""
+    options = {"validation_fraction": _FRACTION.value, "evaluate_on": "validation"}
+    names = {option.name for option in tasks.task_options(task)}
+    return {name: value for name, value in options.items() if name in names}
+
+
 def _work(given: Mapping[str, str], setting: Setting, seed: str) -> Training:
     labels = {**setting, "seed": seed}
-    own = {**labels, "validation_fraction": _FRACTION.value}
-    return sweep.training_work(labels, {**given, **own})
+    settings = {**_validation(_task(given)), **given, **labels}
+    return sweep.training_work(labels, settings)
 
 
 def _ends(grid: Sequence[Training]) -> list[Training]:

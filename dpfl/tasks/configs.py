@@ -20,6 +20,8 @@ from dpfl.fields import Checked, option
 
 DIGITS_MODELS = ("small_cnn", "tiny_cnn", "cnn", "2nn")
 EMNIST_MODELS = ("cnn", "2nn")
+# Sets to evaluate on: examples of users that are trained on, and of users that are not.
+EVALUATED = ("test", "validation", "unseen_test", "unseen_validation")
 SYNTHETIC_MODELS = ("cnn", "2nn", "lstm", "small_cnn")
 VERIFY_CHOICES = ("fast", "full")
 # Limits beyond which numbers are mistakes: the graph, the list of the clients or one
@@ -76,20 +78,26 @@ class TaskConfig(Checked):
 
 
 @dataclasses.dataclass(frozen=True)
-class SplitConfig(TaskConfig):
+class SeededConfig(TaskConfig):
     """Options of tasks that dpfl splits by itself, whatever the run's seed."""
+
+    partition_seed: int = option(
+        0,
+        "Seed of the split: who has what, and what is held out.",
+        at_least=0,
+        at_most=_LARGEST_SPLIT_SEED,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitConfig(SeededConfig):
+    """Options of tasks whose share for validation may be chosen."""
 
     validation_fraction: float = option(
         0.0,
         "Share of training data to evaluate on instead of the test set.",
         at_least=0,
         below=1,
-    )
-    partition_seed: int = option(
-        0,
-        "Seed of the split: who has what, and what is held out.",
-        at_least=0,
-        at_most=_LARGEST_SPLIT_SEED,
     )
 
 
@@ -270,6 +278,27 @@ class EmnistConfig(SqlConfig):
     model: str = option(
         "cnn", f"One of {', '.join(EMNIST_MODELS)}.", choices=EMNIST_MODELS
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class FemnistConfig(SeededConfig):
+    """Options of `femnist`.
+
+    The sets are the same whichever is evaluated on: tune settings on `validation`.
+
+    Attributes:
+      data_dir: Folder with `femnist.npz`, or with LEAF's json files below it; `~/.tff`
+        if None.
+    """
+
+    batch_size: int = option(20, "Number of examples in a local batch.")
+    model: str = option(
+        "cnn", f"One of {', '.join(EMNIST_MODELS)}.", choices=EMNIST_MODELS
+    )
+    data_dir: Optional[str] = option(
+        None, "Folder of the data files.", check=checks.path
+    )
+    evaluate_on: str = option("test", "Set to evaluate on", choices=EVALUATED)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,13 +21,13 @@ import sqlite3
 import tarfile
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Optional, Protocol, Union
+from typing import Any, Optional, Protocol
 
 import numpy as np
 
 from dpfl import checks, files
 from dpfl.tasks import downloads, records
-from dpfl.tasks.configs import FashionConfig, FilesConfig, SqlConfig
+from dpfl.tasks.configs import SqlConfig
 from dpfl.tasks.downloads import DataFileError as DataFileError
 
 # Evaluation examples come from at most this many clients when they are capped.
@@ -187,7 +187,7 @@ class PackedText:
     sha256: str
 
 
-def data_folder(config: Union[FilesConfig, FashionConfig]) -> str:
+def data_folder(config: Any) -> str:
     """The absolute path of the folder that the options name, for workers too.
 
     Raises:

@@ -256,7 +256,7 @@ def by_label(labels: np.ndarray, training: int, config: FashionConfig) -> Split:
     return Split(task_lib.client_names(count), [train[part] for part in dealt], test)
 
 
-def _to_float(pixels: Array) -> Array:
+def to_float(pixels: Array) -> Array:
     """Converts pixels to float32 [..., 28, 28, 1] in [0, 1]."""
     floats = arrays.of(pixels).asarray(pixels, np.float32)
     return floats[..., np.newaxis] / np.float32(255)
@@ -327,7 +327,7 @@ def load(
         client_ids=client_ids,
         clients=ArrayClients(images[rows], labels[rows], sizes),
         test_examples=lambda: (images[test], labels[test]),
-        to_input=_to_float,
+        to_input=to_float,
         network=models.IMAGE_MODELS[config.model](digits.NUM_CLASSES),
         defaults=of.defaults,
         config=config,

@@ -95,6 +95,7 @@ for _name, _module, _class, _dimension in (
     ("docs", "docs", configs.DocsConfig, 157_172),
     ("emnist", "emnist", configs.EmnistConfig, 1_018_174),
     ("fashion", "mnist", configs.FashionConfig, 15_994),
+    ("femnist", "femnist", configs.FemnistConfig, 1_018_174),
     ("mnist", "mnist", configs.MnistConfig, 15_994),
     ("stackoverflow", "stackoverflow", configs.StackOverflowConfig, 4_050_748),
     ("synthetic", "synthetic", configs.SyntheticConfig, 1_018_174),

@@ -309,12 +309,12 @@ def client_names(count: int) -> tuple[str, ...]:
     return tuple(f"client_{i:0{digits}d}" for i in range(count))
 
 
-def check_split(name: str, fraction: float, training: int, testing: int) -> None:
-    """Raises ValueError if the share of an option leaves one of two parts empty.
+def check_split(name: str, fraction: Any, training: int, testing: int) -> None:
+    """Raises ValueError if an option leaves one of two parts empty.
 
     Args:
       name: Name of the option.
-      fraction: The share that is held out.
+      fraction: Its value, as the share that is held out.
       training: Number of examples, or clients, to train on.
       testing: Number of examples, or clients, held out.
     """

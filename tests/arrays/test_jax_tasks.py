@@ -21,7 +21,7 @@ from dpfl.engines.jax import networks
 from dpfl.tasks import clients as clients_lib
 from dpfl.tasks import docs, registry
 from tests.arrays.test_jax_engine import opened, plan
-from tests.tasks import test_docs, test_mnist
+from tests.tasks import test_docs, test_femnist, test_mnist
 from tools import rehearse
 
 WORDS = ["the", "a", "is", "code", "error"]
@@ -101,6 +101,9 @@ TASKS = {
     "digits": digits,
     "docs": of_docs,
     "emnist": emnist,
+    "femnist": lambda folder: test_femnist.load(
+        test_femnist.write(folder), model="2nn", batch_size=25
+    ),
     "fashion": lambda folder: of_mnist(folder, test_mnist.load_fashion),
     "mnist": of_mnist,
     "stackoverflow": stackoverflow,

@@ -34,6 +34,8 @@ def test_every_paper_folder_has_a_flag_file_per_task():
         ("chen2022", "mnist"),
         ("chen2022", "fashion"),
         ("dome2025", "fashion"),
+        ("chen2022", "femnist"),
+        ("dome2025", "femnist"),
     ]
     for task in tasks.task_names():
         name = tasks.task_entry(task).flag_file

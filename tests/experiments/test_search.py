@@ -87,6 +87,14 @@ def test_the_best_of_a_grid_on_the_validation_set(monkeypatch, capsys, tmp_path)
     assert again == []
 
 
+def test_tasks_with_a_validation_set_of_their_own_use_it(monkeypatch, capsys, tmp_path):
+    given = ["--task=femnist", "--mechanism=gaussian"]
+    one = ("--server_lr=1", "--clip_norm=0.1")
+    [words], _ = searched(monkeypatch, capsys, tmp_path, *one, given=given)
+    assert "--evaluate_on=validation" in words
+    assert not any("validation_fraction" in word for word in words)
+
+
 def test_search_stops_at_its_budget_and_resumes_with_more(
     monkeypatch, capsys, tmp_path
 ):

@@ -1,0 +1,136 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Data sets that `dpfl-prepare` makes archives of.
+
+arrays = prepared.read(femnist.SOURCE, config)
+digest = prepared.write(femnist.SOURCE, paths, "femnist.npz")
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import os
+import sys
+import zipfile
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from dpfl import checks, files, reading
+from dpfl.tasks import data_files, downloads
+
+# Four times what the images of all of NIST's writers take.
+_MOST_BYTES = 1 << 32
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A data set in its publisher's form, and its archive.
+
+    Attributes:
+      name: Name of the task, and of the archive without its ending.
+      wanted: What the folder of the data must have, for an error.
+      find: Function of a folder to the paths of the publisher's files below it.
+      arrays: Function of paths of such files, or of archives, in any order, to the
+        archive's arrays.
+    """
+
+    name: str
+    wanted: str
+    find: Callable[[str], list[str]]
+    arrays: Callable[[Iterable[str]], Mapping[str, np.ndarray]]
+
+    @property
+    def archive(self) -> str:
+        """The archive's name in the folder of the data."""
+        return f"{self.name}.npz"
+
+
+def find(source: Source, folder: str, name: str = "data_dir") -> list[str]:
+    """The paths of the publisher's files in a folder.
+
+    Args:
+      source: The data set.
+      folder: Path of the folder.
+      name: Name of the folder in errors.
+
+    Raises:
+      DataFileError: If there are none.
+    """
+    found = source.find(folder)
+    if not found:
+        made = f"`dpfl-prepare {source.name} FOLDER` makes"
+        wanted = f"a folder with {source.wanted}, or with {source.archive}"
+        wanted += f", which {made} of them"
+        raise data_files.DataFileError(checks.message(name, wanted, folder))
+    return found
+
+
+def read(source: Source, config: Any) -> Mapping[str, np.ndarray]:
+    """The arrays of the archive, else of the files, in the folder that options name.
+
+    Raises:
+      DataFileError: If the folder has neither, or a file is damaged.
+    """
+    folder = data_files.data_folder(config)
+    path = os.path.join(folder, source.archive)
+    if os.path.exists(path):
+        return source.arrays([path])
+    found = find(source, folder)
+    once = f"`dpfl-prepare {source.name} {folder}` makes an archive of them once"
+    print(f"reading {len(found)} files of {source.name}: {once}", file=sys.stderr)
+    return source.arrays(found)
+
+
+def archived(path: str, names: Iterable[str]) -> list[np.ndarray]:
+    """Some arrays of an archive.
+
+    Args:
+      path: Path of the archive.
+      names: Names of the arrays.
+
+    Raises:
+      DataFileError: If it is damaged, or lacks one.
+    """
+    try:
+        with reading.opened(path, _MOST_BYTES) as file:
+            arrays = reading.arrays_in(file, _MOST_BYTES)
+        return [arrays[name] for name in names]
+    except (OSError, KeyError, ValueError) as error:
+        raise data_files.damaged(path, str(error)) from error
+
+
+def write(source: Source, paths: Iterable[str], output: str) -> str:
+    """Writes the archive of files; returns its SHA-256, the same on every machine.
+
+    Args:
+      source: The data set.
+      paths: Paths of its files.
+      output: Path of the archive.
+
+    Raises:
+      DataFileError: If a file is damaged.
+    """
+    arrays = source.arrays(paths)
+    with files.atomically(output) as file, zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            content = io.BytesIO()
+            np.lib.format.write_array(content, array, allow_pickle=False)
+            # Of 1980 and Unix; compression would depend on the library's version.
+            member = zipfile.ZipInfo(f"{name}.npy")
+            member.create_system = 3
+            archive.writestr(member, content.getbuffer())
+    return downloads.digest(output)
+
+
+def fingerprint(name: str, *arrays: np.ndarray) -> str:
+    """The SHA-256 of a task's name and arrays, in hex."""
+    hasher = hashlib.sha256(f"{name} 1".encode())
+    for array in arrays:
+        hasher.update(f"{array.dtype.str} {array.shape}".encode())
+        hasher.update(array.tobytes())
+    return hasher.hexdigest()
