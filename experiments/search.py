@@ -34,6 +34,7 @@ import numpy as np
 from absl import flags
 
 from dpfl import checks, files, tasks
+from dpfl.training import engine
 
 from . import cli, flag_files, tables
 from .papers import sweep, trainers
@@ -305,7 +306,10 @@ def main(argv: Sequence[str]) -> None:
         best = {**given, **{n: f"{v:g}" for n, v in ranked[0].setting.items()}}
         lines = [f"--{name}={value}" for name, value in best.items()]
         files.write_atomically(best_flags, "\n".join(lines) + "\n")
-        print(f"best: {best_flags}")
+        chosen = ranked[0].setting.items()
+        own = [one.folder for one in done if chosen <= one.labels.items()]
+        models = (str(folder / each / engine.MODEL) for each in own)
+        print(f"best: {best_flags}\nmodels: {', '.join(models)}")
 
 
 if __name__ == "__main__":

@@ -274,7 +274,7 @@ def _train(config: config_lib.RunConfig, **shared: Any) -> None:
             )
             sys.exit(1)
     print(report.final_lines(summary))
-    print(f"results: {config.output_dir}")
+    print(f"results: {config.output_dir}, the model in {engine.MODEL}")
 
 
 if __name__ == "__main__":

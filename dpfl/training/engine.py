@@ -40,6 +40,8 @@ PRECISIONS = ("float32", "tf32", "bfloat16")
 # Isolations of TFF's worker; `dpfl.engines.tff.isolation` says what each is.
 ISOLATIONS = ("socket", "loopback", "anyone_can_connect")
 State = Any
+# Name of the file with the model's weights, of any engine.
+MODEL = "model.npz"
 
 
 class EngineLostError(RuntimeError):
@@ -159,7 +161,7 @@ class Setup:
 def write_weights(
     directory: pathlib.Path, names: Iterable[str], weights: Iterable[np.ndarray]
 ) -> None:
-    """Writes a model's weights to model.npz, each under its number and name.
+    """Writes a model's weights to `MODEL`, each under its number and name.
 
     Args:
       directory: The run's folder.
@@ -167,7 +169,7 @@ def write_weights(
       weights: The weights.
     """
     named = {f"{i}_{n}": each for i, (n, each) in enumerate(zip(names, weights))}
-    files.write_npz(directory / "model.npz", named)
+    files.write_npz(directory / MODEL, named)
 
 
 def check_leaves(leaves: Sequence[np.ndarray], specs: Sequence[Any]) -> None:

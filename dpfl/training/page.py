@@ -291,4 +291,5 @@ def _source(summary: Mapping[str, Any]) -> dict[str, Any]:
     git = summary["git"] or {}
     changed = ", with changes that are not committed" if git.get("is_changed") else ""
     commit = f"{git['commit']}{changed}" if git else "none: not a source tree"
-    return {**summary["engine"], **summary["versions"], "commit": commit}
+    facts = {**summary["engine"], **summary["versions"], "commit": commit}
+    return {"model": summary["model"], **facts}

@@ -20,8 +20,8 @@ from dpfl.mechanisms import matrix_factorization
 from dpfl.planning import remarks
 from dpfl.planning.budget import Setting
 from dpfl.privacy_coverage import EXACT_FOR_SIMULATION, RELEASED
+from dpfl.training import engine, provenance, record
 from dpfl.training import plan as plan_lib
-from dpfl.training import provenance, record
 from dpfl.training.checkpoint import Progress
 
 # Name of the digest of the data in `provenance.settings`.
@@ -133,6 +133,7 @@ def _summary(
         "task": config.task,
         "mechanism": config.mechanism,
         "rounds": progress.round_index,
+        "model": engine.MODEL,
         "stopped_early": plan.cost.stop_message,
         "measure": config.measure,
         **final,

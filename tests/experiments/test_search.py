@@ -82,6 +82,8 @@ def test_the_best_of_a_grid_on_the_validation_set(monkeypatch, capsys, tmp_path)
     lines = said.splitlines()
     assert lines[1].split() == ["1", "0.1", "2", "1"]
     assert lines[6].split()[-1] == "nan"
+    # A model of each seed.
+    assert names(lines[-1], "model.npz") and lines[-1].count("=1.0_clip_norm=0.1_") == 2
     # The same command does no run again.
     again, _ = searched(monkeypatch, capsys, tmp_path, *GRID)
     assert again == []

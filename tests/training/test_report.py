@@ -155,6 +155,7 @@ def test_the_summary(make_plan):
     found = report.summary(plan, progress(rows))
     json.dumps(files.plain(found))
     assert found["rounds"] == 3 and found["stopped_early"] is None
+    assert found["model"] == "model.npz"
     assert (found["final_accuracy"], found["final_loss"]) == (0.75, 0.5)
     assert found["final_metrics"] == {"eval_accuracy": 0.75, "eval_loss": 0.5}
     # What was spent, not what was planned.
