@@ -21,7 +21,7 @@ VERSION = re.search(
 ).group(1)
 COMMANDS = (
     *("train", "privacy", "factorize", "audit", "benchmark", "reproduce"),
-    *("worker", "compare", "search"),
+    *("worker", "compare", "search", "prepare"),
 )
 WHERE_TFF_IS = (
     '; sys_platform == "linux" and platform_machine == "x86_64" '

@@ -24,12 +24,12 @@ from . import early
 
 COMMANDS = (
     *("train", "privacy", "factorize", "audit", "benchmark", "reproduce"),
-    *("worker", "compare", "search"),
+    *("worker", "compare", "search", "prepare"),
 )
 # Commands that run without TensorFlow Federated, and the benchmark, of which some rows
 # do; and those that run with JAX in its place. All others fail with a message about it
 # before they load anything of their own.
-WITHOUT_TFF = ("privacy", "factorize", "compare", "benchmark")
+WITHOUT_TFF = ("privacy", "factorize", "compare", "benchmark", "prepare")
 WITH_JAX = ("train", "search", "audit")
 # The package of the commands' modules: installed, or in the source tree.
 PACKAGE = __package__
@@ -81,9 +81,9 @@ def _loaded(command: str) -> tuple[Any, Any]:
 
 
 # Entry points of the scripts dpfl-train, dpfl-privacy and so on.
-train, privacy, factorize, audit, benchmark, reproduce, worker, compare, search = (
-    functools.partial(run_command, name) for name in COMMANDS
-)
+_ENTRIES = [functools.partial(run_command, name) for name in COMMANDS]
+train, privacy, factorize, audit, benchmark, reproduce = _ENTRIES[:6]
+worker, compare, search, prepare = _ENTRIES[6:]
 
 
 def list_commands() -> None:

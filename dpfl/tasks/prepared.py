@@ -15,7 +15,7 @@ import io
 import os
 import sys
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -86,7 +86,7 @@ def read(source: Source, config: Any) -> Mapping[str, np.ndarray]:
     return source.arrays(found)
 
 
-def archived(path: str, names: Iterable[str]) -> list[np.ndarray]:
+def archived(path: str, names: Sequence[str]) -> list[np.ndarray]:
     """Some arrays of an archive.
 
     Args:
@@ -99,9 +99,12 @@ def archived(path: str, names: Iterable[str]) -> list[np.ndarray]:
     try:
         with reading.opened(path, _MOST_BYTES) as file:
             arrays = reading.arrays_in(file, _MOST_BYTES)
-        return [arrays[name] for name in names]
-    except (OSError, KeyError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise data_files.damaged(path, str(error)) from error
+    lacking = [name for name in names if name not in arrays]
+    if lacking:
+        raise data_files.damaged(path, f"it has no array {lacking[0]}")
+    return [arrays[name] for name in names]
 
 
 def write(source: Source, paths: Iterable[str], output: str) -> str:

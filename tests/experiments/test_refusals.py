@@ -379,6 +379,7 @@ REFUSED_EARLY = {
     "worker": "--port=x",
     "compare": "nowhere",
     "search": "--runs=0",
+    "prepare": "femnist nowhere",
 }
 
 

@@ -89,7 +89,7 @@ def test_the_best_of_a_grid_on_the_validation_set(monkeypatch, capsys, tmp_path)
     assert again == []
 
 
-def test_tasks_with_a_validation_set_of_their_own_use_it(monkeypatch, capsys, tmp_path):
+def test_tasks_with_a_validation_set_use_it(monkeypatch, capsys, tmp_path):
     given = ["--task=femnist", "--mechanism=gaussian"]
     one = ("--server_lr=1", "--clip_norm=0.1")
     [words], _ = searched(monkeypatch, capsys, tmp_path, *one, given=given)

@@ -256,7 +256,7 @@ def check_factorize(binaries, folder):
 def check_commands(python, folder):
     text = run([python, "-m", "dpfl"], folder)
     names = ("train", "privacy", "factorize", "audit", "benchmark", "reproduce")
-    for name in (*names, "worker", "compare", "search"):
+    for name in (*names, "worker", "compare", "search", "prepare"):
         assert re.search(rf"^  {name} +[A-Z]\w+.*\.$", text, re.M), text
     version = run([python, "-m", "dpfl", "--version"], folder)
     assert version == run([python, "-m", "dpfl", "privacy", "--version"], folder)

@@ -1,0 +1,49 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""`dpfl-prepare` on small files in the publishers' formats."""
+
+import pytest
+
+from dpfl.tasks import downloads, registry
+from experiments import prepare
+from tests.refusals import refuses
+from tests.tasks import test_femnist
+
+WRITERS = {"femnist": test_femnist.write}
+
+
+@pytest.fixture(autouse=True)
+def parsed():
+    yield
+    prepare.flags.FLAGS.unparse_flags()
+
+
+def main(*words):
+    prepare.main(prepare.flags.FLAGS(["dpfl-prepare", *map(str, words)]))
+
+
+@pytest.mark.parametrize("name", prepare.SOURCES)
+def test_the_archive_and_its_digest(tmp_path, monkeypatch, capsys, name):
+    (folder := tmp_path / "data").mkdir()
+    source = WRITERS[name](tmp_path / "source")
+    monkeypatch.chdir(folder)
+    main(name, source, source)
+    digest, path = capsys.readouterr().out.split()
+    assert path == f"{name}.npz" and digest == downloads.digest(path)
+    tasks = [registry.load_task(name, data_dir=str(d)) for d in (folder, source)]
+    assert tasks[0].fingerprint == tasks[1].fingerprint
+
+
+def test_refusals_come_before_anything_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for words, parts in (
+        ((), ("task", "femnist")),
+        (("emnist", tmp_path), ("task", "emnist")),
+        (("femnist",), ("SOURCE", "femnist")),
+        (("femnist", tmp_path / "none"), ("SOURCE", tmp_path / "none")),
+        (("femnist", tmp_path, "--output=a.npy"), ("--output", ".npz", "a.npy")),
+    ):
+        with refuses(ValueError, *parts):
+            main(*words)
+    assert not list(tmp_path.iterdir())
