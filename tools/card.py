@@ -8,16 +8,16 @@
   python -m tools.card rehearsal --quick       # at tiny sizes, on a processor too
 
 Each step writes a file in the folder, and is skipped where the file is. A step begins
-only if the time that it takes on a card is left. With dpfl installed the commands are
-those of its wheel, else those of this tree. pfl and FedJAX are measured where this
-Python has them.
+only if the time that it takes on a card is left. Compiled programs are kept in a folder
+beside that of the results. With dpfl installed the commands are those of its wheel,
+else those of this tree. pfl and FedJAX are measured where this Python can import them.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
-import importlib.util
 import json
 import os
 import signal
@@ -29,11 +29,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from experiments.benchmarks import turns
+
 ROOT = Path(__file__).resolve().parent.parent
 _TRAIN = ("train", "--engine=jax", "--seed=1", "--noprogress", "--checkpoint_every=1")
 _INTEGERS = ("tests/arrays/test_same_integers.py", "-k")
-# Packages of the peers that are measured where they are installed.
-_PEERS = {"pfl": "pfl", "fedjax": "fedjax"}
+# The peers that are measured where this Python can import them.
+_PEERS = ("fedjax", "pfl")
 
 
 class Card:
@@ -52,7 +54,7 @@ class Card:
         self._environment = {
             **os.environ,
             # A process compiles what an earlier one has not.
-            "JAX_COMPILATION_CACHE_DIR": tempfile.mkdtemp(),
+            "JAX_COMPILATION_CACHE_DIR": f"{folder}-programs",
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
         }
@@ -76,7 +78,9 @@ class Card:
         print("$", *words[1:], flush=True)
         is_ours = self._is_installed and words[2] == "dpfl"
         folder = self.folder if is_ours else ROOT
-        return subprocess.Popen(words, cwd=folder, env=self._environment, text=True)
+        return subprocess.Popen(
+            words, cwd=folder, env=self._environment, text=True, start_new_session=True
+        )
 
     def run(self, words: Sequence[str]) -> float:
         """Runs a command to its end; returns its seconds.
@@ -90,7 +94,9 @@ class Card:
         try:
             code = process.wait(self.left)
         finally:
-            process.kill()
+            # Nothing that it has started slows the next step down.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
         if code:
             raise RuntimeError(f"exit code {code} of {words}")
         return time.monotonic() - begun
@@ -120,7 +126,8 @@ def _train(card: Card) -> None:
                 raise RuntimeError("the run that is to be killed ended before")
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
-        process.wait()
+        if process.wait() != -signal.SIGKILL:
+            raise RuntimeError("the run that is to be killed ended before")
         found["seconds_resumed"] = card.run(lines[killed])
         for key, each in (("model", whole), ("model_resumed", killed)):
             content = (each / "model.npz").read_bytes()
@@ -144,13 +151,25 @@ def _write(card: Card, name: str, found: Mapping[str, object]) -> None:
     path.write_text(json.dumps(found, indent=2) + "\n")
 
 
-def _rounds(name: str, rows: str, processes: int) -> Callable[[Card], None]:
-    """The step that measures rows of whole rounds beside peers."""
+def _rounds(
+    name: str, rows: str, processes: int, has_peers: bool = False
+) -> Callable[[Card], None]:
+    """The step that measures rows of whole rounds, beside peers or alone.
+
+    Args:
+      name: Name of the step.
+      rows: The case and mechanisms.
+      processes: Number of processes that take turns.
+      has_peers: Whether peers take turns too.
+    """
 
     def run(card: Card) -> None:
-        peers = [p for p, module in _PEERS.items() if importlib.util.find_spec(module)]
-        more = [f"--peers={','.join(peers)}"] if peers else []
-        given = ("--engine=jax", f"--rows={rows}", f"--processes={processes}", *more)
+        given = ["--engine=jax", f"--rows={rows}", f"--processes={processes}"]
+        if has_peers:
+            peers = [p for p in _PEERS if turns.has(turns.PEERS[p], sys.executable)]
+            if not peers:
+                raise RuntimeError(f"no {' and no '.join(_PEERS)} to measure")
+            given.append(f"--peers={','.join(peers)}")
         card.benchmark(name, *given)
 
     return run
@@ -166,14 +185,16 @@ class Step(NamedTuple):
 STEPS = {
     "train": Step(_train, 90),
     "cnn": Step(
-        _rounds("cnn", "cnn_100,none,gaussian,csgm_0.1,ddg_clients,ddg_helpers", 2), 240
+        _rounds("cnn", "cnn_100,none,gaussian,csgm_0.1,ddg_clients,ddg_helpers", 3), 120
     ),
-    "lstm": Step(_rounds("lstm", "lstm_100,none,csgm_0.1", 2), 200),
+    "cnn_peers": Step(_rounds("cnn_peers", "cnn_100,none", 2, True), 170),
+    "lstm": Step(_rounds("lstm", "lstm_100,none,csgm_0.1", 3), 110),
+    "lstm_peers": Step(_rounds("lstm_peers", "lstm_100,none", 2, True), 180),
+    "thousand": Step(_rounds("thousand", "cnn_1000,none,csgm_0.1", 2), 70),
     "aggregation": Step(
         lambda card: card.benchmark("aggregation", "--rows=jax_aggregation"), 150
     ),
     "integers": Step(_integers, 120),
-    "thousand": Step(_rounds("thousand", "cnn_1000,none,csgm_0.1", 2), 120),
 }
 
 

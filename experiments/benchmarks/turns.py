@@ -116,7 +116,7 @@ def interpreters(given: Sequence[str], own: str) -> dict[str, str]:
         pythons[name] = python or sys.executable
     for name, python in pythons.items():
         peer = PEERS[name]
-        if not _runs(peer, python):
+        if not has(peer, python):
             raise ValueError(
                 f"--peers must be packages that can be imported, found no {name} with "
                 f"{python}; {peer.install} in an environment ENV installs it for "
@@ -125,7 +125,8 @@ def interpreters(given: Sequence[str], own: str) -> dict[str, str]:
     return pythons
 
 
-def _runs(peer: Peer, python: str) -> bool:
+def has(peer: Peer, python: str) -> bool:
+    """Whether an interpreter can import a peer."""
     command = [python, *_isolated(peer, python), "-c", peer.probe]
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True)
