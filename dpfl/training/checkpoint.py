@@ -181,7 +181,12 @@ def open_manifest(
         files.write_json(path, {**content, _CHECKSUM: digest}, private=True)
         return Manifest(seed, digest)
     seed, digest, written = _read_manifest(path)
-    _check_unchanged(written, facts, path.parent)
+    check_unchanged(
+        written,
+        facts,
+        f"the run in {path.parent} can only resume",
+        "choose another output_dir",
+    )
     return Manifest(seed, digest)
 
 
@@ -202,10 +207,17 @@ def _read_manifest(path: pathlib.Path) -> tuple[int, str, dict[str, Any]]:
     return seed, checksum, content
 
 
-def _check_unchanged(
-    old: Mapping[str, Any], new: Mapping[str, Any], directory: pathlib.Path
+def check_unchanged(
+    old: Mapping[str, Any], new: Mapping[str, Any], what: str, mend: str
 ) -> None:
-    """Raises ChangedFlagsError that names the changed facts and their kinds."""
+    """Raises ChangedFlagsError that names the changed facts and their kinds.
+
+    Args:
+      old: Facts by kind and name.
+      new: Facts that must be the same.
+      what: Words on what they must be the same for.
+      mend: Words on what else is possible.
+    """
     kinds: list[str] = []
     changed: dict[str, str] = {}
     for kind in sorted({*old, *new}):
@@ -217,10 +229,8 @@ def _check_unchanged(
             changed[n] = f"{n} ({'not shown' if n in _UNSAID else values})"
     if changed:
         raise ChangedFlagsError(
-            f"the run in {directory} can only resume with the same "
-            f"{' and '.join(kinds)}; changed: {', '.join(changed.values())}; choose "
-            "another "
-            "output_dir"
+            f"{what} with the same {' and '.join(kinds)}; changed: "
+            f"{', '.join(changed.values())}; {mend}"
         )
 
 

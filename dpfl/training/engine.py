@@ -17,6 +17,7 @@ import dataclasses
 import importlib
 import importlib.util
 import pathlib
+import types
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Optional, Protocol
 
@@ -25,8 +26,9 @@ import numpy as np
 from dpfl import checks, files
 
 # Modules by the name of their engine; each has a function `opened` of a plan and a
-# `Setup`, to a context of an `Engine`. That of JAX has `about`, of a plan, too.
+# `Setup`, to a context of an `Engine`; and modules with a function `about` of a plan.
 ENGINES = {"tff": "dpfl.engines.tff.engine", "jax": "dpfl.engines.jax.engine"}
+_FACTS = {"tff": "dpfl.engines.tff.facts", "jax": "dpfl.engines.jax.engine"}
 # Settings that one engine alone has.
 OWN_SETTINGS = {
     "tff": ("round_deadline", "concurrency", "worker_isolation", "workers"),
@@ -52,6 +54,22 @@ class NotEnoughMemoryError(ValueError):
     """A round does not fit in the memory of the device."""
 
 
+def check_memory(needed: int, free: Optional[int], what: str, mend: str) -> None:
+    """Raises NotEnoughMemoryError if more bytes are needed than are free.
+
+    Args:
+      needed: Bytes.
+      free: Bytes; None if it is not known.
+      what: Words on who needs them.
+      mend: Words on what needs less.
+    """
+    if free is not None and needed > free:
+        raise NotEnoughMemoryError(
+            f"not enough memory: {what} needs {needed / 1e9:.1f} GB, and "
+            f"{free / 1e9:.1f} GB are free; {mend}"
+        )
+
+
 class About(NamedTuple):
     """Facts of an engine, before a run.
 
@@ -59,10 +77,15 @@ class About(NamedTuple):
       facts: Facts that a round's bits depend on, by name; they stay when a run resumes.
       repeats_rounds: Whether a round that is executed again from the same state has the
         same bits.
+      last_bits: Facts that move the last bits of sums alone; they stay too, and no seed
+        depends on them.
+      memory: Upper bound on the bytes of a run's vectors.
     """
 
     facts: Mapping[str, Any]
     repeats_rounds: bool
+    last_bits: Mapping[str, Any] = types.MappingProxyType({})
+    memory: int = 0
 
     @property
     def device(self) -> str:
@@ -228,15 +251,15 @@ def joined(config: Any) -> contextlib.AbstractContextManager[None]:
     return processes.joined(*places)
 
 
-def check_same(plan: Any, digest: str) -> None:
-    """Raises ValueError if a process of the run has a manifest of another digest.
+def check_same(plan: Any, facts: Mapping[str, Any]) -> None:
+    """Raises ValueError if a process of the run has another manifest.
 
     Args:
       plan: The plan of the run.
-      digest: The digest of its manifest.
+      facts: The manifest.
     """
     if plan.config.coordinator_address is not None:
-        importlib.import_module("dpfl.engines.jax.processes").check_same(digest)
+        importlib.import_module("dpfl.engines.jax.processes").check_same(facts)
 
 
 def follow(plan: Any, setup: Setup) -> None:
@@ -251,10 +274,7 @@ def follow(plan: Any, setup: Setup) -> None:
 
 def about(plan: Any) -> About:
     """The facts of a plan's engine."""
-    if plan.config.engine == "tff":
-        # Known without the import of TFF, which takes seconds.
-        return About({"device": "cpu"}, not plan.task.draws_in_training)
-    return importlib.import_module(ENGINES[plan.config.engine]).about(plan)
+    return importlib.import_module(_FACTS[plan.config.engine]).about(plan)
 
 
 def of(name: str) -> str:

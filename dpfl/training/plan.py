@@ -22,10 +22,8 @@ from dpfl.training import config as config_lib
 from dpfl.training import engine
 
 DEFAULT_EPSILON = 8.0
-# Memory of both processes of a run for a small model, and the vectors of a model that
-# each group of clients beyond the second adds.
+# Memory of the processes of a run for a small model.
 _BASE_BYTES = 900_000_000
-_VECTORS_OF_A_GROUP = 10
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -76,12 +74,11 @@ class Plan:
 
     @property
     def memory(self) -> int:
-        """Upper bound on the bytes that this process and TFF's worker take together.
+        """Upper bound on the bytes that the processes of this machine take together.
 
-        It must be within `machine.free_memory`. The task's data come on top.
+        The task's data come on top, and a card has the model's part.
         """
-        own = _bytes_of_vectors(self.config, self.mechanism, self.dimension)
-        return _BASE_BYTES + own
+        return _BASE_BYTES + self.about.memory
 
     @functools.cached_property
     def about(self) -> engine.About:
@@ -237,33 +234,6 @@ def _chosen(
     )
 
 
-def _bytes_of_vectors(
-    config: config_lib.RunConfig, mechanism: Mechanism, dimension: int
-) -> int:
-    groups = config.concurrency or machine.processors()
-    vectors = mechanism.run_vectors(dimension)
-    vectors += _VECTORS_OF_A_GROUP * max(0, groups - 2)
-    return round(4 * vectors * dimension)
-
-
-def _check_memory(
-    config: config_lib.RunConfig, mechanism: Mechanism, dimension: int
-) -> None:
-    """Raises ValueError if the vectors of a run exceed the free memory.
-
-    The memory of a small model is not counted: it is hardly known, and fits.
-    """
-    free = machine.free_memory()
-    needed = _bytes_of_vectors(config, mechanism, dimension)
-    if free is not None and needed > free:
-        raise ValueError(
-            f"not enough memory: mechanism {mechanism.name!r} with {dimension} "
-            f"parameters needs {(_BASE_BYTES + needed) / 1e9:.1f} GB, and "
-            f"{free / 1e9:.1f} GB are free; a smaller model needs less, and so does a "
-            "noise stream of fewer rows"
-        )
-
-
 def _with_noise(
     mechanism: Mechanism,
     config: config_lib.RunConfig,
@@ -278,7 +248,12 @@ def _with_noise(
     mechanism.check_server_optimizer(config.server_optimizer, config.server_momentum)
     mechanism.check_measure(config.measure)
     # Refused here rather than after a long calibration.
-    _check_memory(config, mechanism, task.dimension)
+    engine.check_memory(
+        round(4 * mechanism.run_vectors(task.dimension) * task.dimension),
+        machine.free_memory(),
+        f"mechanism {mechanism.name!r} with {task.dimension} parameters",
+        "a smaller model needs less, and so does a noise stream of fewer rows",
+    )
     noise_variance(config, mechanism, task.dimension)
     if mechanism.is_private and config.noise_multiplier is None:
         mechanism = planning.calibrate(

@@ -33,8 +33,6 @@ from dpfl.training import plan as plan_lib
 _NAMES_IN_DIGEST = {"accounting_method": "accountant"}
 # Options for the place of the data, which the fingerprint identifies.
 _WHERE_DATA_ARE = ("data_dir", "download", "verify")
-# Beginnings of the environment's names of JAX's settings that no sum depends on.
-_FREE_OF_JAX = ("JAX_PLATFORMS", "JAX_COMPILATION", "JAX_PERSISTENT", "JAX_LOG")
 _PACKAGES = (
     *("tensorflow", "tensorflow-federated", "dp-accounting", "numpy", "scipy"),
     *("jax", "jaxlib"),
@@ -73,8 +71,8 @@ def manifest(plan: plan_lib.Plan) -> dict[str, dict[str, Any]]:
 
     These are its settings, the resulting noise, the versions of the packages that
     compute it, the engine's device, the commit of the source tree if there is one, the
-    digests of dpfl's own files and of plug-ins, and for correlated noise and JAX the
-    processors. Without the source digests, a changed calibration in the same version
+    digests of dpfl's own files and of plug-ins, and what the last bits of sums depend
+    on. Without the source digests, a changed calibration in the same version
     could give some rounds another noise, or a changed task could give other updates the
     same noise.
     """
@@ -88,7 +86,7 @@ def manifest(plan: plan_lib.Plan) -> dict[str, dict[str, Any]]:
             "plug-ins' files": plugins_digest(plan),
         },
         "engine": dict(plan.about.facts),
-        "arithmetic": _arithmetic(plan),
+        "arithmetic": {**_arithmetic(plan), **plan.about.last_bits},
     }
 
 
@@ -108,8 +106,6 @@ def digest(plan: plan_lib.Plan) -> str:
         del facts["engine"]
         for name in ("engine", "precision", "clients_at_once"):
             del named[name]
-    else:
-        facts["engine"] = {k: v for k, v in facts["engine"].items() if k != "threads"}
     named["participation"] = plan.participation.name_in_digests
     flags = {_NAMES_IN_DIGEST.get(k, k): named[k] for k in named}
     gone = {**plan.mechanism.gone_fields(), **plan.config.task_config.former_fields}
@@ -183,36 +179,23 @@ def _digest_of(tops: Sequence[pathlib.Path]) -> str:
 
 
 def _arithmetic(plan: plan_lib.Plan) -> dict[str, Any]:
-    """The facts that the last bits of float sums depend on, besides the source.
+    """The facts that the last bits of noise depend on, besides the source.
 
-    Correlated noise is sums of float32 numbers, whose order depends on threads, and so
-    is local training in JAX on processors. Other noise is integers.
+    Correlated noise is sums of float32 numbers, whose order depends on threads. Other
+    noise is integers.
     """
-    is_jax = plan.config.engine == "jax" and plan.about.device == "cpu"
-    if not (is_jax or isinstance(plan.mechanism, matrix_factorization.StreamedMatrix)):
-        return {}
-    processors, settings_of_blas, kind = disk_cache.ADDING_UP
-    facts = {
-        "processors": processors,
+    is_stream = isinstance(plan.mechanism, matrix_factorization.StreamedMatrix)
+    return processors() if is_stream else {}
+
+
+def processors() -> dict[str, Any]:
+    """The facts of processors that decide the order of float sums."""
+    number, settings_of_blas, kind = disk_cache.ADDING_UP
+    return {
+        "processors": number,
         "settings of BLAS": settings_of_blas,
         "kind of processor": files.digest({"lines": kind}),
     }
-    return {**facts, **(_settings_of_jax() if is_jax else {})}
-
-
-def _settings_of_jax() -> dict[str, str]:
-    """The environment's settings of JAX by name, without what no sum depends on.
-
-    Facts of the engine have the number of devices, as far as it matters.
-    """
-    settings = {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith("JAX_") and not name.startswith(_FREE_OF_JAX)
-    }
-    words = os.environ.get("XLA_FLAGS", "").split()
-    kept = sorted(word for word in words if "device_count" not in word)
-    return {**settings, "XLA_FLAGS": " ".join(kept)}
 
 
 def git_state() -> Optional[dict[str, Any]]:

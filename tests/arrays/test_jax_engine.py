@@ -209,9 +209,7 @@ def test_a_killed_run_ends_with_the_same_bits(tmp_path):
     assert made.about.repeats_rounds
     at_once = made.about.facts["clients_at_once"]
     expected = {"engine": "jax", "device": "cpu", "clients_at_once": at_once}
-    # Devices of a processor are four in these tests.
-    threads = max(4, len(os.sched_getaffinity(0)))
-    assert summary["engine"] == {**expected, "threads": threads}
+    assert summary["engine"] == expected
 
 
 def test_waiting_for_others_changes_no_client():
@@ -254,6 +252,29 @@ def test_a_client_that_diverges_spoils_nothing(tmp_path):
         assert output.aggregator["exact_nonfinite_clients"] == 1
         assert all(np.isfinite(part).all() for part in trainer.weights(output.state))
         assert np.isfinite(output.train["loss"])
+
+
+def test_threads_and_settings_of_jax_decide_last_bits(monkeypatch):
+    made = plan()
+    found = engine.about(made)
+    # Devices of a processor are four in these tests.
+    assert found.last_bits["threads"] == max(4, len(os.sched_getaffinity(0)))
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    flags = os.environ["XLA_FLAGS"]
+    monkeypatch.setenv("XLA_FLAGS", f"--xla_force_host_platform_device_count=2 {flags}")
+    assert engine.about(made) == found
+    for name, value in (("JAX_THREEFRY_PARTITIONABLE", "0"), ("XLA_FLAGS", "--xla_x")):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
+            assert engine.about(made).last_bits == {**found.last_bits, name: value}
+
+
+def test_memory_that_is_foretold_is_of_the_clients_at_once():
+    one, three = (plan(clients_at_once=number) for number in (1, 3))
+    own = one.memory - plan_lib._BASE_BYTES
+    # Weights, gradient, update and vectors at the least.
+    assert own > 16 * one.dimension
+    assert three.memory - one.memory == 2 * 128 * one.dimension
 
 
 def test_memory_of_the_device_bounds_clients_at_once():

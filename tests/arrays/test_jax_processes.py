@@ -17,6 +17,9 @@ if importlib.util.find_spec("tensorflow"):
     # The JAX beside TensorFlow Federated is too old.
     pytest.skip("runs in the environment with JAX", allow_module_level=True)
 
+from dpfl.engines.jax import processes
+from tests.refusals import names, refuses
+
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = ["--engine=jax", "--mechanism=none", "--cohort_size=6", "--clients_at_once=2"]
 FLAGS += ["--rounds=4", "--seed=5", "--checkpoint_every=2", "--noprogress"]
@@ -80,4 +83,14 @@ def test_two_processes_have_the_bits_of_one(tmp_path):
 def test_another_plan_is_refused(tmp_path):
     codes, lines = run(tmp_path, 2, more=["--client_lr=0.01"])
     assert codes == [2, 2]
-    assert all(line.startswith("error: --process_id") for line in lines)
+    assert all(names(line, "process 1", "--client_lr", 0.01) for line in lines)
+
+
+@pytest.mark.parametrize("host, own", [("no host", 1), ("a" * 64, 0), ("127.0.0.1", 0)])
+def test_an_address_of_no_host_or_in_use_is_refused(host, own):
+    """At once: JAX would wait for minutes, or end the process."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"{host}:{taken.getsockname()[1]}"
+        joined = processes.joined(address, 2, own)
+        with refuses(ValueError, "coordinator_address", address), joined:
+            pass

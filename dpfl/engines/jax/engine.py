@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
+import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -48,6 +49,8 @@ _KEY_BYTES = 32
 # Standard deviations of a cohort's size for which there is room, and for which the
 # usual number of chunks suffices.
 _DEVIATIONS, _USUAL_DEVIATIONS = 5, 2
+# Beginnings of the environment's names of JAX's settings that no sum depends on.
+_FREE = ("JAX_PLATFORMS", "JAX_COMPILATION", "JAX_PERSISTENT", "JAX_LOG")
 # Options of the compiler that make a program repeat its bits, by platform; they cost
 # time.
 _SAME_BITS = {"gpu": {"xla_gpu_deterministic_ops": True, "xla_gpu_autotune_level": 0}}
@@ -59,15 +62,32 @@ def about(plan: plan_lib.Plan) -> About:
     On processors a round repeats its bits, with as many threads: they divide products
     among them. A card may add in another order after a restart.
     """
-    facts = {
-        "device": jax.devices()[0].device_kind,
-        "clients_at_once": _most_at_once(plan),
-    }
+    at_once = _most_at_once(plan)
+    facts = {"device": jax.devices()[0].device_kind, "clients_at_once": at_once}
     is_of_processors = jax.default_backend() == "cpu"
+    last_bits: dict[str, Any] = {}
     if is_of_processors:
         processors, *_ = disk_cache.ADDING_UP
-        facts["threads"] = max(processors, jax.local_device_count())
-    return About(facts, is_of_processors)
+        threads = max(processors, jax.local_device_count())
+        last_bits = {**provenance.processors(), "threads": threads, **_settings()}
+    needed = _BYTES_A_NUMBER * at_once + 4 * plan.mechanism.run_vectors(plan.dimension)
+    memory = round(needed * plan.dimension)
+    return About(facts, is_of_processors, last_bits, memory)
+
+
+def _settings() -> dict[str, str]:
+    """The environment's settings of JAX by name, without what no sum depends on.
+
+    Facts of the engine have the number of devices, as far as it matters.
+    """
+    settings = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith("JAX_") and not name.startswith(_FREE)
+    }
+    words = os.environ.get("XLA_FLAGS", "").split()
+    kept = sorted(word for word in words if "device_count" not in word)
+    return {**settings, "XLA_FLAGS": " ".join(kept)}
 
 
 @contextlib.contextmanager

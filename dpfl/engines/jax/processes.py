@@ -4,7 +4,7 @@
 """Several processes of one run, on one machine or more, by `jax.distributed`.
 
     with joined("127.0.0.1:8476", 2, process_id):
-        check_same(digest)
+        check_same(facts)
         first = from_first(tree)
 
 All processes compute the same rounds; the first of them alone is a run with files.
@@ -14,18 +14,20 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import json
 import logging
 import os
+import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from dpfl import checks
-from dpfl.training import deadlines
+from dpfl import checks, files
+from dpfl.training import checkpoint, deadlines
 from dpfl.training.engine import EngineLostError, NotEnoughMemoryError
 
 # A process that was silent for longer is lost, and JAX ends the others.
@@ -46,7 +48,9 @@ def joined(address: str, number: int, own: int) -> Iterator[None]:
 
     Raises:
       EngineLostError: If not all processes come.
+      ValueError: If the address is of no host, or the first process cannot have it.
     """
+    _check_address(address, own)
     logging.getLogger("jax._src.distributed").setLevel(logging.WARNING)
     # That of processors; cards have their own.
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
@@ -61,6 +65,25 @@ def joined(address: str, number: int, own: int) -> Iterator[None]:
     except BaseException as error:
         atexit.register(_leave, _exit_code(error))
         raise
+
+
+def _check_address(address: str, own: int) -> None:
+    """Raises ValueError for an address without a host, or one that is in use."""
+    host, _, port = address.rpartition(":")
+    wanted = "HOST:PORT of a host that this one finds"
+    try:
+        [(family, *_, place), *_] = socket.getaddrinfo(
+            *(host.strip("[]"), int(port)), type=socket.SOCK_STREAM
+        )
+        if not own:
+            wanted = "HOST:PORT of this host, with a port that is free"
+            with socket.socket(family) as listener:
+                # As if it were free while connections of the last run go.
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listener.bind(place)
+    except (OSError, UnicodeError) as error:
+        message = checks.message("coordinator_address", wanted, address)
+        raise ValueError(f"{message} ({error})") from error
 
 
 def _exit_code(error: BaseException) -> int:
@@ -91,16 +114,19 @@ def failures_told() -> Iterator[None]:
         raise EngineLostError(f"JAX failed: {first}") from error
 
 
-def check_same(digest: str) -> None:
-    """Raises ValueError if another process has another digest, in hex."""
+def check_same(facts: Mapping[str, Any]) -> None:
+    """Raises ChangedFlagsError if a process has other facts than the first."""
     if jax.process_count() == 1:
         return
+    own = json.dumps(files.plain(facts)).encode()
     with failures_told():
-        every = multihost_utils.process_allgather(_bytes(bytes.fromhex(digest)))
-    for place, other in enumerate(every):
-        if not np.array_equal(other, every[0]):
-            wanted = "of the flags, data, versions and device of process 0"
-            raise ValueError(checks.message("process_id", wanted, place))
+        longest = multihost_utils.process_allgather(np.array(len(own))).max()
+        padded = _bytes(own.ljust(int(longest)))
+        every = multihost_utils.process_allgather(padded)
+    first, *others = (json.loads(bytes(each)) for each in every)
+    for place, other in enumerate(others, 1):
+        what = f"process {place} can only join process 0"
+        checkpoint.check_unchanged(first, other, what, "start both with the same flags")
 
 
 def from_first(tree: Any) -> Any:

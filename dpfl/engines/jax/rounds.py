@@ -38,7 +38,7 @@ from dpfl.engines.jax.local_training import Batch, Sums
 from dpfl.tasks.metrics import Objective
 from dpfl.tasks.task import JaxParts
 from dpfl.training import server_optimizers
-from dpfl.training.engine import NotEnoughMemoryError
+from dpfl.training.engine import check_memory
 from dpfl.training.server_optimizers import ServerOptimizer
 
 # Growth of the space for a cohort's examples, so that few programs are compiled.
@@ -342,12 +342,9 @@ def _check_memory(program: Any, clients_at_once: int) -> None:
     else:
         # Devices of a processor have one memory.
         needed, free = needed * len(devices), machine.free_memory()
-    if free is not None and needed > free:
-        raise NotEnoughMemoryError(
-            f"not enough memory: a round with {clients_at_once} clients at once needs "
-            f"{needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free; a smaller "
-            "--clients_at_once needs less, in another output_dir"
-        )
+    what = f"a round with {clients_at_once} clients at once"
+    mend = "a smaller --clients_at_once needs less, in another output_dir"
+    check_memory(needed, free, what, mend)
 
 
 def _dropout_key(words: Array, round_index: Array) -> Array:

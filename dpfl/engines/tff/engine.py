@@ -34,7 +34,13 @@ from dpfl.engines.tff import (
 )
 from dpfl.training import plan as plan_lib
 from dpfl.training import provenance, selection, server_optimizers
-from dpfl.training.engine import RoundOutput, Setup, State, write_weights
+from dpfl.training.engine import (
+    RoundOutput,
+    Setup,
+    State,
+    check_memory,
+    write_weights,
+)
 
 
 @contextlib.contextmanager
@@ -44,8 +50,13 @@ def opened(plan: plan_lib.Plan, setup: Setup) -> Iterator[TffEngine]:
     Raises:
       DataFileError: If the task's data file is found damaged by the block.
       EngineLostError: If the worker ends or fails.
+      NotEnoughMemoryError: If the vectors of a run exceed the free memory. That of a
+        small model is not counted: it is hardly known, and fits.
     """
     concurrency = plan.config.concurrency or machine.processors()
+    what = f"a round with {concurrency} groups of clients at once"
+    mend = "a smaller --concurrency needs less"
+    check_memory(plan.about.memory, machine.free_memory(), what, mend)
     with contextlib.ExitStack() as stack:
         stack.enter_context(connection.failures_told(plan.task.data_file))
         worker = stack.enter_context(

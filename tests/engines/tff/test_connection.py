@@ -7,9 +7,12 @@ import grpc
 import pytest
 import tensorflow as tf
 
-from dpfl.engines.tff import connection
+from dpfl import machine
+from dpfl.engines.tff import connection, engine
 from dpfl.tasks import data_files
+from dpfl.training.engine import NotEnoughMemoryError
 from tests.refusals import refuses
+from tests.training import fakes
 
 MALFORMED = "database disk image is malformed: SELECT * WHERE client_id = 'f000'"
 
@@ -73,3 +76,11 @@ def test_damaged_data_file_error_names_file_and_verify_flag(error):
     with pytest.raises((connection.WorkerDiedError, type(error))):
         with connection.failures_told():
             raise error
+
+
+def test_groups_that_exceed_the_memory_are_refused_before_the_worker(monkeypatch):
+    plan = fakes.make_plan(monkeypatch, noise_multiplier=1.0, concurrency=5)
+    monkeypatch.setattr(machine, "free_memory", lambda: plan.about.memory - 1)
+    with refuses(NotEnoughMemoryError, "5 groups", "--concurrency"):
+        with engine.opened(plan, None):
+            pass

@@ -1,0 +1,27 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Facts of TFF's engine, without the import of TFF, which takes seconds.
+
+facts.about(plan).memory    # bytes
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpfl import machine
+from dpfl.training.engine import About
+
+# Vectors of a model that each group of clients beyond the second adds.
+_VECTORS_OF_A_GROUP = 10
+
+
+def about(plan: Any) -> About:
+    """The facts of a plan's engine."""
+    groups = plan.config.concurrency or machine.processors()
+    vectors = plan.mechanism.run_vectors(plan.dimension)
+    vectors += _VECTORS_OF_A_GROUP * max(0, groups - 2)
+    is_the_same = not plan.task.draws_in_training
+    memory = round(4 * vectors * plan.dimension)
+    return About({"device": "cpu"}, is_the_same, memory=memory)
