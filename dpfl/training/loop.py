@@ -91,8 +91,7 @@ class Loop:
           DamagedRecordError: If the files of metrics do not match the checkpoint, or a
             round had other noise than the plan's.
           DivergedError: If a round leaves a model that is not finite, or whose loss is
-            not on test examples that belong to no client; the newest checkpoint is then
-            the round before.
+            not on test examples that belong to no client; or if one did before.
         """
         state, progress = self._restore()
         last = self._plan.last_round
@@ -100,22 +99,21 @@ class Loop:
         with self._bar(progress.round_index) as bar:
             while progress.round_index < last:
                 begun = time.monotonic()
-                after, row, cohort = self._round(state, progress.totals)
-                problem = self._problem(after, row)
-                if problem:
-                    if progress.rows:
-                        self._save(state, progress)
-                    raise DivergedError(problem)
+                state, row, cohort = self._round(state, progress.totals)
+                problem = self._problem(state, row)
                 self._warn(row)
-                state, seconds = after, time.monotonic() - begun
                 progress = progress.advanced(
                     row,
                     cohort,
-                    seconds,
+                    time.monotonic() - begun,
                     without_exact=self._plan.config.measure == RELEASED,
                 )
-                if self._plan.is_saved(progress.round_index):
+                if problem or self._plan.is_saved(progress.round_index):
                     progress = self._save(state, progress)
+                if problem:
+                    # It is saved, and so refused again: other noise for it would be
+                    # another release.
+                    raise DivergedError(problem)
                 if self._plan.is_shown(progress.round_index):
                     words = report.postfix(self._plan, progress.totals)
                     bar.set_postfix_str(words, refresh=False)
@@ -146,8 +144,7 @@ class Loop:
             return None
         return (
             f"training diverged in round {row['round']}: {flaw}; smaller client_lr and "
-            "server_lr, or less noise, may help, in another output_dir; checkpoints of "
-            "earlier rounds are kept"
+            "server_lr, or less noise, may help, in another output_dir"
         )
 
     def _warn(self, row: Row) -> None:
@@ -180,27 +177,25 @@ class Loop:
             self._record.rewind()
             return first, checkpoint_lib.beginning(self._plan.participation.population)
         progress = checkpoint_lib.from_checkpoint(checkpoint)
-        state = self._state_of(progress)
+        try:
+            state = self._engine.from_leaves(progress.leaves)
+        except ValueError as error:
+            raise checkpoint_lib.DamagedCheckpointError(
+                f"{error}; choose another output_dir"
+            ) from error
         # The ledger charges for this noise only.
         last = [progress.totals.last] if progress.totals.last is not None else []
         check_noise(self._plan, [*last, *progress.rows])
         self._record.rewind(checkpoint.info["marks"])
         self._record.append(progress.rows, progress.times)
+        problem = self._problem(state, progress.totals.last or {})
+        if problem:
+            raise DivergedError(problem)
         done = checkpoint.round_index
         self._say(f"resuming after round {done}")
         begun = self._plan.participation.known_from(done)
         self._ledger.resume_at(done, [self._cohort(r) for r in range(begun, done)])
         return state, progress.recorded()
-
-    def _state_of(self, progress: Progress) -> Any:
-        try:
-            state = self._engine.from_leaves(progress.leaves)
-            if all(np.isfinite(part).all() for part in self._engine.weights(state)):
-                return state
-            why = "the checkpoint's model is not finite"
-        except ValueError as error:
-            why = str(error)
-        raise checkpoint_lib.DamagedCheckpointError(f"{why}; choose another output_dir")
 
     def _cohort(self, round_index: int) -> list[int]:
         chosen = selection.select_cohort(
