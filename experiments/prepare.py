@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from dpfl import checks, files
-from dpfl.tasks import femnist, prepared
+from dpfl.tasks import court, femnist, prepared
 
 from . import cli
 
@@ -29,7 +29,7 @@ _OUTPUT = flags.DEFINE_string(
 )
 flags.DEFINE_bool("progress", True, "Whether a bar goes to stderr.")
 
-SOURCES = {source.name: source for source in (femnist.SOURCE,)}
+SOURCES = {source.name: source for source in (court.SOURCE, femnist.SOURCE)}
 
 
 def main(argv: Sequence[str]) -> None:

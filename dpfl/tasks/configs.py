@@ -302,6 +302,33 @@ class FemnistConfig(SeededConfig):
 
 
 @dataclasses.dataclass(frozen=True)
+class CourtConfig(RecurrentConfig, SeededConfig):
+    """Options of `court`, whose speakers are held out whole.
+
+    Tune settings on `validation`.
+
+    Attributes:
+      data_dir: Folder with `court.npz`, or with the transcripts below it; `~/.tff` if
+        None.
+    """
+
+    batch_size: int = option(10, "Number of examples in a local batch.")
+    max_examples_per_client: Optional[int] = option(
+        20, "Most examples in a local epoch; 'none' for all."
+    )
+    data_dir: Optional[str] = option(
+        None, "Folder of the data files.", check=checks.path
+    )
+    evaluate_on: str = option("test", "Set to evaluate on", choices=EVALUATED[:2])
+    max_test_examples: Optional[int] = option(
+        None,
+        "Most examples in the evaluation set; 'none' for all.",
+        at_least=1,
+        at_most=_MOST_EXAMPLES,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
 class StackOverflowConfig(RecurrentConfig, SqlConfig):
     """Options of `stackoverflow`, with the literature's values as defaults."""
 

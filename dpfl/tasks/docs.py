@@ -172,19 +172,6 @@ def held_out(
     return training, evaluated
 
 
-def _evaluated(rows: np.ndarray, config: DocsConfig) -> np.ndarray:
-    """The rows to evaluate on, as many as the options ask for, in their order."""
-    most = config.max_test_examples
-    if most is None or most >= len(rows):
-        return rows
-    rng = np.random.RandomState(config.partition_seed)
-    return rows[np.sort(rng.permutation(len(rows))[:most])]
-
-
-def _pairs(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return np.ascontiguousarray(rows[:, :-1]), np.ascontiguousarray(rows[:, 1:])
-
-
 def load(config: DocsConfig, folder: str | None = None) -> task_lib.Task:
     """Loads the task `docs`.
 
@@ -220,7 +207,7 @@ def load(config: DocsConfig, folder: str | None = None) -> task_lib.Task:
     vocabulary = build_vocabulary(sentences, config.vocab_size)
     train = encode(sentences, vocabulary, config.sequence_length)
     test = encode(tested, vocabulary, config.sequence_length)
-    test = _evaluated(test, config)
+    test = text.evaluated(test, config)
     sizes = np.array([len(modules[name]) for name in clients], np.int64)
     digest = hashlib.sha256(b"docs 1")
     digest.update("\n".join([*clients, "", *evaluated, "", *vocabulary]).encode())
@@ -230,8 +217,8 @@ def load(config: DocsConfig, folder: str | None = None) -> task_lib.Task:
         name="docs",
         description="Next word in docstrings of the library, by module.",
         client_ids=clients,
-        clients=ArrayClients(*_pairs(train), sizes),
-        test_examples=lambda: _pairs(test),
+        clients=ArrayClients(*text.pairs(train), sizes),
+        test_examples=lambda: text.pairs(test),
         defaults=DEFAULTS,
         config=config,
         fingerprint=digest.hexdigest(),

@@ -91,6 +91,7 @@ def register(name: str, entry: TaskEntry) -> None:
 
 
 for _name, _module, _class, _dimension in (
+    ("court", "court", configs.CourtConfig, 4_050_748),
     ("digits", "digits", configs.DigitsConfig, 15_994),
     ("docs", "docs", configs.DocsConfig, 157_172),
     ("emnist", "emnist", configs.EmnistConfig, 1_018_174),

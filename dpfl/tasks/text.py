@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from dpfl.tasks import models
 from dpfl.tasks.metrics import Objective
 
@@ -34,6 +36,25 @@ class Tokens:
         self.begin = vocab_size + 2
         self.end = vocab_size + 3
         self.total = vocab_size + 4
+
+
+def evaluated(rows: np.ndarray, config: Any) -> np.ndarray:
+    """The rows to evaluate on, as many as the options ask for, in their order.
+
+    Args:
+      rows: All rows of the set.
+      config: Has `max_test_examples`, `partition_seed`.
+    """
+    most = config.max_test_examples
+    if most is None or most >= len(rows):
+        return rows
+    rng = np.random.RandomState(config.partition_seed)
+    return rows[np.sort(rng.permutation(len(rows))[:most])]
+
+
+def pairs(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The inputs and labels of rows of tokens, labels a token ahead."""
+    return np.ascontiguousarray(rows[:, :-1]), np.ascontiguousarray(rows[:, 1:])
 
 
 def next_word_pieces(config: Any) -> dict[str, Any]:

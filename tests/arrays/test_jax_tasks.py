@@ -21,12 +21,12 @@ from dpfl.engines.jax import networks
 from dpfl.tasks import clients as clients_lib
 from dpfl.tasks import docs, registry
 from tests.arrays.test_jax_engine import opened, plan
-from tests.tasks import test_docs, test_femnist, test_mnist
+from tests.tasks import test_court, test_docs, test_femnist, test_mnist
 from tools import rehearse
 
 WORDS = ["the", "a", "is", "code", "error"]
 # Words of the vocabularies; the other tokens are special.
-VOCABULARY = {"docs": 5, "stackoverflow": 3}
+VOCABULARY = {"court": 20, "docs": 5, "stackoverflow": 3}
 SMALL = {"sequence_length": 6, "embedding_size": 3, "lstm_size": 4}
 
 
@@ -98,6 +98,7 @@ def of_mnist(folder, load=test_mnist.load, **options):
 
 
 TASKS = {
+    "court": lambda folder: test_court.load(test_court.write(folder), batch_size=20),
     "digits": digits,
     "docs": of_docs,
     "emnist": emnist,

@@ -1,6 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
+import itertools
 import os
 import pathlib
 
@@ -30,18 +31,16 @@ def test_a_flag_is_a_name_and_a_value():
 def test_every_paper_folder_has_a_flag_file_per_task():
     names = set(flag_files.names())
     # What these do at the medium scale stands in `papers.medium`.
+    papers = ("chen2022", "dome2025")
     elsewhere = [
         ("chen2022", "mnist"),
-        ("chen2022", "fashion"),
-        ("dome2025", "fashion"),
-        ("chen2022", "femnist"),
-        ("dome2025", "femnist"),
+        *itertools.product(papers, ("court", "fashion", "femnist")),
     ]
     for task in tasks.task_names():
         name = tasks.task_entry(task).flag_file
         if name is None:
             continue
-        for folder in ("tasks", "chen2022", "dome2025"):
+        for folder in ("tasks", *papers):
             if (folder, task) not in elsewhere:
                 assert f"{folder}/{name}" in names
                 assert flag_files.values(f"{folder}/{name}")["task"] == task
