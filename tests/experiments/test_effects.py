@@ -191,6 +191,18 @@ def test_engines_train_alike():
             assert abs(pair.size) < 0.05
 
 
+def test_fedjax_reaches_the_same():
+    """Within a point, without noise."""
+    rows = files.read_csv(pages.ROOT / "docs/results/same_training_fedjax.csv")
+    cells = effects.by_seed(
+        ((row["after"], row["simulator"]), row["seed"], float(row[ACCURACY]))
+        for row in rows
+    )
+    last = rows[-1]["after"]
+    pair = effects.effect(cells, [((last, "dpfl"), (last, "fedjax"))])
+    assert pair.seeds >= 3 and -0.01 < pair.low <= pair.high < 0.01
+
+
 def test_page_gain_equals_the_claim_s_effect():
     line = "equal_bits mechanism=gaussian|l2_csgm point=b32|r10: mechanism | final_accuracy .1% vs mechanism=gaussian"
     shown = pages.table(line).splitlines()[3].split(" | ")[1]
