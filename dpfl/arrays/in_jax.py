@@ -26,7 +26,7 @@ from dpfl.arrays import in_numpy, philox
 
 FIXES_SHAPES = True
 
-bitcast, cond, make_complex = lax.bitcast_convert_type, lax.cond, lax.complex
+bitcast, make_complex = lax.bitcast_convert_type, lax.complex
 fft, ifft, slice_at = jnp.fft.fft, jnp.fft.ifft, lax.dynamic_slice
 tree_map, structure_leaves = jax.tree.map, jax.tree.leaves
 eigvalsh = jnp.linalg.eigvalsh
@@ -47,6 +47,12 @@ _ROW = 256
 def asarray(value: Any, dtype: Any) -> Any:
     """See `in_numpy`."""
     return jnp.asarray(value).astype(dtype)
+
+
+def cond(condition: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
+    """See `in_numpy`; a branch is compiled only where the condition is traced."""
+    is_known = not isinstance(condition, jax.core.Tracer)
+    return (in_numpy.cond if is_known else lax.cond)(condition, then, other)
 
 
 def while_loop(condition: Callable, body: Callable, carried: Sequence[Any]) -> Any:
