@@ -21,7 +21,7 @@ VERSION = re.search(
 ).group(1)
 COMMANDS = (
     *("train", "privacy", "factorize", "audit", "benchmark", "reproduce"),
-    *("worker", "compare", "search", "prepare"),
+    *("worker", "compare", "search", "sweep", "new-task", "prepare"),
 )
 WHERE_TFF_IS = (
     '; sys_platform == "linux" and platform_machine == "x86_64" '
@@ -94,7 +94,8 @@ setup(
     },
     entry_points={
         "console_scripts": [
-            f"dpfl-{name} = dpfl.experiments.commands:{name}" for name in COMMANDS
+            f"dpfl-{name} = dpfl.experiments.commands:{name.replace('-', '_')}"
+            for name in COMMANDS
         ]
     },
 )

@@ -24,13 +24,13 @@ from . import early
 
 COMMANDS = (
     *("train", "privacy", "factorize", "audit", "benchmark", "reproduce"),
-    *("worker", "compare", "search", "prepare"),
+    *("worker", "compare", "search", "sweep", "new-task", "prepare"),
 )
 # Commands that run without TensorFlow Federated, and the benchmark, of which some rows
 # do; and those that run with JAX in its place. All others fail with a message about it
 # before they load anything of their own.
-WITHOUT_TFF = ("privacy", "factorize", "compare", "benchmark", "prepare")
-WITH_JAX = ("train", "search", "audit")
+WITHOUT_TFF = ("privacy", "factorize", "compare", "benchmark", "prepare", "new-task")
+WITH_JAX = ("train", "search", "sweep", "audit")
 # The package of the commands' modules: installed, or in the source tree.
 PACKAGE = __package__
 FAULT_EXIT_CODE, USAGE_EXIT_CODE = 1, 2
@@ -42,9 +42,13 @@ def _fail(message: str, code: int = USAGE_EXIT_CODE) -> NoReturn:
     sys.exit(code)
 
 
+def _module(command: str) -> str:
+    return command.replace("-", "_")
+
+
 def summary(command: str) -> str:
     """The first line of a binary's documentation, without loading it."""
-    source = (_HERE / f"{command}.py").read_text(encoding="utf-8")
+    source = (_HERE / f"{_module(command)}.py").read_text(encoding="utf-8")
     return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
 
 
@@ -77,13 +81,13 @@ def _loaded(command: str) -> tuple[Any, Any]:
         from . import cli, start
 
         with start.accounting_when_used():
-            return importlib.import_module(f"{PACKAGE}.{command}"), cli
+            return importlib.import_module(f"{PACKAGE}.{_module(command)}"), cli
 
 
 # Entry points of the scripts dpfl-train, dpfl-privacy and so on.
 _ENTRIES = [functools.partial(run_command, name) for name in COMMANDS]
 train, privacy, factorize, audit, benchmark, reproduce = _ENTRIES[:6]
-worker, compare, search, prepare = _ENTRIES[6:]
+worker, compare, search, sweep, new_task, prepare = _ENTRIES[6:]
 
 
 def list_commands() -> None:

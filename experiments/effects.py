@@ -115,6 +115,12 @@ def effect(
     return Effect(size, size - half, size + half, seeds)
 
 
+def mean(runs: Runs, level: float = 0.95) -> Effect:
+    """The mean of a cell's runs, with its interval over seeds as of `effect`."""
+    zero = dict.fromkeys(runs, 0.0)
+    return effect({"runs": runs, "zero": zero}, [("runs", "zero")], level)
+
+
 def _samples(runs: Sequence[Runs], weights: Sequence[float]) -> list[np.ndarray]:
     """Independent samples whose means add up to the weighted sum of the cells'."""
     for value in (value for own in runs for value in own.values()):

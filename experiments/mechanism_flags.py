@@ -13,6 +13,7 @@ mechanisms have is one flag. A flag that is not given leaves the field at its de
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
@@ -36,6 +37,9 @@ DEFINE: dict[type, Callable[..., Any]] = {
 }
 # Fields for which every command has its own flag.
 _ROUNDS = "rounds"
+# Flags that apply to every mechanism, and those of a private one.
+_COMMON_FIELDS = ("cohort_size", "rounds_per_epoch", _ROUNDS)
+BUDGET = ("epsilon", "delta", "accounting_method")
 _NUMBERS: dict[type, Any] = {int: flags.IntegerParser, float: flags.FloatParser}
 
 
@@ -156,6 +160,16 @@ def given() -> dict[str, Any]:
     if values["noise_stream"] == matrix_factorization.RUN:
         values[_ROUNDS] = flags.FLAGS[_ROUNDS].value
     return {field: value for field, value in values.items() if value is not None}
+
+
+def without_meaning(name: str, given: Iterable[str]) -> list[str]:
+    """The flags among `given` that a mechanism does not use."""
+    accepted = {m: mechanism_build.accepted_fields(m) for m in mechanisms.MECHANISMS}
+    others = {*itertools.chain(*accepted.values())} - accepted[name]
+    others.difference_update(_COMMON_FIELDS)
+    if not mechanisms.MECHANISMS[name].is_private:
+        others.update(BUDGET)
+    return [flag for flag in given if flag in others]
 
 
 def build(name: str, values: Mapping[str, Any]) -> Mechanism:

@@ -25,8 +25,8 @@ from absl import flags
 from dpfl import checks, files
 from dpfl.training import config
 
-from . import cli, drawings, tables
-from .papers import parallel_runs, plotting, result_tables, sweep, trainers
+from . import cli, tables
+from .papers import parallel_runs, plotting, result_tables, sweep
 from .papers.index import FIGURES
 from .tables import Rows
 
@@ -89,23 +89,6 @@ for _flag in ("jobs", "concurrency"):
 cli.check_flag("round_deadline", checks.real, above=0, at_most=config.LONGEST_DEADLINE)
 
 
-def draw(figure: sweep.Figure, rows: Rows, folder: Path) -> Path:
-    """Draws rows to FOLDER/FIGURE.png; returns the path.
-
-    Args:
-      figure: The figure.
-      rows: Rows of its table.
-      folder: Folder of the picture.
-    """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    path = folder / f"{figure.name}.png"
-    picture = plotting.draw(figure.plot, rows, figure.source, figure.curves)
-    drawings.save(picture, path, dpi=130)
-    return path
-
-
 def _print_table(rows: Rows) -> None:
     """Prints the rows without key and folder, aligned."""
     hidden = (sweep.KEY, "folder", sweep.CURVES)
@@ -160,12 +143,11 @@ def _do_work(
 ) -> None:
     """Does the missing work; raises ValueError before any if data are missing."""
     jobs = _JOBS.value or (1 if _WORKERS.value else None)
-    runs = parallel_runs.ParallelRuns(folder, jobs=jobs, concurrency=_CONCURRENCY.value)
-    try:
-        runs.check([work for work in grid if work not in table])
-        runs.do(grid, table)
-    except trainers.WorkFailedError as error:
-        trainers.end(error)
+    missing = [work for work in reversed(grid) if work not in table]
+    runs = [work for work in missing if isinstance(work, sweep.Training)]
+    checked = {work.all_flags["task"]: work for work in runs}
+    options = {"jobs": jobs, "concurrency": _CONCURRENCY.value}
+    parallel_runs.do(grid, table, folder, checked.values(), **options)
 
 
 def main(argv: Sequence[str]) -> None:
@@ -203,7 +185,7 @@ def _reproduce(figure: sweep.Figure, scale: str, folder: Path) -> None:
         _print_table(rows)
         try:
             plotting.print_remark(rows)
-            path = draw(figure, rows, folder)
+            path = plotting.save(figure, rows, folder)
         except KeyError as error:
             raise ValueError(
                 f"{folder / 'results.csv'} must have the columns of {figure.name}, "
@@ -221,7 +203,7 @@ def _drawn_table(
     table = files.input_path("--from_table", _FROM_TABLE.value)
     rows = result_tables.read(table, figure, _SCALE.value, grid)
     try:
-        return rows, draw(figure, rows, folder)
+        return rows, plotting.save(figure, rows, folder)
     except KeyError as missing:
         fault = f"{table} without {missing.args[0]}"
         raise result_tables.refused(figure, _SCALE.value, fault) from missing

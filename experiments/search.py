@@ -28,7 +28,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Optional
 
 import numpy as np
 from absl import flags
@@ -37,7 +37,7 @@ from dpfl import checks, files, tasks
 from dpfl.training import engine
 
 from . import cli, flag_files, tables
-from .papers import sweep, trainers
+from .papers import sweep, trainers, tuning
 from .papers.sweep import Training
 
 SEARCHED = ("client_lr", "server_lr", "clip_norm", "server_momentum")
@@ -65,17 +65,8 @@ cli.check_flag("validation_fraction", checks.real, above=0.0, below=1.0)
 # Seed of the draws, which must be the same in each call.
 _DRAWS_SEED = 20
 _OWN = (*SEARCHED, "seed", "output_dir", "validation_fraction")
-_DIVERGED = "training diverged in round"
 
 Setting = Mapping[str, float]
-
-
-class Tried(NamedTuple):
-    """A setting, its number of runs and their mean metric, NaN if one diverged."""
-
-    setting: Setting
-    seeds: int
-    mean: float
 
 
 def _numbers(name: str) -> list[float]:
@@ -158,37 +149,11 @@ def _flag(word: str) -> tuple[str, str]:
     return flag_files.pair(word)
 
 
-def _task(given: Mapping[str, str]) -> str:
-    """The task; ValueError for an unknown one, or one without a validation set."""
-    task = given.get("task", "digits")
-    if not _validation(task):
-        known = filter(_validation, tasks.task_names())
-        wanted = f"one with a validation set, {' or '.join(known)}"
-        raise ValueError(checks.message("--task", wanted, task))
-    return task
-
-
-def _validation(task: str) -> dict[str, Any]:
-    """The options that have a task evaluate on a validation set, if it has one."""
-    options = {"validation_fraction": _FRACTION.value, "evaluate_on": "validation"}
-    names = {option.name for option in tasks.task_options(task)}
-    return {name: value for name, value in options.items() if name in names}
-
-
 def _work(given: Mapping[str, str], setting: Setting, seed: str) -> Training:
     labels = {**setting, "seed": seed}
-    settings = {**_validation(_task(given)), **given, **labels}
+    share = tuning.validation(given.get("task", "digits"), str(_FRACTION.value))
+    settings = {**share, **given, **labels}
     return sweep.training_work(labels, settings)
-
-
-def _ends(grid: Sequence[Training]) -> list[Training]:
-    """A run of each seed, and the runs at the ends of the searched ranges."""
-    first = {one.labels["seed"]: number for number, one in enumerate(grid)}
-    chosen = set(first.values())
-    for name in SEARCHED if grid else ():
-        values = [one.labels.get(name, 0.0) for one in grid]
-        chosen |= {values.index(min(values)), values.index(max(values))}
-    return [grid[number] for number in sorted(chosen)]
 
 
 def _do_runs(
@@ -208,7 +173,7 @@ def _do_runs(
     with contextlib.closing(trainers.Trainer()) as trainer:
         missing = [one for one in grid if one not in table]
         with trainers.refusals():
-            for one in _ends(missing) if done < _RUNS.value else []:
+            for one in tuning.ends(missing) if done < _RUNS.value else []:
                 trainer.check(one, folder)
         cli.work_begins()
         for one in grid:
@@ -221,42 +186,11 @@ def _do_runs(
                 trainer.train(one, folder / one.folder)
                 table.add(one, sweep.measured(folder / one.folder))
             except trainers.WorkFailedError as error:
-                if _DIVERGED not in error.said:
+                if not error.is_divergence:
                     raise
                 table.add(one, {column: math.nan})
             done += 1
     return [one for one in grid if one in table]
-
-
-def _metric_of(row: tables.Row, column: str) -> float:
-    """The metric of a finished run; ValueError if the table has no number."""
-    try:
-        return float(row[column])
-    except (KeyError, ValueError):
-        wanted = f"a table with a number as {column} of each run"
-        message = checks.message("search.csv", wanted, row.get(column))
-        raise ValueError(message) from None
-
-
-def _ranked(rows: tables.Rows, metric: str, lower_is_better: bool) -> list[Tried]:
-    """The tried settings, the best first by a column of the table.
-
-    Settings with the most seeds come first, and diverged ones last.
-    """
-    groups: dict[tuple[tuple[str, float], ...], list[float]] = {}
-    for row in rows:
-        key = tuple((name, float(row[name])) for name in SEARCHED if row.get(name))
-        groups.setdefault(key, []).append(_metric_of(row, metric))
-    tried = [
-        Tried(dict(key), len(values), sum(values) / len(values))
-        for key, values in groups.items()
-    ]
-
-    def worth(one: Tried) -> tuple[bool, int, float]:
-        mean = one.mean if lower_is_better else -one.mean
-        return math.isnan(one.mean), -one.seeds, 0.0 if math.isnan(mean) else mean
-
-    return sorted(tried, key=worth)
 
 
 def main(argv: Sequence[str]) -> None:
@@ -268,7 +202,9 @@ def main(argv: Sequence[str]) -> None:
         names = " or ".join(f"--{name}" for name in SEARCHED)
         raise ValueError(f"{names} must be given, found none")
     given = given_flags(argv[1:])
-    metric = tasks.task_entry(_task(given)).metric
+    task = given.get("task", "digits")
+    tuning.validation(task, "")
+    metric = tasks.task_entry(task).metric
     number = _DRAWS.value or math.prod(map(len, values.values()))
     if number * len(_SEEDS.value) > _MOST_RUNS:
         told = f"{number} settings with {len(_SEEDS.value)} seeds"
@@ -289,13 +225,17 @@ def main(argv: Sequence[str]) -> None:
             table = sweep.ResultsTable(folder / "search.csv")
             for one in grid:
                 if one in table:
-                    _metric_of(table.row(one), metric.final_column)
+                    tuning.metric_of(table.row(one), metric.final_column)
             try:
                 done = _do_runs(grid, table, folder, metric.final_column)
             except trainers.WorkFailedError as error:
                 trainers.end(error)
     rows = [table.row(one) for one in done]
-    ranked = _ranked(rows, metric.final_column, metric.lower_is_better)
+    column, lower = metric.final_column, metric.lower_is_better
+    ranked = [
+        one._replace(setting={name: float(v) for name, v in one.setting.items()})
+        for one in tuning.ranked(rows, SEARCHED, column, lower)
+    ]
     name = f"validation {metric.name}"
     shown = [{**one.setting, "seeds": one.seeds, name: one.mean} for one in ranked]
     if shown:

@@ -36,6 +36,8 @@ HEADS = {
     "server_lr": "rate",
     "error_ratio": "error over Gaussian noise's",
 }
+# Columns of a run's bits.
+BITS = ("uplink_bits_per_parameter", "downlink_bits_per_parameter")
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
 

@@ -28,7 +28,6 @@ from typing import Any
 from absl import flags
 
 from dpfl import fields, files, mechanisms
-from dpfl.mechanisms.build import accepted_fields
 from dpfl.tasks import registry
 from dpfl.training import config as config_lib
 from dpfl.training import deadlines, engine, loop, report
@@ -58,9 +57,6 @@ with cli.headed(_MECHANISMS):
 _MODULE = cli.help_module(__name__)
 # Mechanism fields that the run fills in.
 _RUN_FIELDS = ("cohort_size", "noise_multiplier", "rounds_per_epoch", "rounds")
-# Flags that apply to every mechanism.
-_COMMON_FIELDS = ("cohort_size", "rounds_per_epoch", "rounds")
-_BUDGET = ("epsilon", "delta", "accounting_method")
 
 with cli.headed(_MECHANISMS):
     mechanism_flags.define({}, _MODULE)
@@ -155,11 +151,9 @@ def mechanism_options() -> dict[str, Any]:
 
 def _without_meaning() -> list[str]:
     """The given flags that the mechanism does not use."""
-    name = _MECHANISM.value
-    own = {*accepted_fields(name), *_COMMON_FIELDS}
-    is_private = mechanisms.MECHANISMS[name].is_private
-    budget = [] if is_private else [f for f in _BUDGET if flags.FLAGS[f].present]
-    return [*budget, *(f for f in mechanism_flags.given() if f not in own)]
+    budget = [f for f in mechanism_flags.BUDGET if flags.FLAGS[f].present]
+    given = [*budget, *mechanism_flags.given()]
+    return mechanism_flags.without_meaning(_MECHANISM.value, given)
 
 
 def forget_other_mechanisms() -> None:
@@ -176,10 +170,16 @@ def forget_other_mechanisms() -> None:
             )
 
 
+def every_flag() -> dict[str, flags.Flag]:
+    """The flags of this binary, by name."""
+    own = flags.FLAGS.flags_by_module_dict()[_MODULE]
+    return {flag.name: flag for flag in own}
+
+
 def given_flags() -> dict[str, Any]:
     """The flags set by the command line and its flag files."""
-    own = flags.FLAGS.flags_by_module_dict()[_MODULE]
-    given = {flag.name: flag.value for flag in own if flag.present}
+    own = every_flag().items()
+    given = {name: flag.value for name, flag in own if flag.present}
     return dict(sorted(given.items()))
 
 

@@ -193,7 +193,7 @@ def test_shell_lines_run(page, line, tmp_path):
         for words in own_commands(command):
             assert (Path(sys.executable).parent / f"dpfl-{words[0]}").exists()
             fork = functools.partial(programs.fork_trainers, "dpfl.experiments")
-            first = fork if words[0] == "search" else None
+            first = fork if words[0] in ("search", "sweep") else None
             succeeds(forks.run("dpfl", *words, folder=tmp_path, first=first))
     if line in (MAIN_JOB, JAX_JOB):
         check_main_job(tmp_path)

@@ -6,5 +6,7 @@
     figure = index.FIGURES["csgm_fig1"]
     works = figure.grid("small")
 
-`experiments/reproduce.py` does the work and draws the figure.
+`experiments/reproduce.py` does the work and draws the figure. `dpfl-sweep` and
+`dpfl-search` share with it what runs a grid: `sweep` (work and its table),
+`parallel_runs`, `trainers`, `remaining_work`, `tuning` and `plotting`.
 """

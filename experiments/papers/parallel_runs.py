@@ -16,20 +16,24 @@ before more runs are started than processors and memory surely allow.
 from __future__ import annotations
 
 import collections
+import math
 import queue
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 import tqdm
 
+from dpfl.tasks import registry
+from dpfl.training import engine
+
 from .. import cli
 from . import remaining_work, sweep
 from .sweep import Training, rounds_done
-from .trainers import Trainer, WorkFailedError, refusals
+from .trainers import Trainer, WorkFailedError, end, refusals
 
 # Rounds after the first one of a run that are measured.
 _MEASURED_ROUNDS = 2
@@ -40,6 +44,8 @@ _RUNS_OF_A_TRAINER = 16
 _MOST_GROWTH = 1.5
 # Number of failures after which no further runs are started.
 _MOST_FAILURES = 3
+# Seconds after which a run that another process trains is looked at again.
+_LOOK_AGAIN = 10.0
 
 
 class _Round(NamedTuple):
@@ -53,10 +59,12 @@ class _Round(NamedTuple):
 
 
 class _Ended(NamedTuple):
-    """An event: a run has ended or, without a run, a thread."""
+    """An event: a run has ended or is put off; without a run, a thread has ended."""
 
     work: Optional[Training]
     error: Optional[BaseException] = None
+    is_put_off: bool = False
+    is_divergence: bool = False
 
 
 class ParallelRuns:
@@ -68,6 +76,7 @@ class ParallelRuns:
         *,
         jobs: Optional[int] = None,
         concurrency: Optional[int] = None,
+        keep_diverged: bool = False,
     ):
         """Initializes the runs; no process is started yet.
 
@@ -76,8 +85,10 @@ class ParallelRuns:
           jobs: Concurrent runs; None for as many as the machine allows.
           concurrency: Concurrent groups of clients in a run; None for an equal share of
             the processors.
+          keep_diverged: Whether a run that diverged has a row whose metric is NaN; if
+            not, it has failed.
         """
-        self._folder = folder
+        self._folder, self._keep_diverged = folder, keep_diverged
         self._machine = remaining_work.this_machine()
         self._jobs, self._concurrency = jobs, concurrency
         self._groups = concurrency or 1
@@ -88,36 +99,49 @@ class ParallelRuns:
         self._trainers: list[Trainer] = []
         # Held while trainers are made or ended: none is made once all are ended.
         self._lock = threading.Lock()
-        self._closed = False
+        self._closed = threading.Event()
         self._failures = 0
+        self._later: Sequence[Training] = ()
+        # Times before which runs are not tried again, by key.
+        self._begun: dict[str, float] = {}
+        self._put_off: dict[str, float] = {}
         self._threads = 0
         self._first: dict[str, _Round] = {}
 
     def check(self, works: Iterable[sweep.Work]) -> None:
-        """Checks flags and data of a run of each task, before any work is done.
+        """Checks flags and data of runs, before any work is done.
 
         Raises:
           ValueError: If they are refused.
           WorkFailedError: If they cannot be checked.
         """
         runs = [work for work in works if isinstance(work, Training)]
-        first = {work.all_flags["task"]: work for work in reversed(runs)}
-        if not first:
+        if not runs:
             return
         trainer = self._new_trainer()
         try:
             with refusals():
-                for work in first.values():
+                for work in runs:
                     trainer.check(work, self._folder)
         except BaseException:
             self.close()
             raise
 
-    def do(self, grid: Sequence[sweep.Work], table: sweep.ResultsTable) -> None:
+    def do(
+        self,
+        grid: Sequence[sweep.Work],
+        table: sweep.ResultsTable,
+        later: Sequence[Training] = (),
+    ) -> None:
         """Does the work of a grid that the table lacks; a row is added for each.
 
         Work other than runs of `dpfl-train` is done first, in this process, one by one,
         since it may measure time.
+
+        Args:
+          grid: The work.
+          table: The table.
+          later: Runs that are done afterwards, which count in what is said to be left.
 
         Raises:
           WorkFailedError: If runs fail; the error is that of a refused run, or the
@@ -137,6 +161,7 @@ class ParallelRuns:
         try:
             self._begin(runs)
             of = [work for work in grid if isinstance(work, Training)]
+            self._later = later
             self._follow({work.key: work for work in runs}, of, table)
         finally:
             self.close()
@@ -162,9 +187,11 @@ class ParallelRuns:
                     bar.update(event.done - done[work.key])
                     done[work.key] = event.done
                     self._measure(event)
-                elif event.error is None:
+                elif event.is_put_off:
+                    bar.set_postfix_str(f"elsewhere: {work.folder[-40:]}")
+                elif event.error is None or event.is_divergence:
                     del left[work.key]
-                    table.add(work, sweep.measured(self._folder / work.folder))
+                    table.add(work, self._result(event))
                     bar.set_postfix_str(work.folder[-50:])
                 else:
                     del left[work.key]
@@ -173,9 +200,9 @@ class ParallelRuns:
                         bar.write(f"note: {event.error}", sys.stderr)
                         break
                     bar.write(f"note: {event.error}; the others go on", sys.stderr)
-                    if all(each.problem != work.problem for each in left.values()):
-                        # No run is left to measure.
-                        self._unknown.discard(work.problem)
+                if all(each.problem != work.problem for each in left.values()):
+                    # No run is left to measure.
+                    self._unknown.discard(work.problem)
                 if left and was_unknown and not self._unknown:
                     self._start_others(left.values(), of, bar)
         if failures:
@@ -184,7 +211,7 @@ class ParallelRuns:
     def close(self) -> None:
         """Ends all processes; their runs resume from checkpoints the next time."""
         with self._lock:
-            self._closed = True
+            self._closed.set()
             self._chains.clear()
             for trainer in self._trainers:
                 trainer.close()
@@ -232,7 +259,9 @@ class ParallelRuns:
                 except IndexError:
                     break
                 for work in chain:
-                    if self._closed or self._failures >= _MOST_FAILURES:
+                    # Only what was put off is not tried at once.
+                    self._closed.wait(self._put_off.get(work.key, 0) - time.monotonic())
+                    if self._closed.is_set() or self._failures >= _MOST_FAILURES:
                         return
                     if _is_spent(trainer, runs, first_memory):
                         trainer.close()
@@ -242,7 +271,10 @@ class ParallelRuns:
                         runs += 1
                         first_memory = trainer.memory() if runs == 1 else first_memory
                     except WorkFailedError as error:
-                        if self._closed or error.exit_code == cli.USAGE_EXIT_CODE:
+                        if self._is_settled(work, error):
+                            continue
+                        is_refused = error.exit_code == cli.USAGE_EXIT_CODE
+                        if self._closed.is_set() or is_refused:
                             raise
                         self._events.put(_Ended(work, error))
                         with self._lock:
@@ -261,12 +293,35 @@ class ParallelRuns:
             self._events.put(_Round(work, done, of, time.monotonic(), memory))
 
         folder = self._folder / work.folder
-        trainer.train(work, folder, on_round, concurrency=self._groups)
+        self._begun[work.key] = time.monotonic()
+        is_tff = engine.of(work.all_flags.get("engine", "auto")) == "tff"
+        own = {"concurrency": self._groups} if is_tff else {}
+        trainer.train(work, folder, on_round, **own)
         self._events.put(_Ended(work))
+
+    def _is_settled(self, work: Training, error: WorkFailedError) -> bool:
+        """Whether an error is a result, or the run is tried again later."""
+        if error.is_elsewhere:
+            self._put_off[work.key] = time.monotonic() + _LOOK_AGAIN
+            self._chains.append([work])
+            self._events.put(_Ended(work, is_put_off=True))
+            return True
+        if error.is_divergence and self._keep_diverged:
+            self._events.put(_Ended(work, is_divergence=True))
+            return True
+        return False
+
+    def _result(self, event: _Ended) -> Mapping[str, Any]:
+        """The measured columns of a run that has ended."""
+        assert event.work is not None
+        if event.is_divergence:
+            task = event.work.all_flags["task"]
+            return {registry.task_entry(task).metric.final_column: math.nan}
+        return sweep.measured(self._folder / event.work.folder)
 
     def _new_trainer(self) -> Trainer:
         with self._lock:
-            if self._closed:
+            if self._closed.is_set():
                 raise RuntimeError("the runs must be open, found them closed")
             trainer = Trainer()
             self._trainers.append(trainer)
@@ -291,6 +346,7 @@ class ParallelRuns:
             self._groups,
             max(first.memory, event.memory),
             remaining_work.checkpoint_bytes(self._folder / event.work.folder),
+            max(0.0, first.seconds - self._begun[event.work.key]),
         )
         self._unknown.discard(problem)
         remaining_work.save(self._folder / "rates.json", self._machine, self._rates)
@@ -305,11 +361,42 @@ class ParallelRuns:
             return
         works = list(left)
         rates = {work.problem: self._rates[work.problem] for work in works}
+        later = [work for work in self._later if work.problem in rates]
         at_a_time = max(1, min(self._at_a_time(len(works), rates), len(works)))
         shared = at_a_time, self._groups
-        told = remaining_work.sentence(works, of, self._folder, rates, *shared)
+        every = [*works, *later], [*of, *later]
+        told = remaining_work.sentence(*every, self._folder, rates, *shared)
         bar.write(told, sys.stderr)
         self._hire(at_a_time)
+
+
+def do(
+    grid: Sequence[sweep.Work],
+    table: sweep.ResultsTable,
+    folder: Path,
+    checked: Iterable[sweep.Work],
+    later: Sequence[Training] = (),
+    **options: Any,
+) -> None:
+    """Does the work of a binary's grid that a table lacks, or ends the process.
+
+    Args:
+      grid: The work.
+      table: The table.
+      folder: Parent of the folders of all work.
+      checked: Runs whose flags and data are checked before any work is done.
+      later: As for `ParallelRuns.do`.
+      **options: Those of `ParallelRuns`.
+
+    Raises:
+      ValueError: If a run that is checked is refused.
+    """
+    runs = ParallelRuns(folder, **options)
+    try:
+        runs.check(checked)
+        runs.do(grid, table, later)
+    except WorkFailedError as error:
+        end(error)
 
 
 def _is_spent(trainer: Trainer, runs: int, first_memory: int) -> bool:

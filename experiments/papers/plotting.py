@@ -16,12 +16,13 @@ import itertools
 import math
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Optional
 
 from dpfl import accounting, tasks
 from dpfl.planning import remarks
 
-from .. import effects
+from .. import drawings, effects
 from ..tables import HEADS, Row, Rows, distinct, head, mean_and_range, numbers
 from . import sweep
 
@@ -65,6 +66,8 @@ _HEADS = {**HEADS, "noise_multiplier": "noise multiplier z"}
 UNCOMPRESSED = {"1": "no compression"}
 # Most places of an axis with a tick at each.
 _FEW_PLACES = 4
+# The same in a grid of a user's own.
+_MOST_RATES = 8
 _STYLE: Mapping[str, Any] = {
     **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize"), 10),
     **dict.fromkeys(("legend.fontsize", "xtick.labelsize", "ytick.labelsize"), 9),
@@ -98,6 +101,9 @@ class Plot:
       place: Column with the label of a panel's x axis; the title of `x` if empty.
       baseline: Value of `series` whose line is 0; the others are drawn as differences
         from it, with their 95% intervals, of accuracies in points.
+      interval: Whether means have their 95% intervals over seeds instead of ranges.
+      note: Column of a text beside each point, or in the legend of a line across the
+        panel.
     """
 
     x: str
@@ -113,6 +119,8 @@ class Plot:
     shown: Sequence[str] = ()
     place: str = ""
     baseline: str = ""
+    interval: bool = False
+    note: str = ""
 
 
 def print_remark(rows: Rows) -> None:
@@ -125,6 +133,23 @@ def print_remark(rows: Rows) -> None:
             f"found in {len(large)} of {len(rows)} rows; the train.log of a run names "
             f"the noise_multiplier that brings it to {remarks.USUAL_EPSILON:g}"
         )
+
+
+def save(figure: sweep.Figure, rows: Rows, folder: Path) -> Path:
+    """Draws rows to FOLDER/FIGURE.png; returns the path.
+
+    Args:
+      figure: The figure.
+      rows: Rows of its table.
+      folder: Folder of the picture.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    path = folder / f"{figure.name}.png"
+    picture = draw(figure.plot, rows, figure.source, figure.curves)
+    drawings.save(picture, path, dpi=130)
+    return path
 
 
 def draw(
@@ -179,7 +204,10 @@ def draw(
             picture.legend(list(named.values()), list(named), **place)
         if "seed" in rows[0]:
             count = " or ".join(map(str, sorted(counts)))
-            seeds = "one seed" if counts == {1} else f"mean and range of {count} seeds"
+            reach = "95% interval" if plot.interval else "range"
+            seeds = f"mean and {reach} of {count} seeds"
+            if counts == {1}:
+                seeds = "one seed"
             if plot.baseline:
                 seeds = f"{count} seeds, 95% intervals"
             title = f"{title}; {seeds}"
@@ -212,6 +240,11 @@ def _number(text: str) -> float:
 
 def _is_finite(row: Row, column: str) -> bool:
     return math.isfinite(_number(row.get(column) or "nan"))
+
+
+def _places(rows: Rows, column: str) -> set[float]:
+    """The finite numbers of a column."""
+    return set(filter(math.isfinite, numbers(rows, column)))
 
 
 def _is_named(plot: Plot, rows: Rows) -> bool:
@@ -264,6 +297,10 @@ def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> set[int]:
         if plot.baseline and plot.baseline in key:
             axis.axhline(0, color=look["color"], ls=":", lw=1.2, label=label)
             continue
+        notes = {row[plot.x]: row.get(plot.note, "") for row in own}
+        across = [note for place, note in notes.items() if math.isinf(_number(place))]
+        if label and any(across):
+            label = f"{label} ({across[0]})"
         drawn = list(_points(plot, own, column, rows))
         counts.update(seeds for seeds, *_ in drawn)
         points = [point for _, *point in drawn]
@@ -277,6 +314,11 @@ def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> set[int]:
         else:
             shown = sorted((_number(place), *reach) for place, *reach in points)
             _draw_line(axis, shown, label, look)
+            for place, mean, *_ in points:
+                if notes.get(place) and math.isfinite(_number(place)):
+                    written = {"color": look["color"], "fontsize": 7}
+                    written |= {"xytext": (5, 5), "textcoords": "offset points"}
+                    axis.annotate(notes[place], (float(place), mean), **written)
         if plot.beside:
             own = [row for row in own if row[plot.beside]]
             places, values = numbers(own, plot.x), numbers(own, plot.beside)
@@ -294,7 +336,8 @@ def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> set[int]:
         for way in plot.log:
             axis.set(**{f"{way}scale": "log"})
         _plain_numbers(axis)
-        if len(ticks := set(numbers(rows, plot.x))) <= _FEW_PLACES and not plot.by:
+        most = _MOST_RATES if plot.interval else _FEW_PLACES
+        if len(ticks := _places(rows, plot.x)) <= most and not plot.by:
             axis.set_xticks(sorted(ticks), minor=False)
             axis.set_xticks([], minor=True)
     return counts
@@ -321,6 +364,10 @@ def _points(
             continue
         mean, down, up = mean_and_range(own, column)
         seeds = len({row.get("seed") for row in own})
+        if plot.interval:
+            reach = effects.mean({row["seed"]: float(row[column]) for row in own})
+            half = mean - reach.low
+            down = up = half if math.isfinite(half) else 0.0
         if plot.baseline and bases:
             key = tuple(own[0].get(name, "") for name in names)
             # The baseline at the same place, unless it is a single point.

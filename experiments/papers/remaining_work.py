@@ -45,7 +45,8 @@ class Rate:
     """The measured cost of a run of a problem; see `Training.problem`.
 
     These are the seconds of a round of `cohort_size` clients in `concurrency` groups at
-    a time, the bytes of memory of its processes, and those of a checkpoint.
+    a time, the bytes of memory of its processes, those of a checkpoint, and the seconds
+    before the first round of a run with other settings.
     """
 
     seconds: float
@@ -53,6 +54,7 @@ class Rate:
     concurrency: int
     memory: int
     checkpoint: int
+    start: float = 0.0
 
 
 Rates = Mapping[str, Rate]
@@ -109,8 +111,10 @@ def sentence(
         clients = int(work.all_flags["cohort_size"]) / rate.cohort_size
         seconds.append(own * rate.seconds * clients * rate.concurrency / groups)
         rounds += own
+    # Runs that differ in their seed alone start together.
+    starts = {work.all_but_seed: rates[work.problem].start for work in left}
     # A single run is not divided, so the longest is a lower bound.
-    hours = max([sum(seconds) / at_a_time, *seconds]) / 3600
+    hours = max([(sum(seconds) + sum(starts.values())) / at_a_time, *seconds]) / 3600
     memory = at_a_time * max(rates[work.problem].memory for work in left)
     disk = sum(_CHECKPOINTS * rates[work.problem].checkpoint for work in left)
     return (

@@ -42,7 +42,7 @@ SUMMARY_COLUMNS = (
 # Column of a row without a folder: a file with the curves of all rows.
 CURVES = "curves"
 # Flags on which no row depends.
-_HARMLESS = ("data_dir", "download", "workers", "round_deadline", "concurrency")
+HARMLESS = ("data_dir", "download", "workers", "round_deadline", "concurrency")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,16 +140,20 @@ def training_work(
       flags: The run's flags without --output_dir.
       more: More flags, except options of other tasks.
     """
-    task = _all_flags(flags).get("task")
-    own = {o.name for t in registry.task_names() for o in registry.task_options(t)}
-    if task is not None:
-        own -= {option.name for option in registry.task_options(task)}
-    flags = {**flags, **{name: v for name, v in more.items() if name not in own}}
+    others = options_of_others(_all_flags(flags).get("task"))
+    flags = {**flags, **{name: v for name, v in more.items() if name not in others}}
     # The key includes the flags in the flag file, and no path of this machine.
-    settings = {n: str(value) for n, value in flags.items() if n not in _HARMLESS}
+    settings = {n: str(value) for n, value in flags.items() if n not in HARMLESS}
     if "flagfile" in settings:
         settings["flagfile"] = " ".join(flag_files.lines(settings["flagfile"]))
     return Training(labels, settings, flags=flags)
+
+
+def options_of_others(task: Optional[str]) -> set[str]:
+    """Options of other tasks that a task does not have; of all tasks for None."""
+    every = {o.name for t in registry.task_names() for o in registry.task_options(t)}
+    own = registry.task_options(task) if task is not None else ()
+    return every - {option.name for option in own}
 
 
 def _all_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -260,6 +264,10 @@ class ResultsTable:
     def __init__(self, path: Path):
         """Opens the table at `path`, which need not exist yet."""
         self._path = path
+        self._rows = self._read()
+
+    def _read(self) -> dict[str, dict[str, str]]:
+        path = self._path
         rows = files.read_csv(path, cut=True) if path.exists() else []
         keys = {row[KEY] for row in rows if _is_key(row.get(KEY, ""))}
         if len(keys) < len(rows):
@@ -267,7 +275,7 @@ class ResultsTable:
                 f"{path} must be a table of results, each with another {KEY}, found "
                 "one that dpfl did not write, or that was changed"
             )
-        self._rows: dict[str, dict[str, str]] = {row[KEY]: row for row in rows}
+        return {row[KEY]: row for row in rows}
 
     def __contains__(self, work: Work) -> bool:
         return work.key in self._rows
@@ -278,12 +286,17 @@ class ResultsTable:
         return {**self._rows[work.key], **labels, "folder": work.folder}
 
     def add(self, work: Work, results: Mapping[str, Any]) -> None:
-        """Adds a row; the file is replaced atomically."""
+        """Adds a row to those of the file, which is replaced atomically.
+
+        Rows that another process adds at the same moment may be lost in the file, until
+        it adds its next one.
+        """
         row = {**work.labels, KEY: work.key}
         for name, value in results.items():
             # For instance the requested and the spent epsilon.
             row[f"measured_{name}" if name in work.labels else name] = value
-        self._rows[work.key] = {k: str(v) for k, v in row.items()}
+        own = {work.key: {k: str(v) for k, v in row.items()}}
+        self._rows = {**self._read(), **self._rows, **own}
         columns = dict.fromkeys(name for done in self._rows.values() for name in done)
         del columns[KEY]
         text = files.csv_text([*columns, KEY], self._rows.values(), end="\r\n")

@@ -42,6 +42,8 @@ _TRAIN = f"{_BINARIES}.train"
 # The folder that holds the outermost of them.
 _ROOT = Path(__file__).resolve().parents[len(__package__.split("."))]
 _ERROR = "error: "
+# Parts of the messages of a run that left no number, and of a folder in use.
+DIVERGED, _IN_USE = "training diverged in round", "is in use by process"
 
 
 class WorkFailedError(RuntimeError):
@@ -56,6 +58,16 @@ class WorkFailedError(RuntimeError):
         super().__init__(sentence)
         self.exit_code = exit_code
         self.said = said
+
+    @property
+    def is_divergence(self) -> bool:
+        """Whether the run's training diverged."""
+        return DIVERGED in self.said
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether another process is training the run."""
+        return _IN_USE in self.said
 
 
 @contextlib.contextmanager

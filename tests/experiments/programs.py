@@ -67,6 +67,10 @@ def fork_trainers(binaries: str = "experiments") -> None:
         # Some of its flags have the names of a training's.
         for flag in [*flags.FLAGS.flags_by_module_dict().get(search, ())]:
             delattr(flags.FLAGS, flag.name)
+        # Those of a sweep are a training's, with several values.
+        for name in flags.FLAGS:
+            parser = flags.FLAGS[name].parser
+            flags.FLAGS[name].parser = getattr(parser, "one", parser)
         trainers.main()
 
     popen = functools.partial(_Fork, main)
@@ -91,6 +95,8 @@ class _Fork:
         self.stdin.close()
         os.dup2(answers, 1)
         sys.stdin = os.fdopen(asked)
+        # Its own, whatever the parent reads.
+        sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
         main()
 
     def kill(self) -> None:

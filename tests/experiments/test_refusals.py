@@ -380,6 +380,8 @@ REFUSED_EARLY = {
     "compare": "nowhere",
     "search": "--runs=0",
     "prepare": "femnist nowhere",
+    "sweep": "--seeds=x --output_dir=nowhere",
+    "new-task": "mine",
 }
 
 

@@ -38,7 +38,7 @@ def fake_training(calls):
             if rate in (3, 4):
                 raise search.trainers.WorkFailedError("killed", int(rate) - 2)
             if rate > 5:
-                said = f"a loss that is not finite, {search._DIVERGED}; no"
+                said = f"a loss that is not finite, {search.trainers.DIVERGED}; no"
                 raise search.trainers.WorkFailedError("failed", 1, said)
             accuracy = 1 - abs(math.log10(rate)) / 10 - abs(clip - 0.1)
             folder.mkdir(parents=True)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import nbclient
 import nbformat
+import numpy as np
 import pytest
 
 from dpfl import files
@@ -273,51 +274,38 @@ def test_an_installed_mechanism_trains_and_is_audited(outside):
     assert 0 < checks["epsilon"]["found"] < checks["epsilon"]["claimed"]
 
 
-_TASK = """
-import dataclasses, dpfl
-from dpfl.fields import option
-
-@dataclasses.dataclass(frozen=True)
-class PointsConfig(dpfl.TaskConfig):
-    spread: float = option(1.0, "How far the points of a class are apart.")
-
-def load(config):
-    from dpfl.tasks import synthetic
-    return synthetic.load(dpfl.tasks.make_config("synthetic", num_clients=8,
-        examples_per_client=4, batch_size=2, num_test_examples=4, model="small_cnn"))
-
-dpfl.register_task("points", dpfl.TaskEntry(PointsConfig, "points", 7))
-"""
-
-
-_PROJECT = """
-[build-system]
-requires = ["setuptools"]
-build-backend = "setuptools.build_meta"
-[project]
-name = "points"
-version = "1"
-[project.entry-points."dpfl.tasks"]
-points = "points"
-[tool.setuptools]
-py-modules = ["points"]
-"""
-
-
-def test_an_installed_task_trains(outside):
+def test_a_task_of_ones_own_users_is_installed_and_trains(outside):
     folder, _ = outside
-    package = folder / "package"
-    package.mkdir()
-    (package / "points.py").write_text(_TASK)
-    (package / "pyproject.toml").write_text(_PROJECT)
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(80, 3)), np.arange(80) % 2
+    np.savez(folder / "users.npz", x=x + y[:, None], y=y, users=np.arange(80) % 8)
+    command(folder, "experiments.new_task", "points", "--from_npz=users.npz")
+    # Which its user changes.
+    module = folder / "points/src/points/__init__.py"
+    line = '    spread: float = dpfl.option(1.0, "How far the points are apart.")\n\n\n'
+    module.write_text(
+        module.read_text().replace("\n\n\ndef load", f"\n\n{line}def load")
+    )
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
     install += ["--no-build-isolation", "--target", str(folder / "installed")]
-    subprocess.run([*install, str(package)], check=True)
+    subprocess.run([*install, str(folder / "points")], check=True)
     assert "--spread" in command(folder, "experiments.train", "--helpfull")
     flags = ["--task=points", "--spread=2", "--mechanism=none", "--cohort_size=4"]
-    command(folder, "experiments.train", *flags, "--rounds=2", "--output_dir=points")
-    summary = json.loads((folder / "points" / "summary.json").read_text())
-    assert summary["flags"]["spread"] == 2
+    command(
+        folder, "experiments.train", *flags, "--rounds=2", "--output_dir=run_points"
+    )
+    summary = json.loads((folder / "run_points" / "summary.json").read_text())
+    assert summary["flags"]["spread"] == 2 and summary["population"] == 8
+    # No task is made twice, of no file, or in a folder of others.
+    first = functools.partial(forks.import_anew, [folder / "installed", ROOT])
+    for words, told in (
+        (["points", "--from_npz=users.npz"], "points"),
+        (["other", "--from_npz=none.npz"], "none.npz"),
+        (["other", "--from_npz=users.npz", "--output_dir=points"], "points"),
+    ):
+        done = forks.run("experiments.new_task", *words, folder=folder, first=first)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+        assert told in done.stderr and not (folder / "other").exists()
 
 
 def test_a_foreign_loop(tmp_path):

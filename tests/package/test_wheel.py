@@ -228,7 +228,7 @@ def check_the_rest(binaries, tmp_path):
     said = run([binaries / "dpfl-compare"], tmp_path, exit_code=2)
     assert said == "error: RUN must be the output folder of a run, found none\n"
     check_commands(python, tmp_path)
-    names = ("train", "reproduce", "benchmark", "audit", "worker", "search")
+    names = ("train", "reproduce", "benchmark", "audit", "worker", "search", "sweep")
     assert all((binaries / f"dpfl-{name}").exists() for name in names)
     one = run([binaries / "dpfl-train"], tmp_path, exit_code=2)
     others = json.loads(run([python, "-I", "-c", SCRIPTS, *names[1:]], tmp_path))
@@ -256,7 +256,8 @@ def check_factorize(binaries, folder):
 def check_commands(python, folder):
     text = run([python, "-m", "dpfl"], folder)
     names = ("train", "privacy", "factorize", "audit", "benchmark", "reproduce")
-    for name in (*names, "worker", "compare", "search", "prepare"):
+    own = ("worker", "compare", "search", "sweep", "new-task", "prepare")
+    for name in (*names, *own):
         assert re.search(rf"^  {name} +[A-Z]\w+.*\.$", text, re.M), text
     version = run([python, "-m", "dpfl", "--version"], folder)
     assert version == run([python, "-m", "dpfl", "privacy", "--version"], folder)
@@ -305,6 +306,9 @@ def test_commands_train_in_jax_from_the_wheel(wheel, tmp_path):
     search = ["--server_lr=1", "--output_dir=searches", "--runs=1"]
     dpfl("search", *search, "--", *few)
     assert (tmp_path / "searches/best.flags").exists()
+    grid = ["--seeds=1-2", "--output_dir=grid"]
+    dpfl("sweep", *few, *grid)
+    assert (tmp_path / "grid/sweep.png").exists()
     [found] = (tmp_path / "searches").glob("*/summary.json")
     both = ["run", str(found.parent)]
     assert len(json.loads(dpfl("compare", *both, "--any_task", "--json"))) == 2

@@ -1,0 +1,163 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Trains a grid of settings over seeds, each tuned, and draws means with intervals.
+
+  dpfl-sweep --mechanism=gaussian,l2_csgm --compression_rate=3,10,30 --seeds=1-5 \
+      --tune=server_lr:0.2,0.5,1 --output_dir=fig
+  dpfl-sweep --flagfile=mine.flags --output_dir=fig --jobs=2
+
+Every flag of dpfl-train may have several values with commas, and is left out for
+mechanisms and tasks that do not have it. Flags of --tune are set in each cell of the
+grid by the mean measure on --validation_fraction of the training data (0.1), over seeds
+of their own; test data are not looked at. The same command goes on where it was
+stopped, also on other machines that share --output_dir. It leaves sweep.csv, with the
+mean of each cell and its 95% interval over seeds, sweep.png, and a row a run in
+results.csv and tuning.csv. Tuning is not counted in epsilon.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+
+from dpfl import checks, files
+from dpfl.tasks import registry
+from dpfl.training import config, engine
+
+from . import cli, grids, train
+from .papers import sweep, tuning
+
+_SEEDS = flags.DEFINE_string("seeds", "1-3", "Seeds of each cell, such as 1-5 or 1,4.")
+_TUNE = flags.DEFINE_multi_string(
+    "tune", [], "A flag and the values to try, as server_lr:0.2,0.5,1; for each flag."
+)
+_TUNE_SEEDS = flags.DEFINE_string("tune_seeds", "1001", "Seeds of each tried setting.")
+_JOBS = flags.DEFINE_integer(
+    "jobs",
+    None,
+    "Concurrent runs; default: as many as processors and memory allow, or one in JAX "
+    "and with --workers.",
+)
+cli.check_flag("jobs", checks.integer, at_most=1000)
+# Flags of dpfl-train with one value.
+_WHOLE = (*config.HARMLESS, *sweep.HARMLESS)
+
+
+class Values(flags.ArgumentParser):
+    """A parser of values with commas, each by the parser `one`, kept as texts."""
+
+    def __init__(self, one: flags.ArgumentParser):
+        self.one, self.syntactic_help = one, one.syntactic_help
+        # Names that a misspelt value is compared with.
+        self.enum_values = getattr(one, "enum_values", [])
+
+    def parse(self, argument: Any) -> list[str]:
+        """The distinct values: numbers in rising order, words as they are given."""
+        texts = [text.strip() for text in str(argument).split(",")]
+        for text in texts:
+            self.one.parse(text)
+        return tuning.in_order(texts)
+
+    def flag_type(self) -> str:
+        """The name of the type in the help."""
+        return f"{self.one.flag_type()} with commas"
+
+
+_FLAGS = train.every_flag()
+for _name in {*_FLAGS}.difference(_WHOLE):
+    _FLAGS[_name].parser = Values(_FLAGS[_name].parser)
+
+
+def _seeds(name: str) -> list[str]:
+    """The seeds of a flag, such as 1-3,7."""
+    seeds: list[int] = []
+    text = flags.FLAGS[name].value
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        ends = [first, last] if dash else [first, first]
+        is_range = all(end.strip().isdecimal() for end in ends)
+        low, high = map(int, ends) if is_range else (1, 0)
+        if not low <= high < low + grids.MOST_RUNS:
+            raise ValueError(checks.message(f"--{name}", "as 1-5 or 1,4,7", text))
+        seeds += range(low, high + 1)
+    return [str(seed) for seed in dict.fromkeys(seeds)]
+
+
+def _tuned(given: Sequence[str]) -> dict[str, list[str]]:
+    """The values to try by flag; ValueError for a bad or a given flag."""
+    tuned: dict[str, list[str]] = {}
+    for text in _TUNE.value:
+        name, _, values = text.partition(":")
+        is_one = name in _FLAGS and name not in (*_WHOLE, *given, *tuned)
+        wanted = "NAME:VALUE,VALUE of a flag of dpfl-train that has no other values"
+        taken = ("seed", "task", "mechanism", tuning.FRACTION)
+        checks.require(is_one and name not in taken, "--tune", wanted, text)
+        try:
+            tuned[name] = _FLAGS[name].parser.parse(values)
+        except (TypeError, ValueError):
+            raise ValueError(checks.message("--tune", wanted, text)) from None
+    return tuned
+
+
+@functools.cache
+def _defaults(task: str, options: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """The rounds and the clients of a task for which neither is given."""
+    parsers = {name: _FLAGS[name].parser for name, _ in options}
+    parsed = {n: getattr(parsers[n], "one", parsers[n]).parse(v) for n, v in options}
+    chosen = {name: None if v == train.NONE else v for name, v in parsed.items()}
+    own = registry.load_config(task, registry.make_config(task, **chosen)).defaults
+    return {"rounds": str(own.rounds), "cohort_size": str(own.cohort_size)}
+
+
+def _complete(cell: grids.Flags) -> grids.Flags:
+    """A cell with its numbers of rounds and clients, from which its cost is known."""
+    if "rounds" in cell and "cohort_size" in cell:
+        return cell
+    known = {option.name for option in registry.task_options(cell["task"])}
+    options = [(n, v) for n, v in cell.items() if n in known]
+    return {**_defaults(cell["task"], tuple(options)), **cell}
+
+
+def main(argv: Sequence[str]) -> None:
+    """Does the grid, and draws it."""
+    cli.no_arguments(argv)
+    given = {
+        name: value if isinstance(value, list) else [str(value)]
+        for name, value in train.given_flags().items()
+    }
+    folder = "".join(given.pop("output_dir", []))
+    checks.require(folder, "--output_dir", "a folder's path", folder)
+    checks.require("seed" not in given, "--seed", "left out; --seeds has several", 1)
+    tuned, seeds = _tuned(list(given)), _seeds("seeds")
+    defaults = {name: [_FLAGS[name].default] for name in ("task", "mechanism")}
+    share = given.pop(tuning.FRACTION, ["0.1"])[0] if tuned else ""
+    cells = grids.cells({**defaults, **given})
+    for cell in cells if tuned else ():
+        tuning.validation(cell["task"], share)
+    cells = [_complete(cell) for cell in cells]
+    grid = grids.Grid(cells, seeds, tuned, _seeds("tune_seeds"), share)
+    count = sum(len(grid.trials(cell)) + len(seeds) for cell in cells)
+    wanted = f"for at most {grids.MOST_RUNS} runs"
+    checks.require(count <= grids.MOST_RUNS, "values and --seeds", wanted, count)
+    engines = {engine.of(cell.get("engine", "auto")) for cell in cells}
+    is_alone = "jax" in engines or "workers" in given
+    # Path.resolve is not used: it has no clear error for cyclic links.
+    path = Path(os.path.realpath(folder))
+    with cli.left_if_used(path):
+        files.output_folder("--output_dir", path)
+        for name in ("sweep.csv", "sweep.png"):
+            files.output_path("a result", path / name)
+        is_other = (path / "sweep.csv").exists() and not (path / "results.csv").exists()
+        wanted = "a folder of a sweep, or one without sweep.csv"
+        checks.require(not is_other, "--output_dir", wanted, str(path))
+        grid.do(path, jobs=_JOBS.value or (1 if is_alone else None))
+
+
+if __name__ == "__main__":
+    cli.run(main)

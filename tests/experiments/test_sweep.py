@@ -1,0 +1,264 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Grids of a user's own, with trainers that train nothing; the page has a real one."""
+
+import json
+import math
+
+import pytest
+from scipy import stats
+
+from dpfl import files
+from experiments import grids
+from experiments.papers import (
+    parallel_runs,
+    plotting,
+    remaining_work,
+    sweep,
+    trainers,
+    tuning,
+)
+from tests import forks
+from tests.experiments import programs
+from tests.refusals import names, refuses
+
+GIVEN = {
+    "task": ["digits"],
+    "mechanism": ["gaussian", "l2_csgm"],
+    "compression_rate": ["3", "30"],
+    "rounds": ["4"],
+    "cohort_size": ["5"],
+}
+TUNED = {"server_lr": ["0.2", "1", "5"]}
+
+
+save = plotting.save
+
+
+def accuracy(flags):
+    """Best at a server rate of 1; a rate of 5 has no number."""
+    lost = 0.01 * math.log10(float(flags.get("compression_rate", 1)))
+    seed = int(flags["seed"])
+    return 0.9 - lost - 0.1 * (float(flags["server_lr"]) != 1) + 0.01 * (seed % 3) ** 2
+
+
+class FakeTrainer:
+    """Finishes runs at once, but for those in use elsewhere, each of which is so once."""
+
+    calls: list = []
+    elsewhere: set = set()
+
+    def check(self, work, folder):
+        self.calls.append("checked")
+
+    def train(self, work, folder, on_round, **more):
+        if work.flags["seed"] in self.elsewhere:
+            self.elsewhere.remove(work.flags["seed"])
+            with pytest.raises(files.InUseError) as used, files.locked(folder.parent):
+                with files.locked(folder.parent):
+                    pass
+            raise trainers.WorkFailedError("used", 2, str(used.value))
+        self.calls.append({**work.flags, **more})
+        if float(work.flags["server_lr"]) == 5:
+            said = f"no number, {trainers.DIVERGED} 1"
+            raise trainers.WorkFailedError("diverged", 1, said)
+        folder.mkdir(parents=True)
+        summary = dict.fromkeys(sweep.SUMMARY_COLUMNS, 8.0)
+        summary["final_accuracy"] = accuracy(work.flags)
+        summary["uplink_bits_per_parameter"] = 10.0 + int(work.flags["seed"])
+        files.write_json(folder / "summary.json", summary)
+        for done in range(5):
+            on_round(done, 4)
+
+    def memory(self):
+        return 10**8
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    FakeTrainer.calls, FakeTrainer.elsewhere = [], set()
+    monkeypatch.setattr(parallel_runs, "Trainer", FakeTrainer)
+    monkeypatch.setattr(parallel_runs, "_LOOK_AGAIN", 0.01)
+    machine = remaining_work.Machine(processors=2, memory=10**10)
+    monkeypatch.setattr(remaining_work, "this_machine", lambda: machine)
+    # A picture takes a second.
+    monkeypatch.setattr(plotting, "save", lambda figure, rows, folder: folder)
+    return FakeTrainer.calls
+
+
+def done(calls):
+    """The flags of the runs since the last call."""
+    found = [call for call in calls if call != "checked"]
+    calls.clear()
+    return found
+
+
+def grid(seeds=("1", "2"), tuned=TUNED, **given):
+    return grids.Grid(grids.cells({**GIVEN, **given}), seeds, tuned, ["1001"])
+
+
+def test_cells_have_the_flags_of_their_mechanism():
+    cells = grids.cells({**GIVEN, "epsilon": ["8"], "mechanism": ["none", "l2_csgm"]})
+    assert [c.get("compression_rate") for c in cells] == [None, "3", "30"]
+    assert [c.get("epsilon") for c in cells] == [None, "8", "8"]
+    cells = grids.cells(
+        {**GIVEN, "task": ["digits", "synthetic"], "num_clients": ["9"]}
+    )
+    assert len(cells) == 6 and {c["num_clients"] for c in cells} == {"9"}
+    with refuses(ValueError, "--compression_rate", "gaussian"):
+        grids.cells({**GIVEN, "mechanism": ["gaussian"]})
+    with refuses(ValueError, "--num_clients", "docs"):
+        grids.cells({**GIVEN, "task": ["docs"], "num_clients": ["9"]})
+
+
+def test_each_cell_has_its_best_setting_and_its_interval(
+    calls, tmp_path, capsys, monkeypatch
+):
+    with monkeypatch.context() as drawn:
+        drawn.setattr(plotting, "save", save)
+        grid().do(tmp_path, jobs=1)
+    assert calls[0] == "checked"
+    tried, runs = split(done(calls))
+    # Each setting of each cell once, on validation data and a seed of its own.
+    assert len(tried) == 9 and {one["validation_fraction"] for one in tried} == {"0.1"}
+    assert len(runs) == 6 and not any("validation_fraction" in one for one in runs)
+    assert {one["server_lr"] for one in runs} == {"1"}
+    said = capsys.readouterr()
+    assert names(said.out, "9 of 9 runs", "6 of 6 runs", "36 rounds", "24 rounds")
+    # The runs of the grid count in what is left before it is tuned.
+    assert names(said.err, "15 of 15 runs", "6 of 6 runs")
+    lines = files.read_csv(tmp_path / "sweep.csv")
+    assert [one["compression_rate"] for one in lines] == ["", "3", "30"]
+    for line in lines:
+        own = {n: line[n] for n in line if line[n]}
+        values = [accuracy({**own, "server_lr": 1, "seed": seed}) for seed in (1, 2)]
+        low, high = stats.t.interval(
+            0.95, 1, loc=sum(values) / 2, scale=stats.sem(values)
+        )
+        found = [float(line[name]) for name in ("low", "mean", "high")]
+        assert found == pytest.approx([low, sum(values) / 2, high], abs=1e-9)
+        assert (line["best_server_lr"], line["seeds"], line["diverged"]) == (
+            "1",
+            "2",
+            "0",
+        )
+        # What seeds change is no exact value.
+        assert float(line["epsilon_exact"]) == 8
+        assert float(line["uplink_bits_per_parameter"]) == 11.5
+    assert (tmp_path / "sweep.png").stat().st_size > 10_000
+    # The same command does nothing, and a larger one what is missing.
+    grid().do(tmp_path, jobs=1)
+    assert not done(calls)
+    grid(seeds=("1", "2", "3"), compression_rate=["3", "10", "30"]).do(tmp_path, jobs=1)
+    tried, runs = split(done(calls))
+    assert {one["compression_rate"] for one in tried} == {"10"} and len(tried) == 3
+    assert len(runs) == 3 + 3
+
+
+def split(runs):
+    """The runs that tune, and those of the grid."""
+    tried = [one for one in runs if one["seed"] == "1001"]
+    return tried, [one for one in runs if one["seed"] != "1001"]
+
+
+def test_a_best_value_at_an_end_is_marked(calls, tmp_path):
+    grid(tuned={"server_lr": ["0.2", "1"]}).do(tmp_path, jobs=1)
+    lines = files.read_csv(tmp_path / "sweep.csv")
+    assert {line["best_at_end"] for line in lines} == {"server_lr"}
+
+
+def test_diverged_runs_are_counted_and_left_out(calls, tmp_path):
+    one = grid(tuned={}, server_lr=["1", "5"])
+    one.do(tmp_path, jobs=1)
+    for line in files.read_csv(tmp_path / "sweep.csv"):
+        diverged = line["server_lr"] == "5"
+        assert (line["seeds"], line["diverged"]) == (
+            ("0", "2") if diverged else ("2", "0")
+        )
+        assert (line["mean"] == "") == diverged
+    (tmp_path / "others").mkdir()
+    with refuses(ValueError, "--tune", "gaussian"):
+        grid(tuned={"server_lr": ["5", "5.0"]}).do(tmp_path / "others", jobs=1)
+
+
+def test_a_run_that_is_trained_elsewhere_is_looked_at_again(calls, tmp_path):
+    FakeTrainer.elsewhere = {"1"}
+    one = grid(tuned={}, server_lr=["1"], mechanism=["l2_csgm"], compression_rate=["3"])
+    one.do(tmp_path, jobs=1)
+    assert [run["seed"] for run in done(calls)] == ["2", "1"]
+    assert len(files.read_csv(tmp_path / "results.csv")) == 2
+
+
+def test_tables_of_two_processes_keep_the_rows_of_both(tmp_path):
+    works = [grids.work({"task": "digits", "mechanism": "none"}, s) for s in ("1", "2")]
+    both = [sweep.ResultsTable(tmp_path / "results.csv") for _ in works]
+    for table, work in zip(both, works):
+        table.add(work, {"final_accuracy": 0.5})
+    assert all(work in sweep.ResultsTable(tmp_path / "results.csv") for work in works)
+
+
+def test_jax_is_given_no_setting_of_tff(calls, tmp_path, monkeypatch):
+    monkeypatch.setattr(parallel_runs.engine, "of", lambda name: name)
+    for engine in ("tff", "jax"):
+        one = grid(tuned={}, server_lr=["1"], engine=[engine])
+        one.do(tmp_path / engine, jobs=2)
+        assert all(("concurrency" in run) == (engine == "tff") for run in done(calls))
+
+
+def test_ends_have_all_words_and_the_extremes_of_numbers():
+    works = [
+        grids.work({"task": "digits", "mechanism": m, "server_lr": rate}, "1")
+        for m in ("gaussian", "none")
+        for rate in ("10", "9", "2e1")
+    ]
+    found = [(w.flags["mechanism"], w.flags["server_lr"]) for w in tuning.ends(works)]
+    ends = ("9", "2e1")
+    assert {*found} >= {(m, r) for m in ("gaussian", "none") for r in ends}
+    assert tuning.in_order(["30", "3", "3.0", "10"]) == ["3.0", "10", "30"]
+
+
+OUT = "--output_dir=OUT"
+# Flags that are refused, and what the sentence names.
+REFUSED = [
+    ([], ["--output_dir"]),
+    ([OUT, "--mechanism=gaussian,gausian"], ["--mechanism", "gausian"]),
+    ([OUT, "--seed=1"], ["--seed", "--seeds"]),
+    ([OUT, "--seeds=3-1"], ["--seeds", "3-1"]),
+    ([OUT, "--clip_norm=1,a"], ["--clip_norm", "a"]),
+    ([OUT, "--tune=server_lr"], ["--tune", "server_lr"]),
+    ([OUT, "--tune=magic:1,2"], ["--tune", "magic"]),
+    ([OUT, "--server_lr=1", "--tune=server_lr:1,2"], ["--tune", "server_lr"]),
+    ([OUT, "--task=synthetic", "--tune=server_lr:1,2"], ["--task", "synthetic"]),
+    ([OUT, "--seeds=1-9999", "--cohort_size=1,2"], ["--seeds", 10000, 19998]),
+    # By the run that is checked first.
+    ([OUT, "--rounds=1", "--epsilon=8,-8", "--cohort_size=9"], ["--epsilon", -8.0]),
+]
+# All of them in one process: a program takes seconds to start.
+EACH = """
+import contextlib, io, json, sys
+from experiments import cli, sweep
+for words in json.loads(sys.argv[1]):
+    for name in cli.flags.FLAGS: cli.flags.FLAGS[name].unparse()
+    sys.argv, said = ["dpfl-sweep", *words], io.StringIO()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+        with contextlib.suppress(SystemExit):
+            cli.run(sweep.main)
+    print(json.dumps(said.getvalue()))
+"""
+
+
+def test_bad_input_is_a_one_line_error(tmp_path):
+    lines = [[f.replace("OUT", str(tmp_path / "out")) for f in x] for x, _ in REFUSED]
+    (tmp_path / "each.py").write_text(EACH)
+    first = programs.fork_trainers
+    done = forks.run(tmp_path / "each.py", json.dumps(lines), first=first)
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(told) == len(REFUSED), done.stderr
+    for said, (_, parts) in zip(told, REFUSED):
+        assert said.startswith("error: ") and said.count("\n") == 1, said
+        assert names(said, *parts)
+    assert not (tmp_path / "out").exists()
