@@ -53,7 +53,7 @@ TAKEN: dict[str, frozenset[str]] = {
     TASKS: frozenset(
         """
         allow_partial_data batch_size client_epochs data_dir dirichlet_alpha
-        download embedding_size examples_per_client hidden_units
+        download embedding_size evaluate_on examples_per_client hidden_units
         lstm_size max_examples_per_client max_test_examples min_sentences model
         num_clients num_test_examples partition_seed sequence_length
         shuffle_seed test_fraction validation_fraction verify vocab_size
