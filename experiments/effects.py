@@ -38,17 +38,27 @@ class Effect:
       low: Lower end of the interval.
       high: Upper end of the interval.
       seeds: Number of seeds; for independent samples the smaller number.
+      error: Standard error of the size.
+      degrees: Degrees of freedom of the standard error.
     """
 
     size: float
     low: float
     high: float
     seeds: int = 0
+    error: float = math.inf
+    degrees: float = 1.0
 
     def times(self, scale: float) -> Effect:
         """The effect in other units, scaled by a positive factor."""
-        low, high = scale * self.low, scale * self.high
-        return Effect(scale * self.size, low, high, self.seeds)
+        own = (self.size, self.low, self.high, self.error)
+        size, low, high, error = (scale * each for each in own)
+        return Effect(size, low, high, self.seeds, error, self.degrees)
+
+    def p_value(self, limit: float) -> float:
+        """The two-sided p-value of the hypothesis that the true effect is the limit."""
+        distance = abs(self.size - limit) / self.error
+        return 2 * float(special.stdtr(self.degrees, -distance))
 
     def is_above(self, limit: float) -> str:
         """Whether the true effect is shown to be above a limit, set beforehand.
@@ -109,10 +119,23 @@ def effect(
     parts = [float(np.var(sample, ddof=1)) / len(sample) for sample in samples]
     variance = sum(parts)
     spread = sum(v * v / (len(x) - 1) for v, x in zip(parts, samples))
+    degrees, error = variance**2 / spread, math.sqrt(variance)
     # Student's quantile.
-    half = float(special.stdtrit(variance**2 / spread, (1 + level) / 2))
-    half *= math.sqrt(variance)
-    return Effect(size, size - half, size + half, seeds)
+    half = float(special.stdtrit(degrees, (1 + level) / 2)) * error
+    return Effect(size, size - half, size + half, seeds, error, degrees)
+
+
+def holm(p_values: Mapping[Cell, float], level: float = 0.05) -> set[Cell]:
+    """Names of the hypotheses that Holm's method rejects; one is wrong at `level`.
+
+    Source: Holm, "A Simple Sequentially Rejective Multiple Test Procedure", 1979.
+    """
+    rejected: set[Cell] = set()
+    for name in sorted(p_values, key=lambda name: p_values[name]):
+        if p_values[name] > level / (len(p_values) - len(rejected)):
+            break
+        rejected.add(name)
+    return rejected
 
 
 def mean(runs: Runs, level: float = 0.95) -> Effect:

@@ -24,11 +24,11 @@ claims, `<!-- figures PAPER -->` that of its figures and tables, and
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 
 from dpfl import files
@@ -36,6 +36,7 @@ from experiments import effects, tables
 from experiments.papers import claims, coverage, verdicts
 
 ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "docs/results"
 MARKED = re.compile(
     r"(<!-- (table|claims|figures|words) (.*?) -->\n)(.*?)(<!-- end -->)", re.S
 )
@@ -142,14 +143,17 @@ def columns(
     for part in text.split(","):
         name, shown, *how = part.split()
         if not how:
-            yield head(name), partial(value, name=name, shown=shown)
+            yield head(name), functools.partial(value, name=name, shown=shown)
         elif how[0] == "vs":
             words = label(how[1].partition("=")[2]).replace("_", " ")
             yield f"gain over {words}", gained(rows, keys, name, shown, how[1:])
         else:
             for word in tables.distinct(rows, how[1]):
                 by = {how[1]: word}
-                yield head(name, **by), partial(value, name=name, shown=shown, **by)
+                yield (
+                    head(name, **by),
+                    functools.partial(value, name=name, shown=shown, **by),
+                )
 
 
 def table(spec: str) -> str:
@@ -164,7 +168,7 @@ def table(spec: str) -> str:
         raise ValueError(f"a table must be 'FILE: NAMES | COLUMNS', found {spec!r}")
     file, chosen, names, numbers = matched.groups()
     wanted = dict(re.findall(r"(\w+)='?([^'=]*?)'?(?= \w+=|$)", chosen))
-    rows = list(map(split, files.read_csv(ROOT / f"docs/results/{file}.csv")))
+    rows = list(map(split, files.read_csv(RESULTS / f"{file}.csv")))
     rows = [row for row in rows if tables.has(row, wanted)]
     keys = names.split(", ")
     several = [name for name, words in wanted.items() if "|" in words]
@@ -180,12 +184,18 @@ def table(spec: str) -> str:
 
 def claimed(paper: str) -> str:
     """The lines of the table of a paper's claims."""
-    return verdicts.lines(claims.of_paper(paper), ROOT / "docs/results")
+    return verdicts.lines(claims.of_paper(paper), RESULTS, corrected())
+
+
+@functools.cache
+def corrected() -> list[verdicts.Claim]:
+    """The claims that many lines leave decided."""
+    return verdicts.corrected(claims.CLAIMS, RESULTS)
 
 
 def figures(paper: str) -> str:
     """The lines of the table of a paper's figures and tables."""
-    return coverage.lines(paper, ROOT / "docs/results")
+    return coverage.lines(paper, RESULTS)
 
 
 def made(text: str) -> str:

@@ -50,7 +50,13 @@ def asarray(value: Any, dtype: Any) -> Any:
 
 
 def cond(condition: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
-    """See `in_numpy`; a branch is compiled only where the condition is traced."""
+    """See `in_numpy`; branches are compiled only where the condition is traced.
+
+    Args:
+      condition: bool scalar.
+      then: Function of no arguments, called if it is true.
+      other: Function of no arguments, called if it is false.
+    """
     is_known = not isinstance(condition, jax.core.Tracer)
     return (in_numpy.cond if is_known else lax.cond)(condition, then, other)
 

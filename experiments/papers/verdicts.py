@@ -4,7 +4,7 @@
 """Kinds of claims: an effect of runs, a number, or nothing yet; each has a verdict.
 
     effect = claim.effect(Path("docs/results"))
-    claim.verdict(effect)    # "holds", "does not hold" or "not decided"
+    claim.verdict(effect)    # "no cost shown", "costs more" or "not decided", ...
 
 A claim names the compared runs and the condition on their effect, which is the same for
 all claims of a kind. `experiments.papers.claims` has the papers' claims.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Optional, Union
 
@@ -24,9 +24,10 @@ from dpfl import files
 from .. import effects, tables
 
 # Limits that an effect on accuracy must exceed, and their words on pages.
-FREE, AHEAD, A_POINT_AHEAD = "costs below 1 point", "ahead", "a point ahead"
-LIMITS = {FREE: -0.01, AHEAD: 0.0, A_POINT_AHEAD: 0.01}
+FREE, AHEAD = "costs below 1 point", "ahead"
+LIMITS = {FREE: -0.01, AHEAD: 0.0}
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "not decided"
+NO_COST, COSTS, COSTS_MORE = "no cost shown", "costs, below the margin", "costs more"
 
 
 Labels = Mapping[str, str]
@@ -110,7 +111,14 @@ class Claim:
     def verdict(self, effect: effects.Effect) -> str:
         """The verdict by the condition that was set beforehand."""
         is_above = effect.is_above(LIMITS[self.asks])
+        if self.asks == FREE:
+            free = COSTS if effect.high < 0 else NO_COST
+            return {"yes": free, "no": COSTS_MORE}.get(is_above, is_above)
         return {"yes": HOLDS, "no": FAILS}.get(is_above, is_above)
+
+    def p_value(self, effect: effects.Effect) -> float:
+        """The p-value of an effect that is the limit."""
+        return effect.p_value(LIMITS[self.asks])
 
     def cells(self, folder: Path) -> tuple[str, str, str, str]:
         """Verdict, effect, seeds and condition; accuracies are in points."""
@@ -211,13 +219,29 @@ def _rows(folder: Path, table: str, labels: Labels) -> list[tables.Row]:
     return [row for row in rows if tables.has(row, labels)]
 
 
-def lines(claims: Iterable[Line], folder: Path) -> str:
-    """A Markdown table of claims, without empty columns."""
-    heads = ("claim", "verdict", "effect", "seeds", "here", "asked", "in the paper")
-    text: list[tuple[str, ...]] = [heads]
+def corrected(claims: Iterable[Line], folder: Path) -> list[Claim]:
+    """The claims on effects that are decided if all of them count, by Holm's method."""
+    effect_claims = [one for one in claims if isinstance(one, Claim)]
+    p_values = {
+        place: c.p_value(c.effect(folder)) for place, c in enumerate(effect_claims)
+    }
+    return [effect_claims[place] for place in effects.holm(p_values)]
+
+
+def lines(claims: Iterable[Line], folder: Path, kept: Collection[Line] = ()) -> str:
+    """A Markdown table of claims, without empty columns.
+
+    Args:
+      claims: The claims of the table.
+      folder: Folder of the tables of runs.
+      kept: Claims that are decided if those of all papers count; see `corrected`.
+    """
+    heads = ("claim", "verdict", "effect", "seeds", "corrected")
+    text: list[tuple[str, ...]] = [(*heads, "here", "asked", "in the paper")]
     for one in claims:
         verdict, effect, seeds, asked = one.cells(folder)
-        own = one.claim, f"**{verdict}**", effect, seeds
+        stays = "stays" if one in kept else ""
+        own = one.claim, f"**{verdict}**", effect, seeds, stays
         text.append((*own, one.setting, asked, one.where))
     columns = [column for column in zip(*text) if any(column[1:])]
     shown, *rows = zip(*columns)

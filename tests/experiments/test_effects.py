@@ -213,3 +213,24 @@ def test_page_gain_equals_the_claim_s_effect():
         and one.other == {"mechanism": "gaussian", "point": "b32"}
     )
     assert shown.strip(" |") == claim.cells(pages.ROOT / "docs/results")[1]
+
+
+def test_p_values_are_students():
+    """At an end of the interval of 95% it is 5%; for pairs it is that of scipy."""
+    cells = {"a": {1: 0.9, 2: 0.93, 3: 0.85}, "b": {1: 0.8, 2: 0.89, 3: 0.86}}
+    found = effects.effect(cells, [("a", "b")])
+    both = ([*cells[name].values()] for name in "ab")
+    assert found.p_value(0) == pytest.approx(stats.ttest_rel(*both).pvalue)
+    alone = effects.effect({**cells, "b": {4: 0.8, 5: 0.7}}, [("a", "b")])
+    for each in (found, alone, alone.times(100)):
+        assert each.p_value(each.low) == pytest.approx(0.05)
+        assert each.p_value(each.high) == pytest.approx(0.05)
+    assert effects.Effect(1, -math.inf, math.inf, 1).p_value(0) == 1
+
+
+@pytest.mark.parametrize(
+    ("p_values", "rejected"),
+    [((0.01, 0.04, 0.03, 0.005), {0, 3}), ((0.02, 0.02, 0.02), set()), ((), set())],
+)
+def test_holm_rejects_until_a_value_is_too_large(p_values, rejected):
+    assert effects.holm(dict(enumerate(p_values))) == rejected

@@ -92,15 +92,14 @@ def test_runs_without_a_counterpart_are_refused(folder):
 @pytest.mark.parametrize(
     ("asks", "low", "high", "verdict"),
     [
-        (verdicts.FREE, -0.009, 0.02, "holds"),
+        (verdicts.FREE, -0.009, 0.02, "no cost shown"),
+        (verdicts.FREE, -0.009, -0.001, "costs, below the margin"),
+        (verdicts.FREE, -0.011, -0.001, "not decided"),
         (verdicts.FREE, -0.011, 0.02, "not decided"),
-        (verdicts.FREE, -0.02, -0.011, "does not hold"),
+        (verdicts.FREE, -0.02, -0.011, "costs more"),
         (verdicts.AHEAD, 0.001, 0.02, "holds"),
         (verdicts.AHEAD, -0.001, 0.02, "not decided"),
         (verdicts.AHEAD, -0.02, -0.001, "does not hold"),
-        (verdicts.A_POINT_AHEAD, 0.011, 0.02, "holds"),
-        (verdicts.A_POINT_AHEAD, 0.001, 0.02, "not decided"),
-        (verdicts.A_POINT_AHEAD, 0.001, 0.009, "does not hold"),
     ],
 )
 def test_verdicts(asks, low, high, verdict):
