@@ -22,6 +22,10 @@ import numpy as np
 from dpfl.arrays import Array
 from dpfl.fields import Checked
 
+# Bound on a client's metrics in training, so that float32 holds the sum over the
+# largest cohort, 1e11 clients, whatever they report.
+LARGEST_SUM = 1e24
+
 
 @dataclasses.dataclass(frozen=True)
 class TaskMetric(Checked):

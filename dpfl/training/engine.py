@@ -37,8 +37,8 @@ OWN_SETTINGS = {
         *("coordinator_address", "num_processes", "process_id"),
     ),
 }
-# Precisions of products of matrices in local training.
-PRECISIONS = ("float32", "tf32", "bfloat16")
+# Precisions of products of matrices in local training, with JAX's names of them.
+PRECISIONS = {"float32": "highest", "tf32": "tensorfloat32", "bfloat16": "default"}
 # Isolations of TFF's worker; `dpfl.engines.tff.isolation` says what each is.
 ISOLATIONS = ("socket", "loopback", "anyone_can_connect")
 State = Any

@@ -19,7 +19,7 @@ from dpfl.mechanisms import participation as participation_lib
 from dpfl.planning import ledger as ledger_lib
 from dpfl.tasks import registry
 from dpfl.training import config as config_lib
-from dpfl.training import engine
+from dpfl.training import engine, server_optimizers
 
 DEFAULT_EPSILON = 8.0
 # Memory of the processes of a run for a small model.
@@ -71,6 +71,16 @@ class Plan:
     def server_lr(self) -> float:
         """The learning rate of the server's optimizer."""
         return _given("server_lr", self.config.server_lr)
+
+    @property
+    def server_optimizer(self) -> server_optimizers.ServerOptimizer:
+        """The server's optimizer."""
+        return server_optimizers.build_server_optimizer(
+            self.config.server_optimizer,
+            self.server_lr,
+            self.config.server_momentum,
+            noise_variance(self.config, self.mechanism, self.dimension),
+        )
 
     @property
     def memory(self) -> int:

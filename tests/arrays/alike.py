@@ -92,8 +92,9 @@ def in_jax(network, objective, dtype):
             keys=jax.random.split(jax.random.key(0), 1),
         )
     )(params)
-    sums = jax.tree.map(jnp.sum, made.sums)
-    return [part[0] for part in made.update], evaluation.metrics(objective, sums)
+    update, sums = made
+    sums = jax.tree.map(jnp.sum, sums)
+    return [part[0] for part in update], evaluation.metrics(objective, sums)
 
 
 def main(path):

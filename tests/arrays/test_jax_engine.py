@@ -227,12 +227,12 @@ def test_waiting_for_others_changes_no_client():
     keys = jax.random.split(jax.random.key(0), 2)
     settings, found = {"client_lr": 0.1, "keys": keys}, []
     for steps in (1, 3):
-        trained = local_training.train(
+        update, sums = local_training.train(
             *(model, metrics.Objective(), model.init(0), batches, jnp.int32(steps)),
             **settings,
         )
-        own = [trained.update[0], *(part[0] for part in trained.sums["loss"])]
-        assert np.isfinite(trained.update).all() and own[2] == 1
+        own = [update[0], *(part[0] for part in sums["loss"])]
+        assert np.isfinite(update).all() and own[2] == 1
         found.append(own)
     for one, two in zip(*found):
         assert_array_equal(one, two)
@@ -252,6 +252,17 @@ def test_a_client_that_diverges_spoils_nothing(tmp_path):
         assert output.aggregator["exact_nonfinite_clients"] == 1
         assert all(np.isfinite(part).all() for part in trainer.weights(output.state))
         assert np.isfinite(output.train["loss"])
+
+
+def test_settings_without_effect_cost_a_sentence_each(tmp_path, capsys):
+    for changes, names_of in (
+        ({}, []),
+        ({"profile": True, "precision": "tf32"}, ["precision", "profile"]),
+    ):
+        with opened(plan(**changes), tmp_path):
+            pass
+        said = capsys.readouterr().out.splitlines()
+        assert [line.partition(":")[0] for line in said] == names_of
 
 
 def test_threads_and_settings_of_jax_decide_last_bits(monkeypatch):

@@ -32,7 +32,6 @@ from dpfl.codecs import round_functions
 from dpfl.codecs.base import Codec, Fields
 from dpfl.engines.jax import layout as layout_lib
 from dpfl.engines.jax.layout import Layout, Update
-from dpfl.privacy_coverage import MEASURES
 from dpfl.vectors import randomness
 
 # Updates with a leading axis of clients, or a function from places to them.
@@ -455,8 +454,6 @@ def jax_aggregator(
         the mechanism cannot give, measure or weight this.
     """
     output = checks.choice("output", output, round_functions.OUTPUTS)
-    if measure is not None:
-        measure = checks.choice("measure", measure, MEASURES)
     mechanism.check_measure(measure)
     if clients_at_once is not None:
         clients_at_once = checks.integer("clients_at_once", clients_at_once)

@@ -24,10 +24,10 @@ from dpfl import checks, disk_cache, seed_domains
 from dpfl.engines.jax import evaluation, networks, processes
 from dpfl.engines.jax import rounds as rounds_lib
 from dpfl.engines.jax.aggregator import jax_aggregator
-from dpfl.engines.jax.rounds import Examples, State
+from dpfl.engines.jax.rounds import State
 from dpfl.tasks import clients as clients_lib
 from dpfl.training import plan as plan_lib
-from dpfl.training import provenance, selection, server_optimizers
+from dpfl.training import provenance, selection
 from dpfl.training.engine import (
     About,
     RoundOutput,
@@ -95,12 +95,16 @@ def opened(plan: plan_lib.Plan, setup: Setup) -> Iterator[JaxEngine]:
     """The engine of a plan; programs are the last plan's if seeds alone differ."""
     config = plan.config
     key = provenance.digest(plan), config.measure, config.task_config
+    if config.precision == "tf32" and jax.default_backend() == "cpu":
+        setup.say("precision: processors have no tf32 and compute in float32")
     with _Trace(setup.directory / "profile") as trace:
         yield setup.last.get(
             (*key, config.seed is None),
             lambda: JaxEngine(plan, setup, trace),
             lambda last: last.with_other_seeds(plan, setup, trace),
         )
+    if config.profile and not config.process_id and trace.rounds < 2:
+        setup.say("profile: no trace, since there was no second round to begin it with")
 
 
 def follow(plan: plan_lib.Plan, setup: Setup) -> None:
@@ -122,15 +126,15 @@ class _Trace(contextlib.ExitStack):
 
     def __init__(self, directory: pathlib.Path):
         super().__init__()
-        self._directory, self._rounds = directory, 0
+        self._directory, self.rounds = directory, 0
 
     def begin_round(self) -> None:
         """Begins the trace before the second round, and ends it some rounds later."""
-        if self._rounds == 1:
+        if self.rounds == 1:
             self.enter_context(jax.profiler.trace(str(self._directory)))
-        if self._rounds == 1 + _TRACED_ROUNDS:
+        if self.rounds == 1 + _TRACED_ROUNDS:
             self.close()
-        self._rounds += 1
+        self.rounds += 1
 
 
 def clients_at_once(dimension: int, cohort_size: int, varies: bool = False) -> int:
@@ -205,30 +209,15 @@ class JaxEngine:
             clients_at_once=most,
         )
         self._rounds = rounds_lib.Rounds(
+            plan,
             model,
-            task.objective,
             self._aggregator,
-            server_optimizers.build_server_optimizer(
-                config.server_optimizer,
-                plan.server_lr,
-                config.server_momentum,
-                plan_lib.noise_variance(config, plan.mechanism, plan.dimension),
-            ),
-            rounds_lib.Settings(
-                plan.client_lr,
-                task.config.batch_size,
-                most,
-                _most_clients(plan.mechanism.cohort_size),
-                config.precision,
-                task.to_input,
-                # Whoever gives a seed wants the same run again.
-                None if config.seed is None else _SAME_BITS.get(jax.default_backend()),
-            ),
+            most,
+            _most_clients(plan.mechanism.cohort_size),
+            # Whoever gives a seed wants the same run again.
+            None if config.seed is None else _SAME_BITS.get(jax.default_backend()),
         )
-        x, y = task.test_examples()
-        self._evaluator = evaluation.Evaluator(
-            model, task.objective, x, y, task.to_input
-        )
+        self._evaluator = evaluation.Evaluator(task, model)
         self._resident, self._space = self._put_examples(), 1
 
     def _begin(self, plan: plan_lib.Plan, setup: Setup, trace: _Trace) -> None:
@@ -259,15 +248,14 @@ class JaxEngine:
             return None
         if own.x.nbytes + own.y.nbytes > _RESIDENT_BYTES:
             return None
-        return self._rounds.put(Examples(own.x, own.y))
+        return self._rounds.put((own.x, own.y))
 
     def _padded(self, part: np.ndarray, clients: int) -> np.ndarray:
         """Examples of a cohort with zeros behind them, so that few are compiled."""
         if len(part) > self._space:
             most = max(clients, _most_clients(self._plan.mechanism.cohort_size))
             self._space = math.ceil(len(part) / clients * most)
-        rest = np.zeros([self._space - len(part), *part.shape[1:]], part.dtype)
-        return np.concatenate([part, rest])
+        return rounds_lib.padded(part, self._space)
 
     def initialize(self) -> State:
         """See base class."""
@@ -298,11 +286,10 @@ class JaxEngine:
             guess = [int(client) for client in chosen]
             self._ahead = (index + 1, *guess), self._given(index + 1, guess)
         with processes.failures_told():
-            measured = jax.device_get(output.measured)
-        is_open = self._aggregator.measures_exactly
+            measured = jax.device_get(output.aggregator)
         train = {}
-        if is_open:
-            train = evaluation.metrics(plan.task.objective, output.sums)
+        if self._aggregator.measures_exactly:
+            train = evaluation.metrics(plan.task.objective, output.train)
         return RoundOutput(output.state, train, measured)
 
     def _given(self, index: int, clients: Sequence[int]) -> tuple[Any, Any]:
@@ -315,7 +302,7 @@ class JaxEngine:
         if examples is None:
             read = task.clients.read(chosen)
             examples = self._rounds.put(
-                Examples(*(self._padded(part, len(chosen)) for part in read))
+                tuple(self._padded(part, len(chosen)) for part in read)
             )
             sizes = task.clients.sizes[chosen]
             starts = np.cumsum(sizes) - sizes

@@ -3,14 +3,14 @@
 
 """Evaluation of a model on a central test set, as one program.
 
-evaluate = Evaluator(model, objective, x, y)
+evaluate = Evaluator(task, model)
 evaluate(params)    # {"loss": ..., "accuracy": ...}
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Optional
+import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +19,9 @@ from jax import lax
 
 from dpfl.arrays import Array
 from dpfl.engines.jax.local_training import Sums, batch_sums
+from dpfl.engines.jax.rounds import padded
 from dpfl.tasks.metrics import Objective
-from dpfl.tasks.task import JaxParts
+from dpfl.tasks.task import JaxParts, Task
 
 _BATCH = 256
 
@@ -37,31 +38,15 @@ def metrics(objective: Objective, sums: Sums) -> dict[str, np.float32]:
 class Evaluator:
     """Evaluates parameters on a test set, which stays on the device."""
 
-    def __init__(
-        self,
-        model: JaxParts,
-        objective: Objective,
-        x: np.ndarray,
-        y: np.ndarray,
-        to_input: Optional[Callable[[Array], Array]] = None,
-    ):
-        """Initializes the evaluator.
-
-        Args:
-          model: The model.
-          objective: The labels that are learned and scored.
-          x: Inputs, [examples, ...].
-          y: Labels, int32[examples, ...].
-          to_input: Function from stored inputs to the model's; None for the identity.
-        """
+    def __init__(self, task: Task, model: JaxParts):
+        """Initializes the evaluator."""
+        x, y = task.test_examples()
+        objective, to_input = task.objective, task.to_input
         batches = -(-len(x) // _BATCH)
 
         def batched(part: np.ndarray) -> Array:
-            rest = np.zeros([batches * _BATCH - len(part), *part.shape[1:]], part.dtype)
-            return jnp.reshape(
-                jnp.asarray(np.concatenate([part, rest])),
-                [batches, _BATCH, *part.shape[1:]],
-            )
+            whole = jnp.asarray(padded(part, batches * _BATCH))
+            return jnp.reshape(whole, [batches, _BATCH, *part.shape[1:]])
 
         self._examples = batched(x), batched(y), batched(np.ones([len(x)], bool))
 
@@ -77,9 +62,7 @@ class Evaluator:
             zero = jnp.zeros([])
             zeros = {metric.name: (zero, zero) for metric in objective.metrics}
             with jax.default_matmul_precision("highest"):
-                return lax.scan(
-                    lambda sums, batch: add(params, sums, batch), zeros, examples
-                )[0]
+                return lax.scan(functools.partial(add, params), zeros, examples)[0]
 
         self._objective, self._total = objective, total
 

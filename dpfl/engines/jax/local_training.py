@@ -3,8 +3,9 @@
 
 """Training of many clients at once, each from the same weights on its own examples.
 
-    trained = train(model, objective, params, batches, steps, client_lr=0.1, keys=keys)
-    trained.update    # a pytree as params, with a leading axis of clients
+    update, sums = train(
+        model, objective, params, batches, steps, client_lr=0.1, keys=keys
+    )  # the update is a pytree as params, with a leading axis of clients
 
 One program runs all clients of a chunk: a step is mapped over clients, and the loop has
 as many steps as the chunk's largest client. A client that is done has batches without
@@ -23,14 +24,9 @@ from jax import lax
 
 from dpfl import arrays
 from dpfl.arrays import Array
-from dpfl.tasks.metrics import LabelMetric, Objective
+from dpfl.tasks.metrics import LARGEST_SUM, LabelMetric, Objective
 from dpfl.tasks.task import JaxParts
-
-# Bound on a client's sums, so that float32 holds those of the largest cohort, 1e11
-# clients, whatever they report.
-LARGEST_SUM = 1e24
-# Settings of `jax.default_matmul_precision` by the flag's value.
-PRECISIONS = {"float32": "highest", "tf32": "tensorfloat32", "bfloat16": "default"}
+from dpfl.training.engine import PRECISIONS
 
 
 class Batch(NamedTuple):
@@ -49,18 +45,6 @@ class Batch(NamedTuple):
 
 # Sums of a metric's values, and of the labels that count, by the metric's name.
 Sums = dict[str, tuple[Array, Array]]
-
-
-class Trained(NamedTuple):
-    """The result of training, with a leading axis of clients.
-
-    Attributes:
-      update: Parameters before minus parameters after.
-      sums: Sums over all batches, each before its step; zeros if training diverged.
-    """
-
-    update: Any
-    sums: Sums
 
 
 def batch_sums(objective: Objective, logits: Array, y: Array, is_there: Array) -> Sums:
@@ -93,7 +77,7 @@ def train(
     client_lr: float,
     keys: Array,
     precision: str = "float32",
-) -> Trained:
+) -> tuple[Any, Sums]:
     """Trains clients at once: a step of gradient descent for each of their batches.
 
     Args:
@@ -105,6 +89,10 @@ def train(
       client_lr: Learning rate.
       keys: Keys of `jax.random` [clients], for dropout.
       precision: A key of `PRECISIONS`, of products of matrices in training.
+
+    Returns:
+      With a leading axis of clients, parameters before minus parameters after; and sums
+      over all batches, each before its step, or zeros if training diverged.
     """
 
     def mean_loss(own: Any, x: Array, y: Array, is_there: Array, key: Array) -> Any:
@@ -145,7 +133,7 @@ def train(
             (jnp.zeros_like(steps), first, zeros),
         )
     update = jax.tree.map(lambda old, new: old - new, params, last)
-    return Trained(update, _bounded(sums))
+    return update, _bounded(sums)
 
 
 def _to_bfloat16(part: Array) -> Array:

@@ -3,7 +3,7 @@
 
 """A round of federated averaging as one program of JAX, whatever the cohort's size.
 
-    rounds = Rounds(model, objective, aggregator, optimizer, settings)
+    rounds = Rounds(plan, model, aggregator, clients_at_once, clients, options)
     state = rounds.first_state(model_seed, aggregator_seed)
     output = rounds.next(state, examples, cohort)
 
@@ -19,10 +19,9 @@ added as integers, or in the order of the chunks, so that the bits are the same 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 import jax
@@ -35,11 +34,10 @@ from dpfl.arrays import Array
 from dpfl.engines.jax import local_training
 from dpfl.engines.jax.aggregator import JaxAggregator
 from dpfl.engines.jax.local_training import Batch, Sums
-from dpfl.tasks.metrics import Objective
 from dpfl.tasks.task import JaxParts
+from dpfl.training import plan as plan_lib
 from dpfl.training import server_optimizers
-from dpfl.training.engine import check_memory
-from dpfl.training.server_optimizers import ServerOptimizer
+from dpfl.training.engine import RoundOutput, check_memory
 
 # Growth of the space for a cohort's examples, so that few programs are compiled.
 _GROWTH = 1.25
@@ -63,18 +61,6 @@ class State(NamedTuple):
     optimizer: Any
 
 
-class Examples(NamedTuple):
-    """Examples on the device, of all clients or of a cohort.
-
-    Attributes:
-      x: Inputs as they are stored, [examples, ...].
-      y: Labels, int32[examples, ...].
-    """
-
-    x: Array
-    y: Array
-
-
 class Cohort(NamedTuple):
     """The clients of a round in the order of their sizes, and absent ones.
 
@@ -94,41 +80,15 @@ class Cohort(NamedTuple):
     is_there: np.ndarray
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """Settings of local training.
-
-    Attributes:
-      client_lr: Learning rate of the clients' SGD.
-      batch_size: Examples of a batch; a client's last batch has the rest.
-      clients_at_once: Clients of a chunk.
-      clients: Clients that a cohort has room for; one with more is compiled anew.
-      precision: A key of `local_training.PRECISIONS`.
-      to_input: Function from stored inputs to the model's; None for the identity.
-      compiler_options: Options of the compiler of a round.
-    """
-
-    client_lr: float
-    batch_size: int
-    clients_at_once: int
-    clients: int = 1
-    precision: str = "float32"
-    to_input: Optional[Callable[[Array], Array]] = None
-    compiler_options: Optional[Mapping[str, Any]] = None
+# Examples on the device, of all clients or of a cohort: inputs as they are stored,
+# [examples, ...], and labels, int32[examples, ...].
+Examples = tuple[Array, Array]
 
 
-class Output(NamedTuple):
-    """The result of a round.
-
-    Attributes:
-      state: The state after it.
-      sums: Sums over clients of their training, outside of the privacy guarantee.
-      measured: The aggregator's measurements.
-    """
-
-    state: State
-    sums: Sums
-    measured: Any
+def padded(part: np.ndarray, length: int) -> np.ndarray:
+    """An array with zeros behind it, so that few programs are compiled."""
+    rest = np.zeros([length - len(part), *part.shape[1:]], part.dtype)
+    return np.concatenate([part, rest])
 
 
 class Rounds:
@@ -141,29 +101,31 @@ class Rounds:
 
     def __init__(
         self,
+        plan: plan_lib.Plan,
         model: JaxParts,
-        objective: Objective,
         aggregator: JaxAggregator,
-        optimizer: ServerOptimizer,
-        settings: Settings,
+        clients_at_once: int,
+        clients: int,
+        compiler_options: Optional[Mapping[str, Any]],
     ):
         """Initializes the rounds; nothing is compiled.
 
         Args:
+          plan: The plan of the run.
           model: The model.
-          objective: The labels that are learned and scored.
           aggregator: The aggregator, of the model's parameters.
-          optimizer: The server's optimizer.
-          settings: Settings of local training.
+          clients_at_once: Clients of a chunk.
+          clients: Clients that a cohort has room for; one with more is compiled anew.
+          compiler_options: Options of the compiler of a round.
         """
+        self._plan = plan
         self._model = model
-        self._objective = objective
         self._aggregator = aggregator
-        self._optimizer = optimizer
-        self._settings = settings
+        self._optimizer = plan.server_optimizer
+        self._clients_at_once = clients_at_once
         # A cohort without clients has a chunk of absent ones.
         self._clients, self._rows = 1, 1
-        self._make_room(settings.clients)
+        self._make_room(clients)
         self.compilations, self._shapes, self._program = 0, None, None
         mesh = sharding.Mesh(np.array(jax.devices()), (AXIS,))
         everywhere = sharding.PartitionSpec()
@@ -176,7 +138,7 @@ class Rounds:
                 out_specs=everywhere,
                 check_vma=False,
             ),
-            compiler_options=settings.compiler_options,
+            compiler_options=compiler_options,
         )
 
     def program(self, *arguments: Any) -> Any:
@@ -191,7 +153,7 @@ class Rounds:
             self._shapes, self._program = shapes, self.next.lower(*arguments).compile()
             self.compilations += 1
             if self.compilations == 1:
-                _check_memory(self._program, self._settings.clients_at_once)
+                _check_memory(self._program, self._clients_at_once)
         return self._program
 
     def put(self, tree: Any) -> Any:
@@ -237,23 +199,19 @@ class Rounds:
         total = int(sizes.sum())
         if total > self._rows:
             self._rows = math.ceil(_GROWTH * total / len(orders) * self._clients)
-        rows = np.zeros([self._rows], np.int32)
-        if total:
-            rows[:total] = np.concatenate([orders[i] for i in by_size])
-        padded = np.zeros([self._clients], np.int32)
-        padded[: len(orders)] = sizes[by_size]
-        words = np.zeros([self._clients, 2], np.int64)
-        words[: len(orders)] = np.reshape(np.array(keys, np.int64), [-1, 2])[by_size]
+        rows = np.concatenate([sizes[:0], *(orders[i] for i in by_size)])
+        own = padded(sizes[by_size], self._clients)
+        words = np.reshape(np.array(keys, np.int64), [-1, 2])[by_size]
         return Cohort(
-            rows,
-            np.cumsum(padded, dtype=np.int32) - padded,
-            padded,
-            words.view(np.uint32),
+            padded(rows.astype(np.int32), self._rows),
+            np.cumsum(own, dtype=np.int32) - own,
+            own,
+            padded(words, self._clients).view(np.uint32),
             np.arange(self._clients) < len(orders),
         )
 
     def _make_room(self, clients: int) -> None:
-        at_once = self._settings.clients_at_once
+        at_once = self._clients_at_once
         self._clients = max(self._clients, -(-clients // at_once) * at_once)
 
     def _next(
@@ -262,8 +220,8 @@ class Rounds:
         examples: Examples,
         cohort: Cohort,
         entropy: Optional[Array] = None,
-    ) -> Output:
-        """Executes a round.
+    ) -> RoundOutput:
+        """Executes a round; `train` of its output are sums over clients.
 
         Args:
           state: The state before.
@@ -281,13 +239,13 @@ class Rounds:
             has_aux=True,
         )
         after = self._stepped(state, made.mean)
-        return Output(after._replace(aggregator=made.state), sums, made.measured)
+        return RoundOutput(after._replace(aggregator=made.state), sums, made.measured)
 
     def _trained(
         self, state: State, examples: Examples, cohort: Cohort, places: Array
     ) -> tuple[Any, Sums]:
         """The updates of the clients at places, and the sums of their training."""
-        size, settings = self._settings.batch_size, self._settings
+        task, size = self._plan.task, self._plan.task.config.batch_size
         sizes, starts, words = (
             part[places] for part in (cohort.sizes, cohort.starts, cohort.keys)
         )
@@ -297,24 +255,23 @@ class Rounds:
             is_there = within < sizes[:, jnp.newaxis]
             taken = jnp.where(is_there, starts[:, jnp.newaxis] + within, 0)
             rows = cohort.rows[taken]
-            x, y = examples.x[rows], examples.y[rows]
-            x = settings.to_input(x) if settings.to_input else x
+            x, y = (part[rows] for part in examples)
+            x = task.to_input(x) if task.to_input else x
             # Row 0 stands in for missing ones; it may hold anything.
             there = jnp.reshape(is_there, [*is_there.shape, *[1] * (x.ndim - 2)])
             return Batch(jnp.where(there, x, 0), y, is_there)
 
         keys = jax.vmap(_dropout_key, (0, None))(words, state.round_index)
-        trained = local_training.train(
+        return local_training.train(
             self._model,
-            self._objective,
+            task.objective,
             state.params,
             batches,
             jnp.max(-(-sizes // size), initial=0),
-            client_lr=settings.client_lr,
+            client_lr=self._plan.client_lr,
             keys=keys,
-            precision=settings.precision,
+            precision=self._plan.config.precision,
         )
-        return trained.update, trained.sums
 
     def _stepped(self, state: State, mean: Any) -> State:
         """The state after the server's step, or the same if the mean is not finite."""

@@ -33,7 +33,7 @@ from dpfl.engines.tff import (
     shared_memory,
 )
 from dpfl.training import plan as plan_lib
-from dpfl.training import provenance, selection, server_optimizers
+from dpfl.training import provenance, selection
 from dpfl.training.engine import (
     RoundOutput,
     Setup,
@@ -117,12 +117,7 @@ class TffEngine:
             **({"weighted": True} if config.weighted else {}),
             measure=config.measure,
         )
-        optimizer = server_optimizers.build_server_optimizer(
-            config.server_optimizer,
-            plan.server_lr,
-            config.server_momentum,
-            plan_lib.noise_variance(config, plan.mechanism, plan.dimension),
-        )
+        optimizer = plan.server_optimizer
         if config.weighted:
             return federated_averaging.PlainProcess(
                 plan.task, aggregator, plan.client_lr, optimizer, setup.model_seed

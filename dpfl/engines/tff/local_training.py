@@ -17,11 +17,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl.engines.tff.datasets import IndexedClients
+from dpfl.tasks.metrics import LARGEST_SUM
 from dpfl.tasks.task import Task
-
-# Bound on a client's metrics, so that float32 holds the sum over the largest cohort,
-# 1e11 clients, whatever they report.
-LARGEST_METRIC = 1e24
 
 # Weights of a model, trainable and other.
 Weights = tuple[Sequence[tf.Tensor], Sequence[tf.Tensor]]
@@ -32,7 +29,7 @@ class Trained(NamedTuple):
 
     Attributes:
       metrics: OrderedDict of the model's metrics, on each batch before its step; the
-        initial ones if the training diverged, and at most `LARGEST_METRIC`.
+        initial ones if the training diverged, and at most `LARGEST_SUM`.
     """
 
     update: Sequence[tf.Tensor]
@@ -180,7 +177,7 @@ def _bounded(metrics: Any, initial: Any) -> Any:
     def one(part: tf.Tensor, zero: tf.Tensor) -> tf.Tensor:
         chosen = tf.where(is_finite, part, zero)
         if part.dtype.is_floating:
-            return tf.clip_by_value(chosen, -LARGEST_METRIC, LARGEST_METRIC)
+            return tf.clip_by_value(chosen, -LARGEST_SUM, LARGEST_SUM)
         return chosen
 
     return tf.nest.map_structure(one, metrics, initial)

@@ -295,5 +295,5 @@ def test_hostile_clients_leave_finite_sums(task, tff_context, is_plain):
         assert all(np.isfinite(part).all() for part in training.weights(output.state))
         loss, accuracy = (float(output.train[name]) for name in ("loss", "accuracy"))
         honest = np.mean([np.log1p(np.exp(x)) for x in (1, 2)])
-        expected = honest if not np.isfinite(value) else local.LARGEST_METRIC / 2
+        expected = honest if not np.isfinite(value) else local.LARGEST_SUM / 2
         assert loss == pytest.approx(expected, rel=1e-4) and accuracy == 0
