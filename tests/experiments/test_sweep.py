@@ -209,6 +209,14 @@ def test_jax_is_given_no_setting_of_tff(calls, tmp_path, monkeypatch):
         assert all(("concurrency" in run) == (engine == "tff") for run in done(calls))
 
 
+def test_the_best_setting_did_not_diverge():
+    losses = {"1": ["0.5", "0.7"], "2": ["0.4", "0.6"], "3": ["0.1", "nan"]}
+    rows = [{"rate": r, "final_loss": x} for r, two in losses.items() for x in two]
+    ranked = tuning.ranked(rows, ["rate"], "final_loss", lower_is_better=True)
+    assert [one.setting["rate"] for one in ranked] == ["2", "1", "3"]
+    assert [one.mean for one in ranked[:2]] == pytest.approx([0.5, 0.6])
+
+
 def test_ends_have_all_words_and_the_extremes_of_numbers():
     works = [
         grids.work({"task": "digits", "mechanism": m, "server_lr": rate}, "1")

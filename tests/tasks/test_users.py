@@ -51,6 +51,7 @@ def test_held_out_examples_are_a_share_of_each_user_s(tmp_path):
     found = {*tuned.test_examples()[0][:, 0]}
     assert tuned.clients.sizes.tolist() == [1, 2, 1] and len(found) == 4
     assert not found & {*test[:, 0]} and tuned.fingerprint != task.fingerprint
+    assert loaded(data, test_fraction=0.9).clients.sizes.tolist() == [1, 1, 1]
     assert loaded(data, partition_seed=1).fingerprint != loaded(data).fingerprint
 
 
