@@ -218,6 +218,7 @@ def run_config() -> config_lib.RunConfig:
 def check(argv: Sequence[str]) -> None:
     """Checks the flags and the data, without training."""
     config = _checked_config(argv)
+    engine.check_settings(config, engine.of(config.engine))
     registry.load_config(config.task, config.task_config)
 
 

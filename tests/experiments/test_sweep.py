@@ -244,6 +244,7 @@ REFUSED = [
     ([OUT, "--seeds=1-9999", "--cohort_size=1,2"], ["--seeds", 10000, 19998]),
     # By the run that is checked first.
     ([OUT, "--rounds=1", "--epsilon=8,-8", "--cohort_size=9"], ["--epsilon", -8.0]),
+    ([OUT, "--rounds=1", "--cohort_size=9", "--precision=bfloat16"], ["--precision"]),
 ]
 # All of them in one process: a program takes seconds to start.
 EACH = """
