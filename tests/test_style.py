@@ -208,6 +208,14 @@ def test_public_functions_of_three_arguments_say_what_each_is():
     assert not silent, "\n".join(silent)
 
 
+def test_no_two_classes_have_one_name():
+    pattern = re.compile(r"^class (\w+)", re.MULTILINE)
+    paths = (ROOT / "dpfl").rglob("*.py")
+    names = [name for path in paths for name in pattern.findall(path.read_text())]
+    assert len(names) > 100
+    assert not {name for name in names if names.count(name) > 1}
+
+
 def test_binaries_are_imported_by_nothing():
     assert len(BINARIES) == 12
     for path in EXPERIMENTS:

@@ -28,7 +28,7 @@ import tensorflow_federated as tff
 from dpfl import checks
 from dpfl.aggregators import reductions
 from dpfl.aggregators.layout import Layout
-from dpfl.aggregators.round_functions import RoundFunctions
+from dpfl.aggregators.round_functions import GraphRoundFunctions
 from dpfl.arrays import philox
 from dpfl.codecs import round_functions
 from dpfl.codecs.base import Codec
@@ -264,7 +264,7 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
 
         return tff.templates.AggregationProcess(initialize, next_fn)
 
-    def round_functions(self, value_type: tff.Type) -> RoundFunctions:
+    def round_functions(self, value_type: tff.Type) -> GraphRoundFunctions:
         """The functions that `create` makes the process of; raises the same errors."""
         layout = Layout(value_type)
         _check_output(self._output)
@@ -276,6 +276,6 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
         if self._seed is not None:
             identity = f"{self._identity}:{layout.dimension}:{layout.value_type}"
             fixed = philox.seed_from_int(self._seed, identity)
-        return RoundFunctions(
+        return GraphRoundFunctions(
             codec, layout, fixed, self._output, self._measure, self._released
         )

@@ -35,7 +35,7 @@ class MechanismQuery(tfp.SumAggregationDPQuery):
         """Initializes the query.
 
         Args:
-          steps: The `RoundFunctions` of the mechanism.
+          steps: The `GraphRoundFunctions` of the mechanism.
           event: The event of one round.
           shares_a_seed: Whether clients need the round's seed.
         """

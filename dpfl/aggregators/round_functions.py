@@ -27,7 +27,7 @@ from dpfl.codecs.base import Codec, Fields, Structure
 from dpfl.vectors import randomness
 
 
-class RoundFunctions(round_functions.RoundFunctions):
+class GraphRoundFunctions(round_functions.RoundFunctions):
     """The server's and clients' functions of a round, for one type of value.
 
     Attributes:

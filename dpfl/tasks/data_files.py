@@ -73,7 +73,7 @@ class SqlClients:
                 found.extend(bytes(row[0]) for row in rows)
         try:
             return self.record.parse(found)
-        except records.DamagedRecordError as error:
+        except records.DamagedExampleError as error:
             raise damaged(self.path, str(error)) from error
 
 

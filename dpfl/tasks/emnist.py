@@ -52,7 +52,7 @@ class ImageRecord:
             pixels, label = fields.get("pixels", ()), fields.get("label", ())
             if len(pixels) != 28 * 28 or len(label) != 1:
                 wanted = "pixels and a label"
-                raise records.DamagedRecordError(
+                raise records.DamagedExampleError(
                     checks.message("a record", wanted, sorted(fields))
                 )
             is_class = 0 <= label[0] < NUM_CLASSES

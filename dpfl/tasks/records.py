@@ -23,7 +23,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _WIDTHS = {_FIXED64: 8, _FIXED32: 4}
 
 
-class DamagedRecordError(ValueError):
+class DamagedExampleError(ValueError):
     """A record is not a serialised `tf.train.Example`."""
 
 
@@ -31,7 +31,7 @@ def fields(record: bytes) -> dict[str, Values]:
     """The fields of a record: lists of bytes, float32[n] or int64[n] by name.
 
     Raises:
-      DamagedRecordError: If the record cannot be parsed.
+      DamagedExampleError: If the record cannot be parsed.
     """
     found = {}
     try:
@@ -40,7 +40,7 @@ def fields(record: bytes) -> dict[str, Values]:
                 parts = dict(_messages(entry))
                 found[bytes(parts[1]).decode()] = _values(parts.get(2, b""))
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise DamagedRecordError(
+        raise DamagedExampleError(
             f"a record must be a serialised tf.train.Example, found {record[:20]!r}"
         ) from error
     return found

@@ -91,7 +91,7 @@ class PostRecord:
             posts = records.fields(record).get("tokens", ())
             if len(posts) != 1:
                 wanted = "a text of tokens"
-                raise records.DamagedRecordError(
+                raise records.DamagedExampleError(
                     checks.message("a record", wanted, len(posts))
                 )
             numbers = [

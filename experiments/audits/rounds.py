@@ -152,7 +152,7 @@ class JaxRounds(FactoryRounds):
         template = jax.ShapeDtypeStruct([dimension], np.float32)
         made = aggregator.JaxAggregator(
             witnessed(codecs.make_codec(mechanism, dimension, library.NAME)),
-            layout.Layout(template),
+            layout.TreeLayout(template),
             identity=mechanism.identity,
             released_measurements=mechanism.released_measurements,
         )

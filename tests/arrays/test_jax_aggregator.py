@@ -270,7 +270,7 @@ def of_numpy(config, agg, cohorts):
 def test_keys_of_a_tree_are_sorted():
     """As in the layout of TFF's values; JAX sorts no OrderedDict."""
     tree = collections.OrderedDict(z=jnp.arange(2.0), a=[jnp.arange(3.0) + 5])
-    own = layout.Layout(tree)
+    own = layout.TreeLayout(tree)
     vector = own.flatten(tree, 6)
     assert_array_equal(vector, [5, 6, 7, 0, 1, 0])
     assert_same(own.restore(vector[:5]), tree)

@@ -261,7 +261,7 @@ def test_damaged_record_is_refused(kept):
     pixels = tf.train.Feature(float_list=tf.train.FloatList(value=[0.5] * 784))
     example = tf.train.Example(features=tf.train.Features(feature={"pixels": pixels}))
     for record in (example.SerializeToString()[:kept], b"\xff" * kept):
-        with pytest.raises(records.DamagedRecordError):
+        with pytest.raises(records.DamagedExampleError):
             emnist.ImageRecord().parse([record])
 
 

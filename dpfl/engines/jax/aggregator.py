@@ -31,7 +31,7 @@ from dpfl.arrays import Array, philox
 from dpfl.codecs import round_functions
 from dpfl.codecs.base import Codec, Fields
 from dpfl.engines.jax import layout as layout_lib
-from dpfl.engines.jax.layout import Layout, Update
+from dpfl.engines.jax.layout import TreeLayout, Update
 from dpfl.vectors import randomness
 
 # Updates with a leading axis of clients, or a function from places to them.
@@ -70,7 +70,7 @@ class JaxAggregator:
     def __init__(
         self,
         codec: Codec,
-        layout: Layout,
+        layout: TreeLayout,
         *,
         identity: str = "",
         axis_name: Optional[str] = None,
@@ -460,7 +460,7 @@ def jax_aggregator(
     if weighted:
         round_functions.check_weighted(mechanism, output)
         options["weighted"] = True
-    layout = Layout(template)
+    layout = TreeLayout(template)
     with jax.enable_x64(True):
         codec = codecs.make_codec(mechanism, layout.dimension, "jax", **options)
     round_functions.check_output(output, codec)

@@ -217,7 +217,7 @@ class JaxEngine:
             # Whoever gives a seed wants the same run again.
             None if config.seed is None else _SAME_BITS.get(jax.default_backend()),
         )
-        self._evaluator = evaluation.Evaluator(task, model)
+        self._evaluator = evaluation.JaxEvaluator(task, model)
         self._resident, self._space = self._put_examples(), 1
 
     def _begin(self, plan: plan_lib.Plan, setup: Setup, trace: _Trace) -> None:

@@ -3,7 +3,7 @@
 
 """Evaluation of a model on a central test set, as one program.
 
-evaluate = Evaluator(task, model)
+evaluate = JaxEvaluator(task, model)
 evaluate(params)    # {"loss": ..., "accuracy": ...}
 """
 
@@ -35,7 +35,7 @@ def metrics(objective: Objective, sums: Sums) -> dict[str, np.float32]:
     return {each.name: mean(*sums[each.name]) for each in objective.metrics}
 
 
-class Evaluator:
+class JaxEvaluator:
     """Evaluates parameters on a test set, which stays on the device."""
 
     def __init__(self, task: Task, model: JaxParts):

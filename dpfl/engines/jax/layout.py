@@ -3,7 +3,7 @@
 
 """Flattening of pytrees of float arrays to one vector, and back.
 
-    layout = Layout(params)
+    layout = TreeLayout(params)
     vector = layout.flatten(update, layout.dimension)
     update = layout.restore(vector)
 
@@ -28,7 +28,7 @@ from dpfl.arrays import Array
 Update = Any
 
 
-class Layout:
+class TreeLayout:
     """The layout of a pytree's leaves in one flat vector.
 
     Attributes:

@@ -61,7 +61,7 @@ class State(NamedTuple):
     optimizer: Any
 
 
-class Cohort(NamedTuple):
+class CohortArrays(NamedTuple):
     """The clients of a round in the order of their sizes, and absent ones.
 
     Attributes:
@@ -186,7 +186,7 @@ class Rounds:
 
     def cohort(
         self, orders: Sequence[np.ndarray], keys: Sequence[Sequence[int]]
-    ) -> Cohort:
+    ) -> CohortArrays:
         """The cohort of clients, padded so that few programs are compiled.
 
         Args:
@@ -202,7 +202,7 @@ class Rounds:
         rows = np.concatenate([sizes[:0], *(orders[i] for i in by_size)])
         own = padded(sizes[by_size], self._clients)
         words = np.reshape(np.array(keys, np.int64), [-1, 2])[by_size]
-        return Cohort(
+        return CohortArrays(
             padded(rows.astype(np.int32), self._rows),
             np.cumsum(own, dtype=np.int32) - own,
             own,
@@ -218,7 +218,7 @@ class Rounds:
         self,
         state: State,
         examples: Examples,
-        cohort: Cohort,
+        cohort: CohortArrays,
         entropy: Optional[Array] = None,
     ) -> RoundOutput:
         """Executes a round; `train` of its output are sums over clients.
@@ -242,7 +242,7 @@ class Rounds:
         return RoundOutput(after._replace(aggregator=made.state), sums, made.measured)
 
     def _trained(
-        self, state: State, examples: Examples, cohort: Cohort, places: Array
+        self, state: State, examples: Examples, cohort: CohortArrays, places: Array
     ) -> tuple[Any, Sums]:
         """The updates of the clients at places, and the sums of their training."""
         task, size = self._plan.task, self._plan.task.config.batch_size

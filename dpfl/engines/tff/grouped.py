@@ -34,7 +34,7 @@ import tensorflow_federated as tff
 from dpfl.aggregators import reductions
 from dpfl.aggregators.factory import CodecFactory
 from dpfl.aggregators.layout import IDENTITIES
-from dpfl.aggregators.round_functions import RoundFunctions
+from dpfl.aggregators.round_functions import GraphRoundFunctions
 from dpfl.engines.tff import local_training
 from dpfl.engines.tff.process_state import (
     ProcessState,
@@ -71,7 +71,7 @@ class Cohort:
 
     def __init__(
         self,
-        steps: RoundFunctions,
+        steps: GraphRoundFunctions,
         train: Train,
         weights_type: tff.Type,
         aggregator_type: tff.Type,
@@ -128,7 +128,7 @@ class Cohort:
         return tff.federated_zip((self._reduce(work[0]), self._join(work[1])))
 
     def finish(self, state: Any, shared: Any, partials: Any) -> tuple[Any, Any]:
-        """The result of `RoundFunctions.finish`, and sums of metrics, in a graph.
+        """The result of `GraphRoundFunctions.finish`, and sums of metrics, in a graph.
 
         Args:
           state: The aggregator's state.
@@ -359,7 +359,9 @@ def _value(update: Any, client_key: Any) -> Any:
     return collections.OrderedDict(update=update, client_key=client_key)
 
 
-def _round_functions(weights_type: tff.Type, factory: CodecFactory) -> RoundFunctions:
+def _round_functions(
+    weights_type: tff.Type, factory: CodecFactory
+) -> GraphRoundFunctions:
     value = _value(weights_type["trainable"], IDENTITIES["client_key"])
     return factory.round_functions(tff.to_type(value))
 
