@@ -274,7 +274,11 @@ def test_threads_and_settings_of_jax_decide_last_bits(monkeypatch):
     flags = os.environ["XLA_FLAGS"]
     monkeypatch.setenv("XLA_FLAGS", f"--xla_force_host_platform_device_count=2 {flags}")
     assert engine.about(made) == found
-    for name, value in (("JAX_THREEFRY_PARTITIONABLE", "0"), ("XLA_FLAGS", "--xla_x")):
+    for name, value in (
+        *(("JAX_THREEFRY_PARTITIONABLE", "0"), ("XLA_FLAGS", "--xla_x")),
+        *(("NPROC", "1"), ("PJRT_NPROC", "3"), ("ONEDNN_MAX_CPU_ISA", "AVX2")),
+        ("DNNL_MAX_CPU_ISA", "AVX2"),
+    ):
         with monkeypatch.context() as patch:
             patch.setenv(name, value)
             assert engine.about(made).last_bits == {**found.last_bits, name: value}

@@ -49,7 +49,9 @@ _KEY_BYTES = 32
 # Standard deviations of a cohort's size for which there is room, and for which the
 # usual number of chunks suffices.
 _DEVIATIONS, _USUAL_DEVIATIONS = 5, 2
-# Beginnings of the environment's names of JAX's settings that no sum depends on.
+# Beginnings of the environment's settings of JAX, its threads and oneDNN, and of those
+# that no sum depends on.
+_SETTINGS = ("JAX_", "NPROC=", "PJRT_NPROC=", "DNNL_", "ONEDNN_")
 _FREE = ("JAX_PLATFORMS", "JAX_COMPILATION", "JAX_PERSISTENT", "JAX_LOG")
 # Options of the compiler that make a program repeat its bits, by platform; they cost
 # time.
@@ -83,7 +85,7 @@ def _settings() -> dict[str, str]:
     settings = {
         name: value
         for name, value in os.environ.items()
-        if name.startswith("JAX_") and not name.startswith(_FREE)
+        if f"{name}=".startswith(_SETTINGS) and not name.startswith(_FREE)
     }
     words = os.environ.get("XLA_FLAGS", "").split()
     kept = sorted(word for word in words if "device_count" not in word)
