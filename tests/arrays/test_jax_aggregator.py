@@ -287,19 +287,26 @@ def test_refusals_before_anything_is_computed():
         with pytest.raises(ValueError) as info:
             agg.update(state, cohort, None, entropy)
         assert argument(info) == "entropy"
+    drawn = agg.entropy()
     with pytest.raises(ValueError) as info:
-        jax.jit(lambda s, u: agg.update(s, u, None, agg.entropy()))(state, cohort)
+        jax.jit(lambda s, u: agg.update(s, u, None, drawn))(state, cohort)
     assert argument(info) == "entropy"
+    # An operation hides that it is a constant.
+    for loop in (jax.jit, jax.eval_shape, lambda f: jax.lax.scan(f, 0, length=2)):
+        with pytest.raises(ValueError) as info:
+            loop(lambda *_: (0, jnp.asarray(agg.entropy())))()
+        assert argument(info) == "entropy"
     # A function hides what it depends on.
     keys = jnp.arange(len(jax.tree.leaves(cohort)[0]))
     with pytest.raises(ValueError) as info:
         jax.jit(
             lambda u: agg.update(
                 *(state, lambda at: jax.tree.map(lambda leaf: leaf[at], u), keys),
-                agg.entropy(),
+                drawn,
             )
         )(cohort)
     assert argument(info) == "entropy"
+    assert "seed" not in jax.eval_shape(agg.init)
     with pytest.raises(ValueError) as info:
         agg.update(seeded.init(1) | {"more": jnp.zeros(1)}, cohort)
     assert argument(info) == "state"

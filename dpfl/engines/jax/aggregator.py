@@ -113,8 +113,12 @@ class JaxAggregator:
         """128 bits of the operating system's entropy, uint32[4], for one round.
 
         Whoever knows them can take the noise of the round off again.
+
+        Raises:
+          ValueError: If it is called within a compiled function.
         """
-        return np.frombuffer(secrets.token_bytes(16), np.uint32)
+        _refuse_constant()
+        return _drawn()
 
     def init(self, seed: Optional[int] = None) -> dict[str, Any]:
         """The state before the first round.
@@ -133,8 +137,8 @@ class JaxAggregator:
         if seed is not None:
             words = np.array(philox.seed_from_int(seed, self._identity), np.int64)
         with jax.enable_x64(True):
-            entropy = self.entropy()
-            return _narrow(self._steps(words is not None, entropy).first_state(words))
+            steps = self._steps(words is not None, _drawn())
+            return _narrow(steps.first_state(words))
 
     def update(
         self,
@@ -481,11 +485,20 @@ def _check_entropy(entropy: Any, others: Any) -> None:
     if entropy is None or jnp.shape(entropy) != (4,) or entropy.dtype != np.uint32:
         raise ValueError(checks.message("entropy", wanted, entropy))
     if not isinstance(entropy, jax.core.Tracer):
-        # Within a compiled function a new array is traced; functions hide others.
-        leaves = [*jax.tree.leaves(others), jnp.zeros([])]
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
-            wanted = "an argument of the compiled function, or it repeats its noise"
-            raise ValueError(checks.message("entropy", wanted, "a constant"))
+        _refuse_constant(others)
+
+
+def _refuse_constant(others: Any = None) -> None:
+    """Raises ValueError within a compiled function, or if something is traced."""
+    # Within a compiled function a new array is traced; functions hide others.
+    leaves = [*jax.tree.leaves(others), jnp.zeros([])]
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        wanted = "an argument of the compiled function, or it repeats its noise"
+        raise ValueError(checks.message("entropy", wanted, "a constant"))
+
+
+def _drawn() -> np.ndarray:
+    return np.frombuffer(secrets.token_bytes(16), np.uint32)
 
 
 def _words(keys: Any) -> Array:
