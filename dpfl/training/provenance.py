@@ -190,12 +190,21 @@ def _arithmetic(plan: plan_lib.Plan) -> dict[str, Any]:
 
 def processors() -> dict[str, Any]:
     """The facts of processors that decide the order of float sums."""
-    number, settings_of_blas, kind = disk_cache.ADDING_UP
-    return {
-        "processors": number,
-        "settings of BLAS": settings_of_blas,
-        "kind of processor": files.digest({"lines": kind}),
-    }
+    number, settings_of_blas, _ = disk_cache.ADDING_UP
+    own = {"processors": number, "settings of BLAS": settings_of_blas}
+    return {**own, **kind_of_processor()}
+
+
+def kind_of_processor() -> dict[str, str]:
+    """The fact by which libraries choose their code, and the order of float sums."""
+    *_, kind = disk_cache.ADDING_UP
+    return {"kind of processor": files.digest({"lines": kind})}
+
+
+def environment(beginnings: tuple[str, ...]) -> dict[str, str]:
+    """The environment's settings that begin so, of the form NAME=VALUE, by name."""
+    items = os.environ.items()
+    return {name: v for name, v in items if f"{name}={v}".startswith(beginnings)}
 
 
 def git_state() -> Optional[dict[str, Any]]:

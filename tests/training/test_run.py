@@ -231,6 +231,25 @@ def test_facts_of_last_bits_stay_and_decide_no_seed(make_plan, monkeypatch, tmp_
     assert len(digests) == 1
 
 
+def test_processor_and_settings_of_tensorflow_stay(make_plan, monkeypatch, tmp_path):
+    plan = made(make_plan, tmp_path, seed=5)
+    begun(plan)
+    names_of = ("TF_ENABLE_ONEDNN_OPTS", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
+    for name in (*names_of, "kind of processor"):
+        with monkeypatch.context() as patch:
+            if name in names_of:
+                patch.setenv(name, "another")
+            else:
+                kind = [*disk_cache.ADDING_UP[:2], ["another"]]
+                patch.setattr(disk_cache, "ADDING_UP", kind)
+            other = made(make_plan, tmp_path, seed=5)
+            assert provenance.digest(other) == provenance.digest(plan)
+            with refuses(checkpoint.ChangedFlagsError, name):
+                begun(other)
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "2")
+    begun(made(make_plan, tmp_path, seed=5))
+
+
 def test_an_unused_card_costs_a_sentence(make_plan, monkeypatch, tmp_path):
     monkeypatch.setattr(run_lib.engine_lib, "opened", None)
     monkeypatch.delenv("JAX_PLATFORMS", raising=False)

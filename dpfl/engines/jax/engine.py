@@ -82,11 +82,9 @@ def _settings() -> dict[str, str]:
 
     Facts of the engine have the number of devices, as far as it matters.
     """
-    settings = {
-        name: value
-        for name, value in os.environ.items()
-        if f"{name}=".startswith(_SETTINGS) and not name.startswith(_FREE)
-    }
+    settings = provenance.environment(_SETTINGS)
+    for name in provenance.environment(_FREE):
+        del settings[name]
     words = os.environ.get("XLA_FLAGS", "").split()
     kept = sorted(word for word in words if "device_count" not in word)
     return {**settings, "XLA_FLAGS": " ".join(kept)}

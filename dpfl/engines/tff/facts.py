@@ -11,10 +11,13 @@ from __future__ import annotations
 from typing import Any
 
 from dpfl import machine
+from dpfl.training import provenance
 from dpfl.training.engine import About
 
 # Vectors of a model that each group of clients beyond the second adds.
 _VECTORS_OF_A_GROUP = 10
+# Beginnings of the environment's settings by which TensorFlow chooses its code.
+_SETTINGS = ("TF_ENABLE_", "TF_XLA_", "ONEDNN_", "DNNL_")
 
 
 def about(plan: Any) -> About:
@@ -24,4 +27,6 @@ def about(plan: Any) -> About:
     vectors += _VECTORS_OF_A_GROUP * max(0, groups - 2)
     is_the_same = not plan.task.draws_in_training
     memory = round(4 * vectors * plan.dimension)
-    return About({"device": "cpu"}, is_the_same, memory=memory)
+    settings = provenance.environment(_SETTINGS)
+    last_bits = {**provenance.kind_of_processor(), **settings}
+    return About({"device": "cpu"}, is_the_same, last_bits, memory)
