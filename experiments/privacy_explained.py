@@ -213,7 +213,7 @@ def of_run(folder: str) -> Explained:
     ):
         raise ValueError(
             f"the summary.json of RUN {folder} has the epsilon {saved!r}, but its "
-            f"settings have {explained.epsilon!r}; another version of dpfl may have "
+            f"settings have {float(explained.epsilon)!r}; another version of dpfl may have "
             "written it"
         )
     return explained
@@ -249,7 +249,7 @@ def text(explained: Explained) -> str:
 
     order = "" if explained.order is None else f", order {explained.order:g}"
     lines = [
-        f"epsilon {explained.epsilon!r} at delta {explained.delta:g} "
+        f"epsilon {float(explained.epsilon)!r} at delta {explained.delta:g} "
         f"by {explained.accounting_method}{order}, for the relation "
         f"{explained.relation} (adjacency.md)",
         f"mechanism {words(explained.mechanism)}",
@@ -263,7 +263,10 @@ def text(explained: Explained) -> str:
     cells = [list(_HEADS.values())]
     cells += [
         [
-            *(row["route"], "-" if row["epsilon"] is None else repr(row["epsilon"])),
+            *(
+                row["route"],
+                "-" if row["epsilon"] is None else repr(float(row["epsilon"])),
+            ),
             *(row["reason"], ", ".join(row["pages"]) or "-"),
         ]
         for row in explained.routes

@@ -31,7 +31,7 @@ BLOCK = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.M | re.S)
 SETUP = "sh tools/setup.sh && "
 MAIN_JOB = SETUP + ".venv/bin/dpfl-train"
 # The environment that it makes is there, and its wheel is tested (package/test_wheel).
-JAX_JOB = "pip install '.[jax]' && dpfl-train"
+JAX_JOB = "pip install -e '.[jax]' && dpfl-train"
 # What other tests run of them, and run here would take long.
 SHORTER = {
     "--server_lr=0.2,0.5": "--server_lr=0.2",

@@ -26,7 +26,7 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, Optional
+from typing import Any, NoReturn
 
 import psutil
 from absl import flags
@@ -216,11 +216,12 @@ def _last_error(log: Path, begin: int) -> str:
     return errors[-1] if errors else ""
 
 
-def _environment() -> Optional[dict[str, str]]:
+def _environment() -> dict[str, str]:
     """The environment in which a child finds our packages as this process does."""
     if "." in _BINARIES:
-        # Installed packages are found by Python itself.
-        return None
+        # Installed packages are found by Python itself, unless the working folder is a
+        # source tree, which `-m` would search first.
+        return {**os.environ, "PYTHONSAFEPATH": "1"}
     before = os.environ.get("PYTHONPATH")
     paths = [str(_ROOT), before] if before else [str(_ROOT)]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
