@@ -213,8 +213,8 @@ def of_run(folder: str) -> Explained:
     ):
         raise ValueError(
             f"the summary.json of RUN {folder} has the epsilon {saved!r}, but its "
-            f"settings have {float(explained.epsilon)!r}; another version of dpfl may have "
-            "written it"
+            f"settings have {float(explained.epsilon)!r}; another version of dpfl may "
+            "have written it"
         )
     return explained
 
