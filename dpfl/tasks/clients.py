@@ -138,6 +138,7 @@ class MadeUpClients:
     def read(self, clients: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """See base class."""
         nx = arrays.named("numpy")
-        each = [self.drawn(nx, int(client)) for client in clients]
-        x, y = zip(*each)
-        return np.concatenate(x), np.concatenate(y)
+        # One more, of which nothing is kept: a cohort may have no clients.
+        each = [self.drawn(nx, int(client)) for client in [*clients, 0]]
+        x, y = (np.concatenate(parts)[: -self.size] for parts in zip(*each))
+        return x, y

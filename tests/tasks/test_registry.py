@@ -208,6 +208,13 @@ def test_any_number_of_clients():
     assert len(list(task.client_dataset("client_999999"))) == 1
 
 
+def test_a_cohort_without_clients_has_no_examples():
+    clients = load_task("synthetic", examples_per_client=3).clients
+    for none, some in zip(clients.read(np.arange(0)), clients.read(np.arange(2))):
+        assert len(none) == 0 and len(some) == 6
+        assert (none.shape[1:], none.dtype) == (some.shape[1:], some.dtype)
+
+
 def test_fingerprint_follows_the_shape():
     prints = {
         load_task("synthetic", num_clients=n, model=m).fingerprint
