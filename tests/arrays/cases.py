@@ -35,8 +35,11 @@ FILE = Path(__file__).with_name("digests.csv")
 DIMENSION, CLIENTS = 256, 4
 # Mechanisms whose eigenvectors no two libraries share: `test_dome` compares them.
 BY_SUBSPACE = {"dome", "dome_ddg"}
-# Mechanisms with products of real matrices, whose rounding is each library's own. What
-# of them is drawn is in "matrices".
+# Mechanisms without exact inputs but zeros. The entries of a drawn Gaussian matrix have
+# all the bits of a float32, so that sums of them round, in each library in its order: in
+# the matmul of the sketch; for an update of one coordinate, whose sketch is exact, in the
+# matmul of the rotation after it; and in the Gram matrix and `eigvalsh`, from which the
+# step is. The matrix itself is in "matrices".
 INEXACT = {"sparse_recovery"}
 # Mechanisms with streams of real coefficients; `_streams` has whole ones.
 STREAMED = {"matrix_factorization", "sgmf"}

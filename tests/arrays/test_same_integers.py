@@ -13,10 +13,14 @@ from dpfl import arrays, mechanisms
 from dpfl.codecs import adaptive_clip
 from tests.arrays import cases, libraries
 
-# Cases that are compiled too, and those of which the release is: JAX takes seconds for
-# each, and runs the others one operation at a time.
-COMPILED = {"none", "gaussian", "l2_csgm", "distributed_skellam"}
-RELEASES_COMPILED = COMPILED - {"l2_csgm"}
+# Cases that are compiled too, and how; those of all ways have a compiled release. JAX takes
+# seconds for each, and runs the others one operation at a time. CSGM's two share a codec.
+ALL = ("eager", "traced", "vmapped")
+COMPILED = {
+    **dict.fromkeys(["none", "gaussian", "distributed_skellam"], ALL),
+    "l2_csgm": ("eager", "traced"),
+    "linf_csgm": ("eager", "vmapped"),
+}
 STORED = cases.stored()
 
 
@@ -34,8 +38,9 @@ def test_vectors(case, nx):
 def test_rounds(case, nx):
     updates = cases.exact_updates()
     rounds = libraries.Rounds(cases.EXACT[case], updates, nx)
-    for way in rounds.ways if case in COMPILED else rounds.ways[:1]:
-        found = rounds.run(way, compiles_release=case in RELEASES_COMPILED)
+    ways = COMPILED.get(case, ["eager"])
+    for way in filter(rounds.ways.__contains__, ways):
+        found = rounds.run(way, compiles_release=ways == ALL)
         assert not any(map(np.any, found.exact.values())), "a clip binds"
         assert cases.of_round(found) == STORED[case], way
 
