@@ -21,6 +21,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from absl import flags
 
 from dpfl import checks, files, tasks
@@ -111,7 +112,16 @@ def main(argv: Sequence[str]) -> None:
     checks.require(is_new, "NAME", "a name that no task or module has", name)
     cli.require("dpfl-new-task", "from_npz")
     path = files.input_path("--from_npz", _FROM_NPZ.value)
-    data = users.read(path)
+    try:
+        data = users.read(path)
+        checks.require(len(data.names) > 1, "users", "two or more", len(data.names))
+        labels = np.unique(data.y).tolist()
+        checks.require(len(labels) > 1, "labels in y", "two or more", labels)
+    except ValueError as error:
+        wanted = "an archive of users' examples"
+        raise ValueError(
+            f"--from_npz must be {wanted}, found {path}, where {error}"
+        ) from error
     folder = Path(os.path.realpath(_OUTPUT_DIR.value or name))
     is_empty = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
     checks.require(is_empty, "--output_dir", "a new or an empty folder", str(folder))

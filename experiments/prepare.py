@@ -33,18 +33,20 @@ SOURCES = {source.name: source for source in (court.SOURCE, femnist.SOURCE)}
 
 
 def main(argv: Sequence[str]) -> None:
-    """Writes the archive and prints its digest."""
+    """Writes the archive; prints its digest and how much data it has."""
     name, folders = (argv[1] if argv[1:] else "nothing"), argv[2:]
     source = SOURCES[checks.choice("the task", name, SOURCES)]
     if not folders:
         wanted = f"given after {name}, as one folder or more"
         raise ValueError(checks.message("SOURCE", wanted, "none"))
-    output = files.output_path("--output", _OUTPUT.value or source.archive, [".npz"])
+    path = source.archive if _OUTPUT.value is None else _OUTPUT.value
+    output = files.output_path("--output", path, [".npz"])
     found = [p for folder in folders for p in prepared.find(source, folder, "SOURCE")]
     paths = list({os.path.realpath(path): path for path in found}.values())
     with cli.bar(paths) as shown:
-        digest = prepared.write(source, shown, str(output))
+        digest, counts = prepared.write(source, shown, str(output))
     print(f"{digest}  {output}")
+    print(counts)
 
 
 if __name__ == "__main__":

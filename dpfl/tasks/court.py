@@ -60,13 +60,13 @@ DEFAULTS = task_lib.TrainingDefaults(
 
 
 def find(folder: str) -> list[str]:
-    """The transcripts below a folder, sorted; an archive where there are none."""
+    """The transcripts below a folder, sorted; `court.npz` where there are none."""
     root = pathlib.Path(folder)
     if root.is_file():
         return [folder]
     every = sorted(root.rglob("*.json"))
     paths = [path for path in every if _TRANSCRIPT.fullmatch(path.name)]
-    return list(map(str, paths or sorted(root.rglob("*.npz"))))
+    return list(map(str, paths or sorted(root.rglob(SOURCE.archive))))
 
 
 def sentences(said: str) -> Iterator[str]:
@@ -101,8 +101,10 @@ def _turns(path: str) -> list[tuple[str, str, list[str]]]:
                     said = " ".join(block.get("text") or "" for block in blocks)
                     key = speaker.get("identifier") or name
                     turns.append((key, name, list(sentences(said))))
-    except (OSError, KeyError, TypeError, AttributeError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise data_files.damaged(path, str(error)) from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise data_files.damaged(path, "it is no transcript of Oyez") from error
     return turns
 
 
@@ -202,6 +204,7 @@ SOURCE = prepared.Source(
     "github.com/walkerdb/supreme_court_transcripts",
     find=find,
     arrays=arrays,
+    counted={"speakers": "speaker_sentences", "sentences": "sentence_words"},
 )
 
 

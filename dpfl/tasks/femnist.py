@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -39,7 +40,7 @@ DEFAULTS = task_lib.TrainingDefaults(
 def find(folder: str) -> list[str]:
     """The json files in folders `train` and `test`, else `all_data`, else any, sorted.
 
-    An archive is found as well where there is no json file.
+    Where there is no json file, archives of that name are found.
     """
     root = pathlib.Path(folder)
     paths = [root] if root.is_file() else sorted(root.rglob("*.json"))
@@ -47,7 +48,7 @@ def find(folder: str) -> list[str]:
         chosen = [path for path in paths if path.parent.name in names]
         if chosen:
             return list(map(str, chosen))
-    return list(map(str, paths or sorted(root.rglob("*.npz"))))
+    return list(map(str, paths or sorted(root.rglob(SOURCE.archive))))
 
 
 def _writers(path: str) -> Iterator[tuple[str, np.ndarray]]:
@@ -55,32 +56,68 @@ def _writers(path: str) -> Iterator[tuple[str, np.ndarray]]:
     try:
         if path.endswith(".npz"):
             yield from _of_archive(*prepared.archived(path, _ARRAYS))
-            return
-        for writer, own in reading.read_json(path)["user_data"].items():
-            pixels = np.array(own["x"], np.float64)
-            if not (np.all(pixels >= 0) and np.all(pixels <= 1)):
-                raise ValueError(checks.message("pixels", "from 0 to 1", writer))
-            yield writer, _rows(np.array(own["y"], np.float64), np.rint(pixels * 255))
+        else:
+            yield from _of_json(reading.read_json(path))
     except data_files.DataFileError:
         raise
-    except (OSError, KeyError, TypeError, AttributeError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise data_files.damaged(path, str(error)) from error
+
+
+def _of_json(content: Any) -> Iterator[tuple[str, np.ndarray]]:
+    try:
+        users, counts = content["users"], content["num_samples"]
+        data, declared = dict(content["user_data"]), dict(zip(users, counts))
+        lacking = [user for user in users if user not in data]
+        is_right = len(users) == len(counts) and not lacking
+    except (KeyError, TypeError, ValueError):
+        is_right, lacking = False, []
+    found = f"no data of {lacking[0]}" if lacking else "other parts"
+    wanted = "a list num_samples as long as users, and user_data of each of the users"
+    checks.require(is_right, "its content", wanted, found)
+    # LEAF keeps, without images, who has too few to be one of the users.
+    for writer, own in data.items():
+        try:
+            pixels, labels = (np.array(own[part], np.float64) for part in "xy")
+            count = declared.get(writer, len(labels))
+            found = (
+                f"{len(pixels)} images of {pixels.size} pixels, {labels.size} labels"
+            )
+            is_right = labels.shape == pixels.shape[:1] == (count,)
+            is_right = is_right and pixels.size == count * _PIXELS
+        except (KeyError, TypeError, ValueError, OverflowError):
+            is_right, found, count = False, "others", declared.get(writer, "some")
+        wanted = (
+            f"{count} images, by num_samples, of {_PIXELS} numbers and a label each"
+        )
+        checks.require(is_right, f"x and y of writer {writer}", wanted, found)
+        wrong = pixels[~((pixels >= 0) & (pixels <= 1))]
+        if wrong.size:
+            pixel = f"a pixel of writer {writer}"
+            raise ValueError(checks.message(pixel, "from 0 to 1", float(wrong[0])))
+        yield writer, _rows(labels, np.rint(pixels * 255), f" of writer {writer}")
 
 
 def _of_archive(
     images: np.ndarray, labels: np.ndarray, counts: np.ndarray, writers: np.ndarray
 ) -> Iterator[tuple[str, np.ndarray]]:
-    if counts.shape != writers.shape or counts.sum() != len(labels):
-        raise ValueError("its counts are not those of its images")
+    is_right = counts.dtype.kind in "iu" and counts.shape == writers.shape
+    is_right = is_right and images.dtype == np.uint8 and labels.dtype.kind in "iu"
+    is_right = is_right and labels.shape == (counts.sum(),)
+    if not is_right or images.shape != (*labels.shape, 28, 28) or (counts < 0).any():
+        raise ValueError("its arrays do not fit together")
     parts = np.split(_rows(labels, images), np.cumsum(counts, dtype=np.int64))
     yield from zip(map(str, writers), parts)
 
 
-def _rows(labels: np.ndarray, pixels: np.ndarray) -> np.ndarray:
+def _rows(labels: np.ndarray, pixels: np.ndarray, of: str = "") -> np.ndarray:
     """uint8[images, 1 + 784]; ValueError if a label is no class."""
-    if not np.isin(labels, np.arange(emnist.NUM_CLASSES)).all():
-        wanted = f"one of {emnist.NUM_CLASSES} classes"
-        raise ValueError(checks.message("labels", wanted, np.max(labels)))
+    wrong = labels[~np.isin(labels, np.arange(emnist.NUM_CLASSES))].astype(np.float64)
+    if wrong.size:
+        wanted = f"a whole number from 0 to {emnist.NUM_CLASSES - 1}"
+        found = float(wrong[0])
+        found = int(found) if found.is_integer() else found
+        raise ValueError(checks.message(f"a label{of}", wanted, found))
     columns = labels.reshape(-1, 1), pixels.reshape(-1, _PIXELS)
     return np.concatenate(columns, axis=1).astype(np.uint8)
 
@@ -119,6 +156,7 @@ SOURCE = prepared.Source(
     "writes in data/femnist of github.com/TalwalkarLab/leaf",
     find=find,
     arrays=united,
+    counted={"writers": "writers", "images": "labels"},
 )
 
 

@@ -4,7 +4,7 @@
 """Data sets that `dpfl-prepare` makes archives of.
 
 arrays = prepared.read(femnist.SOURCE, config)
-digest = prepared.write(femnist.SOURCE, paths, "femnist.npz")
+digest, counts = prepared.write(femnist.SOURCE, paths, "femnist.npz")
 """
 
 from __future__ import annotations
@@ -37,12 +37,15 @@ class Source:
       find: Function of a folder to the paths of the publisher's files below it.
       arrays: Function of paths of such files, or of archives, in any order, to the
         archive's arrays.
+      counted: Names of arrays whose lengths tell how much data there are, by what they
+        are of.
     """
 
     name: str
     wanted: str
     find: Callable[[str], list[str]]
     arrays: Callable[[Iterable[str]], Mapping[str, np.ndarray]]
+    counted: Mapping[str, str]
 
     @property
     def archive(self) -> str:
@@ -103,22 +106,32 @@ def archived(path: str, names: Sequence[str]) -> list[np.ndarray]:
         raise data_files.damaged(path, str(error)) from error
     lacking = [name for name in names if name not in arrays]
     if lacking:
-        raise data_files.damaged(path, f"it has no array {lacking[0]}")
+        wanted = f"an archive with the arrays {', '.join(names)}"
+        found = f"one without {lacking[0]}"
+        raise data_files.DataFileError(checks.message(path, wanted, found))
     return [arrays[name] for name in names]
 
 
-def write(source: Source, paths: Iterable[str], output: str) -> str:
-    """Writes the archive of files; returns its SHA-256, the same on every machine.
+def write(source: Source, paths: Iterable[str], output: str) -> tuple[str, str]:
+    """Writes the archive of files.
 
     Args:
       source: The data set.
       paths: Paths of its files.
       output: Path of the archive.
 
+    Returns:
+      Its SHA-256, the same on every machine, and in words how much data it has.
+
     Raises:
-      DataFileError: If a file is damaged.
+      DataFileError: If a file is damaged, or they have no data.
     """
     arrays = source.arrays(paths)
+    counts = {what: len(arrays[name]) for what, name in source.counted.items()}
+    told = ", ".join(f"{count} {what}" for what, count in counts.items())
+    if not all(counts.values()):
+        wanted = f"{source.wanted}, with enough data"
+        raise data_files.DataFileError(checks.message("SOURCE", wanted, told))
     with files.atomically(output) as file, zipfile.ZipFile(file, "w") as archive:
         for name, array in arrays.items():
             content = io.BytesIO()
@@ -127,7 +140,7 @@ def write(source: Source, paths: Iterable[str], output: str) -> str:
             member = zipfile.ZipInfo(f"{name}.npy")
             member.create_system = 3
             archive.writestr(member, content.getbuffer())
-    return downloads.digest(output)
+    return downloads.digest(output), told
 
 
 def fingerprint(name: str, *arrays: np.ndarray) -> str:

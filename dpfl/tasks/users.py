@@ -84,14 +84,16 @@ def read(path: reading.PathLike) -> Data:
             parts = reading.arrays_in(file, _MOST_BYTES)
         except ValueError as error:
             wanted = "an archive of numpy.savez"
-            raise ValueError(checks.message(str(path), wanted, error)) from error
+            raise ValueError(f"{path} must be {wanted} ({error})") from error
     has_test = "x_test" in parts or "y_test" in parts
     needed = {"x", "y", *(["x_test", "y_test"] if has_test else [])}
     is_right = needed <= {*parts} <= {*_PARTS} and ("users" in parts) != (
         "counts" in parts
     )
     wanted = "x, y, either users or counts, and x_test with y_test or neither"
-    checks.require(is_right, f"arrays of {path}", wanted, sorted(parts))
+    checks.require(
+        is_right, f"arrays of {path}", wanted, ", ".join(sorted(parts)) or "no array"
+    )
     x, y = _examples(parts["x"], parts["y"], "")
     owners = _owners(parts, len(x))
     names, places = np.unique(owners, return_inverse=True)
@@ -116,7 +118,8 @@ def _examples(
       y: Labels.
       ending: Ending of their names.
     """
-    checks.require(x.ndim > 1, f"x{ending}", "[examples, ...]", list(x.shape))
+    wanted = "[examples, ...], with one example or more"
+    checks.require(x.ndim > 1 and x.size, f"x{ending}", wanted, list(x.shape))
     checks.require(x.dtype.kind in "buif", f"x{ending}", "numbers", x.dtype)
     # Pictures without channels have one.
     x = x[..., np.newaxis] if x.ndim == 3 else x

@@ -296,11 +296,13 @@ def test_a_task_of_ones_own_users_is_installed_and_trains(outside):
     )
     summary = json.loads((folder / "run_points" / "summary.json").read_text())
     assert summary["flags"]["spread"] == 2 and summary["population"] == 8
-    # No task is made twice, of no file, or in a folder of others.
+    np.savez(folder / "alone.npz", x=x, y=y, users=np.zeros(80, int))
+    # No task is made twice, of no file, of one user, or in a folder of others.
     first = functools.partial(forks.import_anew, [folder / "installed", ROOT])
     for words, told in (
         (["points", "--from_npz=users.npz"], "points"),
         (["other", "--from_npz=none.npz"], "none.npz"),
+        (["other", "--from_npz=alone.npz"], "--from_npz"),
         (["other", "--from_npz=users.npz", "--output_dir=points"], "points"),
     ):
         done = forks.run("experiments.new_task", *words, folder=folder, first=first)

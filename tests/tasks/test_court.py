@@ -76,7 +76,7 @@ def archive(source):
     path = source / "packed/court.npz"
     path.parent.mkdir()
     found = prepared.find(court.SOURCE, str(source))
-    return path, prepared.write(court.SOURCE, found, str(path))
+    return path, prepared.write(court.SOURCE, found, str(path))[0]
 
 
 def test_the_archive_has_the_sentences_of_each_speaker(archive):
@@ -100,7 +100,7 @@ def test_the_archive_has_the_same_bytes_for_everybody(archive, tmp_path):
     path, digest = archive
     found = prepared.find(court.SOURCE, str(path.parents[1]))
     for paths in (found[::-1], [str(path)]):
-        again = prepared.write(court.SOURCE, paths, str(tmp_path / "again.npz"))
+        again, _ = prepared.write(court.SOURCE, paths, str(tmp_path / "again.npz"))
         assert again == digest
     # The same with any Python and numpy.
     assert digest[:16] == "9c6e1b20f6cb51c0"
@@ -169,6 +169,9 @@ def test_rows_of_tokens_are_those_of_docs():
 
 def test_missing_or_damaged_data_are_refused(tmp_path, archive):
     wanted = ("data_dir", "supreme_court_transcripts", "dpfl-prepare court", tmp_path)
+    with refuses(data_files.DataFileError, *wanted):
+        load(tmp_path)
+    np.savez(tmp_path / "femnist.npz", images=1)
     with refuses(data_files.DataFileError, *wanted):
         load(tmp_path)
     with refuses(ValueError, "vocab_size", 25, 26):

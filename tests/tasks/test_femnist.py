@@ -64,7 +64,7 @@ def archive(samples):
     path = samples / "packed/femnist.npz"
     path.parent.mkdir()
     found = prepared.find(femnist.SOURCE, str(samples))
-    digest = prepared.write(femnist.SOURCE, found, str(path))
+    digest, _ = prepared.write(femnist.SOURCE, found, str(path))
     return path, digest
 
 
@@ -98,7 +98,7 @@ def test_the_archive_has_the_same_bytes_for_everybody(archive, tmp_path):
     path, digest = archive
     found = prepared.find(femnist.SOURCE, str(path.parents[1]))
     for paths in (found[::-1], [str(path)], [*found, str(path)]):
-        again = prepared.write(femnist.SOURCE, paths, str(tmp_path / "again.npz"))
+        again, _ = prepared.write(femnist.SOURCE, paths, str(tmp_path / "again.npz"))
         assert again == digest
     # The same with any Python and numpy.
     assert digest[:16] == "d68b06ed9122c10d"
@@ -185,16 +185,26 @@ def test_missing_data_and_wrong_options_are_refused(tmp_path):
         load(tmp_path, evaluate_on="unseen_test")
 
 
+def of_one(x, y, **changes):
+    content = {"users": ["w"], "num_samples": [len(y)], **changes}
+    return json.dumps({**content, "user_data": {"w": {"x": x, "y": y}}})
+
+
 @pytest.mark.parametrize(
     "content, part",
     [
         ("[1, 2", "JSON"),
         ("{}", "user_data"),
-        ('{"user_data": [1]}', "items"),
-        ('{"user_data": {"w": {"x": [[0.5, 1]], "y": [1]}}}', "2"),
-        (json.dumps({"user_data": {"w": {"x": [[2] * 784], "y": [1]}}}), "pixels"),
-        (json.dumps({"user_data": {"w": {"x": [[1] * 784], "y": [62]}}}), "62"),
-        (json.dumps({"user_data": {"w": {"x": [[1] * 784], "y": [1, 2]}}}), "2"),
+        ('{"users": ["w"], "num_samples": [1], "user_data": {}}', "w"),
+        ('{"users": ["w"], "num_samples": [], "user_data": {"w": {}}}', "num_samples"),
+        (of_one(None, [1]), "writer w"),
+        (of_one([[0.5], [1, 2]], [1, 2]), "writer w"),
+        (of_one([[0.5, 1]], [1]), "writer w"),
+        (of_one([[1] * 784], [1], num_samples=[2]), "writer w"),
+        (of_one([[1] * 784], [1, 2]), "writer w"),
+        (of_one([[2] * 784], [1]), "2.0"),
+        (of_one([[1] * 784], [62]), "62"),
+        (of_one([[1] * 784] * 2, [1.5, 60]), "1.5"),
     ],
 )
 def test_damaged_json_is_refused_with_its_path(tmp_path, content, part):

@@ -83,6 +83,7 @@ def test_pictures_of_bytes_become_numbers_when_they_are_used(tmp_path):
         ({"x_test": np.ones([2, 4])}, ["x_test", "y_test"]),
         ({"x_test": np.ones([2, 3]), "y_test": [0, 1]}, ["x_test", 3, 4]),
         ({"x": np.ones(12)}, ["x", 12]),
+        ({"x": np.ones([0, 4])}, ["x", "[0, 4]"]),
         ({"x": np.full([12, 4], np.nan)}, ["x", "finite"]),
         ({"x": np.full([12, 4], "a")}, ["x", "<U1"]),
         ({"y": np.ones(12)}, ["y", "float64"]),
