@@ -350,7 +350,9 @@ def _of_parsing(error: Exception) -> str:
         return checks.message("--flagfile", "a file of UTF-8 text", wrong)
     if isinstance(error, flags.UnrecognizedFlagError):
         guesses = text.partition("Did you mean: ")[2].rstrip(" ?").split(", ")
-        guess = f"; did you mean --{' or --'.join(guesses)}" if guesses[0] else ""
+        # absl also takes names that merely have the letters somewhere.
+        guesses = difflib.get_close_matches(error.flagname, guesses)
+        guess = f"; did you mean --{' or --'.join(guesses)}" if guesses else ""
         return f"--{error.flagname} is not a flag of this command{guess}"
     if isinstance(error, flags.CantOpenFlagFileError) and isinstance(cause, OSError):
         fault = f"{cause.filename} ({cause.strerror})"
@@ -365,14 +367,16 @@ def _of_parsing(error: Exception) -> str:
         return text
     name, value = match.group(1), text[match.end() : -len(ending)]
     parser = flags.FLAGS[name].parser
+    value = getattr(parser, "found", value)
     known = getattr(parser, "enum_values", [])
     near = difflib.get_close_matches(value, known, 1, 0.75)
     guess = f"; did you mean {near[0]}" if near else ""
-    return checks.message(f"--{name}", _wanted(parser), value) + guess
+    return checks.message(f"--{name}", wanted(parser), value) + guess
 
 
-def _wanted(parser: flags.ArgumentParser) -> str:
-    """Words on the values that a flag accepts."""
+def wanted(parser: flags.ArgumentParser) -> str:
+    """Words on the values that a flag accepts, or on each of several."""
+    parser = getattr(parser, "one", parser)
     if isinstance(parser, flags.EnumParser):
         return f"one of {', '.join(parser.enum_values)}"
     if isinstance(parser, flags.BooleanParser):

@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from dpfl import checks, files, tasks
+from dpfl import checks, files, privacy_coverage, tasks
 
 from . import effects, mechanism_flags, tables
 from .papers import parallel_runs, plotting, sweep, tuning
@@ -31,7 +31,7 @@ from .tables import Row
 Flags = Mapping[str, str]
 # Limit of runs, beyond which they would never be done.
 MOST_RUNS = 10**4
-# Columns of a run without a sampling error, by their heads in tables.
+# Columns of a run that are shown without an interval.
 COMPUTED = ("epsilon", *tables.BITS)
 # Column of the best settings, as they are written into the picture.
 _BEST = "best"
@@ -178,16 +178,14 @@ class Grid:
         if any(one not in tried for one in trials):
             # As many runs, and as long, as with the best settings.
             some = self._runs([(cell, self.settings(cell)[0]) for cell in self.cells])
-            print(_begin(trials, tried, "tuning"))
-            print(_begin(some, table, "grid"), flush=True)
-            checked = tuning.ends([one for one in trials if one not in tried])
-            parallel_runs.do(trials, tried, folder, checked, some, **options)
+            words = _begin(trials, tried, "tuning") + _begin(some, table, "grid")
+            checked = _distinct(trials, tried) + _distinct(some, table)
+            parallel_runs.do(trials, tried, folder, checked, some, words, **options)
         chosen = [(cell, self.best(cell, tried)) for cell in self.cells]
         runs = self._runs(chosen)
-        print(_begin(runs, table, "grid"), flush=True)
-        if any(one not in table for one in runs):
-            checked = tuning.ends([one for one in runs if one not in table])
-            parallel_runs.do(runs, table, folder, checked, **options)
+        checked = _distinct(runs, table)
+        words = _begin(runs, table, "grid")
+        parallel_runs.do(runs, table, folder, checked, words=words, **options)
         self.show(chosen, table, folder)
 
     def _runs(self, chosen: Iterable[tuple[Flags, Flags]]) -> list[Training]:
@@ -207,15 +205,22 @@ class Grid:
           folder: Folder of what is written.
         """
         lines, drawn = [], []
+        every: dict[str, str] = {}
         for cell, setting in chosen:
             rows = [table.row(one) for one in self.runs(cell, setting)]
-            lines.append({**self._chosen(cell, setting), **_measured(cell, rows)})
+            exact = _exact(cell, rows, folder)
+            every |= exact
+            line = {**self._chosen(cell, setting), **_measured(cell, rows)}
+            column = tasks.task_entry(cell["task"]).metric.final_column
+            lines.append({**line, "metric": exact.get(column, line["metric"])})
             best = ", ".join(self._marked(cell, setting))
-            drawn += [{**cell, **setting, **row, _BEST: best} for row in rows]
-        _name_exact(lines)
+            marks = {_BEST: best, **{f"{privacy_coverage.MARK}{n}": n for n in exact}}
+            drawn += [{**cell, **setting, **row, **marks} for row in rows]
         names = dict.fromkeys(name for line in lines for name in line)
-        heads = {name: _head(name) for name in names}
+        heads = {name: tables.head(name) for name in names}
         print(tables.text(lines, heads, digits=4))
+        if every:
+            print(f"epsilon does not cover {', '.join(every.values())}")
         files.write_atomically(folder / "sweep.csv", files.csv_text(names, lines))
         plotting.print_remark([row for row in drawn if row.get("epsilon")])
         print(f"table: {folder / 'sweep.csv'}")
@@ -250,7 +255,7 @@ class Grid:
         title = " and ".join(dict.fromkeys(row["task"] for row in rows))
         spent = {f"{float(row['epsilon']):.3g}" for row in rows if row.get("epsilon")}
         if len(spent) == 1:
-            title += f", exact \N{GREEK SMALL LETTER EPSILON} {spent.pop()}"
+            title += f", \N{GREEK SMALL LETTER EPSILON} {spent.pop()}"
         if self.tuned:
             names = ", ".join(self.tuned)
             title += f"; the best {names} at each point, * if at an end of those tried"
@@ -283,16 +288,16 @@ class Grid:
         return place[0], "mechanism", " ".join(others)
 
 
-def _head(column: str) -> str:
-    plain, mark, _ = column.partition("_exact")
-    return tables.head(plain) + mark.replace("_", ", ")
-
-
 def _begin(runs: Sequence[Training], table: sweep.ResultsTable, words: str) -> str:
-    """A sentence on the runs that are left."""
+    """A line on the runs that are left."""
     left = [one for one in runs if one not in table]
     rounds = sum(one.rounds for one in left)
-    return f"{words}: {len(left)} of {len(runs)} runs are left, {rounds} rounds"
+    return f"{words}: {len(left)} of {len(runs)} runs are left, {rounds} rounds\n"
+
+
+def _distinct(runs: Sequence[Training], table: sweep.ResultsTable) -> list[Training]:
+    """Runs that are left, one of those that differ in their seed alone."""
+    return list({one.all_but_seed: one for one in runs if one not in table}.values())
 
 
 def _measured(cell: Flags, rows: Sequence[Row]) -> dict[str, Any]:
@@ -308,18 +313,29 @@ def _measured(cell: Flags, rows: Sequence[Row]) -> dict[str, Any]:
         line |= {n: v if math.isfinite(v) else None for n, v in ends.items()}
     line |= {"seeds": len(finite), "diverged": len(values) - len(finite)}
     for column in COMPUTED:
-        line[column] = [float(row[column]) for row in rows if row.get(column)]
+        # Bits differ where clients send a random number of values.
+        numbers = [float(row[column]) for row in rows if row.get(column)]
+        line[column] = sum(numbers) / len(numbers) if numbers else None
     return line
 
 
-def _name_exact(lines: Sequence[dict[str, Any]]) -> None:
-    """Puts means in place of lists; names columns that no seed changes as exact.
+def _exact(cell: Flags, rows: Sequence[Row], folder: Path) -> dict[str, str]:
+    """The heads of columns that epsilon does not cover; all if a run's folder is gone.
 
-    Bits are counted, and differ where clients send a random number of values.
+    Args:
+      cell: The cell's flags.
+      rows: Rows of its runs.
+      folder: The folder of all results.
     """
-    for column in COMPUTED:
-        lists = [line.pop(column) for line in lines]
-        is_exact = all(len({*values}) <= 1 for values in lists)
-        for line, values in zip(lines, lists):
-            name = f"{column}_exact" if is_exact else column
-            line[name] = sum(values) / len(values) if values else None
+    metric = tasks.task_entry(cell["task"]).metric
+    heads = {metric.final_column: f"exact {metric.label}"}
+    heads.update((name, tables.head(name)) for name in tables.BITS)
+    names: set[str] = set()
+    for row in rows:
+        path = folder / row["folder"] / "summary.json"
+        if row.get("epsilon"):
+            summary = files.read_json(path) if path.exists() else None
+            names |= {
+                *(heads if summary is None else summary.get(privacy_coverage.KEY, ()))
+            }
+    return {name: head for name, head in heads.items() if name in names}

@@ -3,9 +3,8 @@
 
 """Trains a grid of settings over seeds, each tuned, and draws means with intervals.
 
-  dpfl-sweep --mechanism=gaussian,l2_csgm --compression_rate=3,10,30 --seeds=1-5 \
-      --tune=server_lr:0.2,0.5,1 --output_dir=fig
-  dpfl-sweep --flagfile=mine.flags --output_dir=fig --jobs=2
+  dpfl-sweep --mechanism=gaussian,dome --tune=server_lr:0.2,0.5,1 --output_dir=fig
+  dpfl-sweep --flagfile=mine.flags --seeds=1-5 --jobs=2 --output_dir=fig
 
 Every flag of dpfl-train may have several values with commas, and is left out for
 mechanisms and tasks that do not have it. Flags of --tune are set in each cell of the
@@ -56,12 +55,14 @@ class Values(flags.ArgumentParser):
         self.one, self.syntactic_help = one, one.syntactic_help
         # Names that a misspelt value is compared with.
         self.enum_values = getattr(one, "enum_values", [])
+        # The value that was parsed last, which a refusal names.
+        self.found = ""
 
     def parse(self, argument: Any) -> list[str]:
         """The distinct values: numbers in rising order, words as they are given."""
         texts = [text.strip() for text in str(argument).split(",")]
-        for text in texts:
-            self.one.parse(text)
+        for self.found in texts:
+            self.one.parse(self.found)
         return tuning.in_order(texts)
 
     def flag_type(self) -> str:
@@ -93,15 +94,24 @@ def _tuned(given: Sequence[str]) -> dict[str, list[str]]:
     """The values to try by flag; ValueError for a bad or a given flag."""
     tuned: dict[str, list[str]] = {}
     for text in _TUNE.value:
-        name, _, values = text.partition(":")
-        is_one = name in _FLAGS and name not in (*_WHOLE, *given, *tuned)
-        wanted = "NAME:VALUE,VALUE of a flag of dpfl-train that has no other values"
-        taken = ("seed", "task", "mechanism", tuning.FRACTION)
-        checks.require(is_one and name not in taken, "--tune", wanted, text)
+        name, colon, values = text.partition(":")
+        fixed = (*_WHOLE, "seed", "task", "mechanism", tuning.FRACTION)
+        for is_good, wanted in (
+            (colon, "NAME:VALUE,VALUE"),
+            (name in _FLAGS, "of a flag of dpfl-train"),
+            (name not in fixed, "of a flag that can be tuned"),
+            (name not in given, f"of a flag that is not set by --{name} too"),
+            (name not in tuned, "given once for each flag"),
+        ):
+            checks.require(is_good, "--tune", wanted, text)
+        parser = _FLAGS[name].parser
         try:
-            tuned[name] = _FLAGS[name].parser.parse(values)
+            tuned[name] = parser.parse(values)
         except (TypeError, ValueError):
-            raise ValueError(checks.message("--tune", wanted, text)) from None
+            wanted = f"of values of --{name}, {cli.wanted(parser)}"
+            raise ValueError(checks.message("--tune", wanted, parser.found)) from None
+        is_distinct = len(tuned[name]) == len(values.split(","))
+        checks.require(is_distinct, "--tune", "of distinct values", text)
     return tuned
 
 
@@ -133,7 +143,8 @@ def main(argv: Sequence[str]) -> None:
     }
     folder = "".join(given.pop("output_dir", []))
     checks.require(folder, "--output_dir", "a folder's path", folder)
-    checks.require("seed" not in given, "--seed", "left out; --seeds has several", 1)
+    seed = ",".join(given.get("seed", []))
+    checks.require(not seed, "--seed", "given as --seeds in a sweep", seed)
     tuned, seeds = _tuned(list(given)), _seeds("seeds")
     defaults = {name: [_FLAGS[name].default] for name in ("task", "mechanism")}
     share = given.pop(tuning.FRACTION, ["0.1"])[0] if tuned else ""

@@ -33,7 +33,7 @@ from dpfl.training import config as config_lib
 from dpfl.training import deadlines, engine, loop, report
 from dpfl.training import run as training
 from dpfl.training.engine import EngineLostError
-from dpfl.training.plan import make_plan
+from dpfl.training.plan import check_fit, make_plan
 
 from . import cli, mechanism_flags, start
 
@@ -219,7 +219,7 @@ def check(argv: Sequence[str]) -> None:
     """Checks the flags and the data, without training."""
     config = _checked_config(argv)
     engine.check_settings(config, engine.of(config.engine))
-    registry.load_config(config.task, config.task_config)
+    check_fit(config, registry.load_config(config.task, config.task_config))
 
 
 def _checked_config(argv: Sequence[str]) -> config_lib.RunConfig:

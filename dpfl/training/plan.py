@@ -141,9 +141,7 @@ def make_plan(config: config_lib.RunConfig) -> Plan:
       ValueError: If the settings do not fit the task, the budget or the memory.
     """
     task = registry.load_config(config.task, config.task_config)
-    config = _with_defaults(config, task)
-    _check_engine(config, task)
-    participation = _participation(config, task)
+    config, participation = check_fit(config, task)
     resolved = _chosen(config, task, participation)
     mechanism = _with_noise(resolved.mechanism, config, task, participation)
     cost = ledger_lib.RunCost(
@@ -155,6 +153,23 @@ def make_plan(config: config_lib.RunConfig) -> Plan:
         config.accounting_method,
     )
     return Plan(config, task, participation, mechanism, cost, resolved.sentences)
+
+
+def check_fit(
+    config: config_lib.RunConfig, task: Any
+) -> tuple[config_lib.RunConfig, Participation]:
+    """The settings with the task's defaults, and who takes part; without calibration.
+
+    Args:
+      config: The settings.
+      task: The `dpfl.tasks.task.Task`, loaded.
+
+    Raises:
+      ValueError: If engine, clients or rounds do not fit the task.
+    """
+    config = _with_defaults(config, task)
+    _check_engine(config, task)
+    return config, _participation(config, task)
 
 
 def noise_variance(

@@ -28,7 +28,6 @@ from typing import Any, NamedTuple, Optional
 import tqdm
 
 from dpfl.tasks import registry
-from dpfl.training import engine
 
 from .. import cli
 from . import remaining_work, sweep
@@ -294,8 +293,7 @@ class ParallelRuns:
 
         folder = self._folder / work.folder
         self._begun[work.key] = time.monotonic()
-        is_tff = engine.of(work.all_flags.get("engine", "auto")) == "tff"
-        own = {"concurrency": self._groups} if is_tff else {}
+        own = {"concurrency": self._groups} if work.has_groups else {}
         trainer.train(work, folder, on_round, **own)
         self._events.put(_Ended(work))
 
@@ -376,6 +374,7 @@ def do(
     folder: Path,
     checked: Iterable[sweep.Work],
     later: Sequence[Training] = (),
+    words: str = "",
     **options: Any,
 ) -> None:
     """Does the work of a binary's grid that a table lacks, or ends the process.
@@ -386,6 +385,7 @@ def do(
       folder: Parent of the folders of all work.
       checked: Runs whose flags and data are checked before any work is done.
       later: As for `ParallelRuns.do`.
+      words: Printed once the runs are checked.
       **options: Those of `ParallelRuns`.
 
     Raises:
@@ -394,6 +394,7 @@ def do(
     runs = ParallelRuns(folder, **options)
     try:
         runs.check(checked)
+        print(words, end="", flush=True)
         runs.do(grid, table, later)
     except WorkFailedError as error:
         end(error)

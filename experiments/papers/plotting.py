@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from dpfl import accounting, tasks
+from dpfl import accounting, privacy_coverage, tasks
 from dpfl.planning import remarks
 
 from .. import drawings, effects
@@ -313,7 +313,8 @@ def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> set[int]:
                 axis.errorbar(means, heights, xerr=(down, up), **dots)
         else:
             shown = sorted((_number(place), *reach) for place, *reach in points)
-            _draw_line(axis, shown, label, look)
+            reach = "95% interval" if plot.interval else "range"
+            _draw_line(axis, shown, label, look, reach)
             for place, mean, *_ in points:
                 if notes.get(place) and math.isfinite(_number(place)):
                     written = {"color": look["color"], "fontsize": 7}
@@ -323,16 +324,19 @@ def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> set[int]:
             own = [row for row in own if row[plot.beside]]
             places, values = numbers(own, plot.x), numbers(own, plot.beside)
             axis.plot(places, values, color=look["color"], ls="--", lw=1)
+    is_accuracy = _scale(column) != 1
+    what = _head(column)
+    if any(row.get(f"{privacy_coverage.MARK}{column}") for row in rows):
+        what = f"exact {what}"
     if named:
         axis.set_yticks(range(len(names)), [plot.titles.get(n, n) for n in names])
         axis.set_ylim(len(names) - 0.5, -0.5)
-        axis.set_xlabel(_head(column))
+        axis.set_xlabel(what)
     else:
         base = _words(plot, plot.series, [plot.baseline])
-        is_accuracy = _scale(column) != 1
-        what = "points gained over" if is_accuracy else f"{_head(column)} less that of"
+        over = "points gained over" if is_accuracy else f"{what} less that of"
         place = rows[0][plot.place] if plot.place else _head(plot.x)
-        axis.set(xlabel=place, ylabel=f"{what} {base}" if base else _head(column))
+        axis.set(xlabel=place, ylabel=f"{over} {base}" if base else what)
         for way in plot.log:
             axis.set(**{f"{way}scale": "log"})
         _plain_numbers(axis)
@@ -340,6 +344,10 @@ def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> set[int]:
         if len(ticks := _places(rows, plot.x)) <= most and not plot.by:
             axis.set_xticks(sorted(ticks), minor=False)
             axis.set_xticks([], minor=True)
+    if plot.interval and is_accuracy:
+        # An interval of shares may reach beyond what a share can be.
+        way, (low, high) = ("x", axis.get_xlim()) if named else ("y", axis.get_ylim())
+        axis.set(**{f"{way}lim": (max(low, 0), min(high, 1))})
     return counts
 
 
@@ -388,7 +396,11 @@ def _points(
 
 
 def _draw_line(
-    axis: Any, points: Sequence[tuple[float, ...]], label: Any, look: Mapping[str, Any]
+    axis: Any,
+    points: Sequence[tuple[float, ...]],
+    label: Any,
+    look: Mapping[str, Any],
+    reach_head: str,
 ) -> None:
     """Draws a line through means; one without a finite place crosses the panel."""
     across = [point for point in points if math.isinf(point[0])]
@@ -396,7 +408,8 @@ def _draw_line(
     for _, mean, below, above in across:
         axis.axhline(mean, color=look["color"], ls=":", lw=1.2, label=label)
         low, high = mean - below, mean + above
-        axis.axhspan(low, high, color=look["color"], alpha=0.06, lw=0)
+        words = f"{reach_head} of {label}" if label and low < high else None
+        axis.axhspan(low, high, color=look["color"], alpha=0.06, lw=0, label=words)
     if not finite:
         return
     places, means, down, up = zip(*finite)

@@ -117,12 +117,12 @@ def sentence(
     hours = max([(sum(seconds) + sum(starts.values())) / at_a_time, *seconds]) / 3600
     memory = at_a_time * max(rates[work.problem].memory for work in left)
     disk = sum(_CHECKPOINTS * rates[work.problem].checkpoint for work in left)
+    words = f" on {groups} group{'s' if groups > 1 else ''} of clients each"
     return (
         f"{len(left)} of {len(of)} runs and {rounds} of "
         f"{sum(work.rounds for work in of)} rounds are left, about {_time(hours)}, "
         f"{memory / 1e9:.1f} GB of memory and {disk / 1e9:.1f} GB of disk, with "
-        f"{at_a_time} at a time on {groups} group{'s' if groups > 1 else ''} of "
-        "clients each"
+        f"{at_a_time} at a time{words if any(w.has_groups for w in left) else ''}"
     )
 
 

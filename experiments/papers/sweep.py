@@ -26,7 +26,7 @@ from typing import Any, Optional, Union
 
 from dpfl import files, privacy_coverage, reading
 from dpfl.tasks import registry
-from dpfl.training import config
+from dpfl.training import config, engine
 
 from .. import flag_files
 from ..tables import Row, Rows, read_run
@@ -100,6 +100,11 @@ class Training(Work):
         if workers := len(config.addresses(self.all_flags.get("workers"))):
             words.append(f"on {workers} worker{'s' if workers > 1 else ''}")
         return " ".join(words)
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether groups of clients run concurrently, as in TFF."""
+        return engine.of(self.all_flags.get("engine", "auto")) == "tff"
 
     @property
     def rounds(self) -> int:

@@ -83,8 +83,9 @@ def refusals() -> Iterator[None]:
 
 def end(error: WorkFailedError) -> NoReturn:
     """Ends a binary whose run failed, after work was done."""
-    print(f"error: {error}", file=sys.stderr)
-    if error.exit_code == cli.USAGE_EXIT_CODE:
+    is_refused = error.exit_code == cli.USAGE_EXIT_CODE
+    print(f"error: {is_refused and error.said or error}", file=sys.stderr)
+    if is_refused:
         sys.exit(cli.USAGE_EXIT_CODE)
     print("the same command goes on where it was stopped", file=sys.stderr)
     sys.exit(cli.FAULT_EXIT_CODE)

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from dpfl import files
-from experiments import grids
+from experiments import drawings, grids
 from experiments.papers import (
     parallel_runs,
     plotting,
@@ -65,8 +65,8 @@ class FakeTrainer:
             raise trainers.WorkFailedError("diverged", 1, said)
         folder.mkdir(parents=True)
         summary = dict.fromkeys(sweep.SUMMARY_COLUMNS, 8.0)
-        summary["final_accuracy"] = accuracy(work.flags)
-        summary["uplink_bits_per_parameter"] = 10.0 + int(work.flags["seed"])
+        bits = {"uplink_bits_per_parameter": 10.0 + int(work.flags["seed"])}
+        summary["exact"] = {**bits, "final_accuracy": accuracy(work.flags)}
         files.write_json(folder / "summary.json", summary)
         for done in range(5):
             on_round(done, 4)
@@ -118,8 +118,15 @@ def test_cells_have_the_flags_of_their_mechanism():
 def test_each_cell_has_its_best_setting_and_its_interval(
     calls, tmp_path, capsys, monkeypatch
 ):
+    pictures, keep = [], drawings.save
+
+    def kept(picture, *where, **more):
+        pictures.append(picture)
+        keep(picture, *where, **more)
+
     with monkeypatch.context() as drawn:
         drawn.setattr(plotting, "save", save)
+        drawn.setattr(drawings, "save", kept)
         grid().do(tmp_path, jobs=1)
     assert calls[0] == "checked"
     tried, runs = split(done(calls))
@@ -129,6 +136,12 @@ def test_each_cell_has_its_best_setting_and_its_interval(
     assert {one["server_lr"] for one in runs} == {"1"}
     said = capsys.readouterr()
     assert names(said.out, "9 of 9 runs", "6 of 6 runs", "36 rounds", "24 rounds")
+    assert "cover exact test accuracy, bits up a parameter\n" in said.out
+    # The interval of two seeds is longer than the axis of shares.
+    (axis,) = pictures[0].axes
+    assert 0 <= axis.get_ylim()[0] < 0.9 and axis.get_ylim()[1] == 1
+    assert axis.get_ylabel() == "exact test accuracy"
+    assert "95% interval of gaussian (1)" in axis.get_legend_handles_labels()[1]
     # The runs of the grid count in what is left before it is tuned.
     assert names(said.err, "15 of 15 runs", "6 of 6 runs")
     lines = files.read_csv(tmp_path / "sweep.csv")
@@ -146,8 +159,7 @@ def test_each_cell_has_its_best_setting_and_its_interval(
             "2",
             "0",
         )
-        # What seeds change is no exact value.
-        assert float(line["epsilon_exact"]) == 8
+        assert float(line["epsilon"]) == 8
         assert float(line["uplink_bits_per_parameter"]) == 11.5
     assert (tmp_path / "sweep.png").stat().st_size > 10_000
     # The same command does nothing, and a larger one what is missing.
@@ -201,12 +213,13 @@ def test_tables_of_two_processes_keep_the_rows_of_both(tmp_path):
     assert all(work in sweep.ResultsTable(tmp_path / "results.csv") for work in works)
 
 
-def test_jax_is_given_no_setting_of_tff(calls, tmp_path, monkeypatch):
-    monkeypatch.setattr(parallel_runs.engine, "of", lambda name: name)
+def test_jax_is_given_no_setting_of_tff(calls, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sweep.engine, "of", lambda name: name)
     for engine in ("tff", "jax"):
         one = grid(tuned={}, server_lr=["1"], engine=[engine])
         one.do(tmp_path / engine, jobs=2)
         assert all(("concurrency" in run) == (engine == "tff") for run in done(calls))
+        assert ("of clients each" in capsys.readouterr().err) == (engine == "tff")
 
 
 def test_the_best_setting_did_not_diverge():
@@ -230,21 +243,27 @@ def test_ends_have_all_words_and_the_extremes_of_numbers():
 
 
 OUT = "--output_dir=OUT"
+TINY = ["--task=synthetic", "--rounds=1", "--num_clients=7", "--noise_multiplier=1"]
 # Flags that are refused, and what the sentence names.
 REFUSED = [
     ([], ["--output_dir"]),
-    ([OUT, "--mechanism=gaussian,gausian"], ["--mechanism", "gausian"]),
-    ([OUT, "--seed=1"], ["--seed", "--seeds"]),
+    ([OUT, "--mechanism=gausian,none"], ["one of", "did you mean gaussian"]),
+    ([OUT, "--seed=4"], ["--seed", "--seeds", 4]),
+    ([OUT, "--foo=1"], ["--foo", "command\n"]),
     ([OUT, "--seeds=3-1"], ["--seeds", "3-1"]),
     ([OUT, "--clip_norm=1,a"], ["--clip_norm", "a"]),
     ([OUT, "--tune=server_lr"], ["--tune", "server_lr"]),
     ([OUT, "--tune=magic:1,2"], ["--tune", "magic"]),
-    ([OUT, "--server_lr=1", "--tune=server_lr:1,2"], ["--tune", "server_lr"]),
+    ([OUT, "--tune=server_lr:1,a"], ["--server_lr", "number", "found 'a'"]),
+    ([OUT, "--tune=server_lr:0.2,0.20"], ["--tune", "distinct"]),
+    ([OUT, "--server_lr=1", "--tune=server_lr:1,2"], ["--tune", "--server_lr too"]),
     ([OUT, "--task=synthetic", "--tune=server_lr:1,2"], ["--task", "synthetic"]),
     ([OUT, "--seeds=1-9999", "--cohort_size=1,2"], ["--seeds", 10000, 19998]),
     # By the run that is checked first.
     ([OUT, "--rounds=1", "--epsilon=8,-8", "--cohort_size=9"], ["--epsilon", -8.0]),
     ([OUT, "--rounds=1", "--cohort_size=9", "--precision=bfloat16"], ["--precision"]),
+    ([OUT, *TINY, "--cohort_size=5,8,7"], ["cohort_size", 8]),
+    ([OUT, "--rounds=1", "--cohort_size=9", "--tune=server_lr:2,-1,3"], ["server_lr"]),
 ]
 # All of them in one process: a program takes seconds to start.
 EACH = """
