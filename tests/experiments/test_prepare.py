@@ -6,8 +6,8 @@
 import pytest
 
 from dpfl.tasks import downloads
-from experiments import prepare
-from tests.refusals import refuses
+from tests import forks
+from tests.refusals import names
 from tests.tasks import test_court, test_femnist
 
 WRITERS = {"court": test_court.write, "femnist": test_femnist.write}
@@ -18,31 +18,25 @@ COUNTED = {
 LOADERS = {"court": test_court.load, "femnist": test_femnist.load}
 
 
-@pytest.fixture(autouse=True)
-def parsed():
-    yield
-    prepare.flags.FLAGS.unparse_flags()
+def prepare(folder, *words):
+    """What the binary, a process of its own, prints in a folder."""
+    return forks.run("experiments.prepare", *words, folder=folder)
 
 
-def main(*words):
-    prepare.main(prepare.flags.FLAGS(["dpfl-prepare", *map(str, words)]))
-
-
-@pytest.mark.parametrize("name", prepare.SOURCES)
-def test_the_archive_and_its_digest(tmp_path, monkeypatch, capsys, name):
+@pytest.mark.parametrize("name", WRITERS)
+def test_the_archive_and_its_digest(tmp_path, name):
     (folder := tmp_path / "data").mkdir()
     source = WRITERS[name](tmp_path / "source")
-    monkeypatch.chdir(folder)
-    main(name, source, source)
-    digest, path, *told = capsys.readouterr().out.split()
+    done = prepare(folder, name, source, source)
+    assert done.returncode == 0, done.stderr
+    digest, path, *told = done.stdout.split()
     assert told == COUNTED[name].split()
-    assert path == f"{name}.npz" and digest == downloads.digest(path)
+    assert path == f"{name}.npz" and digest == downloads.digest(folder / path)
     tasks = [LOADERS[name](d) for d in (folder, source)]
     assert tasks[0].fingerprint == tasks[1].fingerprint
 
 
-def test_refusals_come_before_anything_is_written(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_refusals_come_before_anything_is_written(tmp_path):
     for words, parts in (
         ((), ("task", "femnist")),
         (("emnist", tmp_path), ("task", "emnist")),
@@ -51,8 +45,8 @@ def test_refusals_come_before_anything_is_written(tmp_path, monkeypatch):
         (("femnist", tmp_path, "--output=a.npy"), ("--output", ".npz", "a.npy")),
         (("femnist", tmp_path, "--output="), ("--output",)),
     ):
-        with refuses(ValueError, *parts):
-            main(*words)
+        done = prepare(tmp_path, *words)
+        assert done.returncode == 2 and names(done.stderr, *parts), done.stderr
     assert not list(tmp_path.iterdir())
 
 
@@ -63,12 +57,9 @@ def test_refusals_come_before_anything_is_written(tmp_path, monkeypatch):
         ("court", '{"transcript": null}', "0 speakers"),
     ],
 )
-def test_files_without_data_make_no_archive(
-    tmp_path, monkeypatch, name, content, found
-):
+def test_files_without_data_make_no_archive(tmp_path, name, content, found):
     (tmp_path / "a-t01.json").write_text(content)
     (folder := tmp_path / "empty").mkdir()
-    monkeypatch.chdir(folder)
-    with refuses(ValueError, "SOURCE", found):
-        main(name, tmp_path)
+    done = prepare(folder, name, tmp_path)
+    assert done.returncode == 2 and names(done.stderr, "SOURCE", found), done.stderr
     assert not list(folder.iterdir())

@@ -75,14 +75,14 @@ def make_task(change, hold):
 
 def zeros_for_messages(patch):
     """Has clients send what they would of no update, and measure what they really do."""
-    real = round_functions.RoundFunctions.encode
+    real = round_functions.GraphRoundFunctions.encode
 
     def encode(self, value, shared):
         update = tf.nest.map_structure(tf.zeros_like, value["update"])
         nothing = collections.OrderedDict(value, update=update)
         return real(self, nothing, shared)[0], real(self, value, shared)[1]
 
-    patch.setattr(round_functions.RoundFunctions, "encode", encode)
+    patch.setattr(round_functions.GraphRoundFunctions, "encode", encode)
 
 
 @pytest.fixture(scope="module")
