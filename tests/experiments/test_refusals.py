@@ -71,7 +71,7 @@ REFUSED = {
         f"{EPSILON} --json=maybe": "--json maybe",
         f"{EPSILON} --participation=x": "--participation x",
         f"{EPSILON} --delta=1.0": "--delta 1e-300 1 1.0",
-        f"{EPSILON} --roundss=2": "--roundss --rounds --rounds_per_epoch",
+        f"{EPSILON} --roundss=2": "--roundss --rounds",
         f"{EPSILON} --rounds": "--rounds",
         f"{EPSILON} --flagfile=none": "--flagfile",
         f"{EPSILON} --flagfile none": "--flagfile",
