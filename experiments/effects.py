@@ -12,6 +12,9 @@ no seed are independent samples, and have Welch's interval.
 
     cells = by_seed((run.mechanism, run.seed, run.accuracy) for run in runs)
     effect(cells, [("dome", "gaussian")]).is_above(0)   # "yes", "no" or "not decided"
+
+That interval holds for the clients whose examples were tested. `effect_over_clients` is
+for those of their kind: clients differ at random too, and are the same in all seeds.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ from scipy import special
 # A cell's name, and the values of its runs by seed.
 Cell = TypeVar("Cell", bound=Hashable)
 Runs = Mapping[Any, float]
+# Standard error below which runs do not differ at all.
+_LEAST = 1e-12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,12 +110,7 @@ def effect(
       ValueError: If there are no pairs, if a value is not finite, or if more than two
         cells have no seed in common.
     """
-    if not pairs:
-        raise ValueError("pairs must name cells to compare, found none")
-    weights = dict.fromkeys((cell for pair in pairs for cell in pair), 0.0)
-    for first, second in pairs:
-        weights[first] += 1 / len(pairs)
-        weights[second] -= 1 / len(pairs)
+    weights = _weights(pairs)
     samples = _samples([cells[cell] for cell in weights], [*weights.values()])
     size = sum(float(np.mean(sample)) for sample in samples)
     seeds = min(map(len, samples))
@@ -119,10 +119,93 @@ def effect(
     parts = [float(np.var(sample, ddof=1)) / len(sample) for sample in samples]
     variance = sum(parts)
     spread = sum(v * v / (len(x) - 1) for v, x in zip(parts, samples))
-    degrees, error = variance**2 / spread, math.sqrt(variance)
+    return _with_interval(size, seeds, variance, variance**2 / spread, level)
+
+
+def effect_over_clients(
+    cells: Mapping[Cell, Mapping[Any, np.ndarray]],
+    examples: np.ndarray,
+    pairs: Sequence[tuple[Cell, Cell]],
+    level: float = 0.95,
+) -> Effect:
+    """The effect with an interval over seeds and clients, both of which vary.
+
+    The effect is a ratio of sums, so that examples weigh alike. Its variance is that
+    over seeds and that over clients, less the part that both have: what varies with
+    seed and client together. It is never below that over seeds.
+
+    Source: Cameron, Gelbach and Miller, "Robust Inference with Multiway Clustering",
+    2011, with the residuals of both means for the part that both have, and the degrees
+    of freedom of Satterthwaite, "An Approximate Distribution of Estimates of Variance
+    Components", 1946.
+
+    Args:
+      cells: Sums of a metric over each client's examples, [clients], by cell and seed.
+      examples: The number of each client's examples, above 0.
+      pairs: As for `effect`.
+      level: As for `effect`.
+
+    Raises:
+      ValueError: If there are no pairs, or the cells have no seed in common.
+    """
+    weights = _weights(pairs)
+    own = [cells[cell] for cell in weights]
+    gains = _common_sums(own, weights.values())
+    if not len(gains):
+        raise ValueError(f"{len(own)} cells must have seeds in common, found none")
+    seeds, sizes = len(gains), np.asarray(examples, np.float64)
+    whole = float(np.sum(sizes))
+    size = float(np.sum(gains)) / (seeds * whole)
+    # What is away from the effect, as shares of all examples.
+    of_cells = (gains - size * sizes) / whole
+    of_seeds, of_clients = of_cells.sum(1), of_cells.mean(0)
+    of_both = of_cells - of_clients - np.outer(of_seeds, sizes / whole)
+    free = seeds - 1, len(sizes) - 1
+    if not all(free):
+        return Effect(size, -math.inf, math.inf, seeds)
+    clients = len(sizes) / free[1]
+    by_seeds = float(np.sum(of_seeds**2)) / (free[0] * seeds)
+    by_clients = float(np.sum(of_clients**2)) * clients
+    by_both = float(np.sum(of_both**2)) * clients / (free[0] * seeds)
+    variance = by_seeds + max(0.0, by_clients - by_both)
+    if variance < _LEAST**2:
+        return Effect(size, -math.inf, math.inf, seeds)
+    spread = by_seeds**2 / free[0]
+    if by_clients > by_both:
+        spread += by_clients**2 / free[1] + by_both**2 / (free[0] * free[1])
+    # A small difference of large parts has fewer degrees than the seeds alone.
+    degrees = max(float(min(free)), variance**2 / spread)
+    return _with_interval(size, seeds, variance, degrees, level)
+
+
+def _with_interval(
+    size: float, seeds: int, variance: float, degrees: float, level: float
+) -> Effect:
+    """An effect with Student's interval."""
+    error = math.sqrt(variance)
     # Student's quantile.
     half = float(special.stdtrit(degrees, (1 + level) / 2)) * error
     return Effect(size, size - half, size + half, seeds, error, degrees)
+
+
+def _weights(pairs: Sequence[tuple[Cell, Cell]]) -> dict[Cell, float]:
+    """The weight of each cell in the mean over pairs of the first less the second."""
+    if not pairs:
+        raise ValueError("pairs must name cells to compare, found none")
+    weights = dict.fromkeys((cell for pair in pairs for cell in pair), 0.0)
+    for first, second in pairs:
+        weights[first] += 1 / len(pairs)
+        weights[second] -= 1 / len(pairs)
+    return weights
+
+
+def _common_sums(
+    runs: Sequence[Mapping[Any, Any]], weights: Iterable[float]
+) -> np.ndarray:
+    """The weighted sum of the cells' values in each seed that all have."""
+    common = [seed for seed in runs[0] if all(seed in own for own in runs)]
+    values = np.array([[own[seed] for own in runs] for seed in common], np.float64)
+    return np.moveaxis(values, 1, -1) @ np.array([*weights]) if common else values
 
 
 def holm(p_values: Mapping[Cell, float], level: float = 0.05) -> set[Cell]:
@@ -149,11 +232,10 @@ def _samples(runs: Sequence[Runs], weights: Sequence[float]) -> list[np.ndarray]
     for value in (value for own in runs for value in own.values()):
         if not math.isfinite(value):
             raise ValueError(f"values must be finite, found {value}")
-    common = [seed for seed in runs[0] if all(seed in own for own in runs)]
-    if common:
-        matrix = np.array([[own[seed] for own in runs] for seed in common])
+    sums = _common_sums(runs, weights)
+    if len(sums):
         # Rounded, so that values equal in each seed remain equal.
-        return [np.round(matrix @ np.array(weights), 12)]
+        return [np.round(sums, 12)]
     if len(runs) > 2:
         raise ValueError(f"{len(runs)} cells must have seeds in common, found none")
     return [weight * np.array([*own.values()]) for weight, own in zip(weights, runs)]

@@ -100,6 +100,68 @@ def test_independent_samples_have_nominal_coverage():
     assert covered / tries == pytest.approx(0.95, abs=0.02)
 
 
+def by_client(gains):
+    """Cells of two arms that differ by gains [seeds, clients]."""
+    return {"a": dict(enumerate(gains)), "b": numbered(np.zeros_like(gains))}
+
+
+def test_variance_over_seeds_and_clients_is_that_of_two_ways():
+    """For clients of one size by the mean squares of Cornfield and Tukey (1956)."""
+    gains = np.random.default_rng(2).normal(size=(4, 6))
+    gains += 3 * np.arange(6) + 2 * np.arange(4)[:, np.newaxis]
+    found = effects.effect_over_clients(by_client(gains), np.full(6, 5), [("a", "b")])
+    assert found.size == pytest.approx(gains.mean() / 5) and found.seeds == 4
+    of_seeds, of_clients = gains.mean(1), gains.mean(0)
+    rest = gains - of_seeds[:, np.newaxis] - of_clients + gains.mean()
+    squares = [6 * of_seeds.var(ddof=1), 4 * of_clients.var(ddof=1)]
+    squares.append((rest**2).sum() / 15)
+    variance = squares[0] + squares[1] - squares[2]
+    assert found.error**2 == pytest.approx(variance / 24 / 25)
+    spread = sum(x**2 / free for x, free in zip(squares, (3, 5, 15)))
+    assert found.degrees == pytest.approx(variance**2 / spread)
+    assert found.p_value(found.high) == pytest.approx(0.05)
+
+
+def test_clients_without_a_part_of_their_own_add_nothing():
+    """Two seeds and two clients of two examples: a quarter, plus and minus a quarter."""
+    gains, examples = np.array([[2, 0], [0, 0]]), np.array([2, 2])
+    found = effects.effect_over_clients(by_client(gains), examples, [("a", "b")])
+    assert (found.size, found.error, found.degrees) == pytest.approx((0.25, 0.25, 1))
+    # Each example weighs alike: five of six gain in one of two seeds.
+    unequal = effects.effect_over_clients(
+        by_client(np.array([[5, 0], [0, 0]])), np.array([5, 1]), [("a", "b")]
+    )
+    assert unequal.size == pytest.approx(5 / 12)
+    for gain in (gains[:1], gains[:, :1], np.array([[1, 1], [1, 1]])):
+        own = examples[: gain.shape[1]]
+        alone = effects.effect_over_clients(by_client(gain), own, [("a", "b")])
+        assert (alone.low, alone.high) == (-math.inf, math.inf)
+    other = {"a": {1: gains[0]}, "b": {2: gains[0]}}
+    with refuses(ValueError, "seeds", 2):
+        effects.effect_over_clients(other, examples, [("a", "b")])
+
+
+# Standard deviations of what seeds, clients and each of a seed's examples add.
+@pytest.mark.parametrize(
+    ("seeds", "scales"),
+    [(5, (0.01, 0.05, 0.5)), (8, (0, 0.1, 0.3)), (10, (0.01, 0, 1))],
+)
+def test_intervals_over_seeds_and_clients_have_nominal_coverage(seeds, scales):
+    rng = np.random.default_rng(3)
+    tries, covered = 800, 0
+    for _ in range(tries):
+        # A tenth of what F-EMNIST's writers have, whose effects are skewed.
+        examples = 1 + rng.negative_binomial(2, 0.25, size=300)
+        of_seeds = scales[0] * rng.normal(size=(seeds, 1))
+        of_clients = scales[1] * (rng.exponential(size=300) - 1)
+        noise = scales[2] * rng.normal(size=(seeds, 300)) / np.sqrt(examples)
+        gains = examples * (0.02 + of_seeds + of_clients + noise)
+        found = effects.effect_over_clients(by_client(gains), examples, [("a", "b")])
+        covered += found.low <= 0.02 <= found.high
+    # Two and a half standard errors.
+    assert covered / tries == pytest.approx(0.95, abs=0.02)
+
+
 def test_seed_count_gives_the_stated_power(monkeypatch):
     monkeypatch.setattr(ours, "_TRIES", 1500)
     for work in FIGURES["intervals"].grid("small"):
