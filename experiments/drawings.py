@@ -22,7 +22,16 @@ import numpy as np
 from dpfl import factorization as mf
 from dpfl import files
 
+from .effects import Effect
 from .tables import Row, Rows
+
+# Color of each verdict (Okabe and Ito).
+_VERDICTS = {
+    **dict.fromkeys(("holds", "no cost shown"), "#009e73"),
+    "costs, below the margin": "#56b4e9",
+    **dict.fromkeys(("does not hold", "costs more"), "#d55e00"),
+    "not decided": "#7f7f7f",
+}
 
 
 def save(figure: Any, path: files.PathLike, **options: Any) -> None:
@@ -35,7 +44,12 @@ def save(figure: Any, path: files.PathLike, **options: Any) -> None:
 
 @contextlib.contextmanager
 def _picture(
-    path: str, width: float, height: float, rows: int = 1, columns: int = 1
+    path: str,
+    width: float,
+    height: float,
+    rows: int = 1,
+    columns: int = 1,
+    note: str = "",
 ) -> Iterator[Any]:
     """The axes, as a grid, of a picture that is saved at the end of the block."""
     import matplotlib
@@ -50,7 +64,8 @@ def _picture(
         )
         yield axes
         files.public_folder(Path(path).parent)
-        save(figure, path, dpi=120, bbox_inches="tight")
+        options = {"metadata": {"Comment": note}, "dpi": 120}
+        save(figure, path, bbox_inches="tight", **options)
         pyplot.close(figure)
 
 
@@ -61,9 +76,11 @@ def _label(name: str) -> str:
 
 
 def _legend_below(axes: Any, **options: Any) -> None:
-    """One legend for all panels."""
+    """One legend for all panels, with each label once."""
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    axes[0, 0].figure.legend(handles, labels, loc="outside lower center", **options)
+    named = dict(zip(labels, handles))
+    place = "outside lower center"
+    axes[0, 0].figure.legend([*named.values()], [*named], loc=place, **options)
 
 
 def _lines(rows: Rows, *names: str) -> dict[str, list[Mapping[str, Any]]]:
@@ -195,6 +212,31 @@ def draw_heat_maps(factorizations: Sequence[mf.Factorization], path: str) -> Non
                 )
                 axis.set_title(f"{name}, {factorization.method}", fontsize=8)
                 axis.tick_params(labelsize=6)
+
+
+def draw_effects(
+    lines: Sequence[tuple[str, str, Effect]], path: str, note: str
+) -> None:
+    """Draws effects on accuracy with their intervals, one below the other, in points.
+
+    Args:
+      lines: A label, a verdict and an effect each.
+      path: The picture's path.
+      note: A comment in the file.
+    """
+    with _picture(path, 9, 0.9 + 0.24 * len(lines), note=note) as axes:
+        axis = axes[0, 0]
+        axis.axvline(0, color="0.5", linewidth=0.8)
+        axis.axvline(-1, color="0.5", linewidth=0.8, linestyle=":")
+        for place, (_, verdict, one) in enumerate(lines):
+            reach = [[100 * (one.size - one.low)], [100 * (one.high - one.size)]]
+            style = {"fmt": "o", "color": _VERDICTS[verdict], "markersize": 4}
+            axis.errorbar([100 * one.size], [place], xerr=reach, label=verdict, **style)
+        axis.set_yticks(range(len(lines)), [label for label, *_ in lines], fontsize=8)
+        axis.set_ylim(len(lines) - 0.5, -0.5)
+        axis.grid(axis="x", alpha=0.3)
+        axis.set_xlabel("points of test accuracy, 95% interval; dots: one point lost")
+        _legend_below(axes, ncol=4, fontsize=8)
 
 
 def draw_gaps(curves: Mapping[str, Sequence[tuple[float, float]]], path: str) -> None:

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Makes the tables of the documentation from the tables of results.
+"""Makes the tables of the documentation, and pictures of effects, from results.
 
   python -m tools.pages           writes them into the pages
   python -m tools.pages --check   exits with 1 if a page differs from its tables
@@ -18,8 +18,8 @@ counts. `NAME .1% vs COLUMN=VALUE over COLUMN` is what a line gains over the row
 that value, with its 95% interval, pooled over the values of other columns. If COLUMN
 names no line, it is what the line's other rows gain. Of rows to
 choose `COLUMN=A|B` takes both. `<!-- claims PAPER -->` is the table of a paper's
-claims, `<!-- figures PAPER -->` that of its figures and tables, and
-`<!-- words PAPER -->` that of its own words.
+claims, whose effects are drawn too, `<!-- figures PAPER -->` that of its figures and
+tables, and `<!-- words PAPER -->` that of its own words.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from dpfl import files
-from experiments import effects, tables
+from experiments import drawings, effects, tables
 from experiments.papers import claims, coverage, verdicts
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -204,17 +204,38 @@ def made(text: str) -> str:
     return MARKED.sub(lambda m: f"{m[1]}\n{makers[m[2]](m[3])}\n{m[5]}", text)
 
 
+def effects_of(paper: str) -> list[tuple[str, str, effects.Effect]]:
+    """The label, the verdict and the effect of each claim about runs of a paper."""
+    every = [
+        (one, one.effect(RESULTS))
+        for one in claims.of_paper(paper)
+        if isinstance(one, verdicts.Claim)
+    ]
+    return [
+        (f"{one.setting}: {one.claim}", one.verdict(effect), effect)
+        for one, effect in every
+    ]
+
+
 def main(argv: Sequence[str]) -> int:
     """Writes the pages, or with `--check` names those that differ."""
-    differ = False
+    differ = []
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         text = page.read_text()
         if made(text) != text:
-            differ = True
-            print(page.relative_to(ROOT))
+            differ.append(page)
             if "--check" not in argv:
                 page.write_text(made(text))
-    return int("--check" in argv and differ)
+        for paper in re.findall("<!-- claims (?!costs)(.*?) -->", text):
+            picture = ROOT / f"docs/images/effects_{paper}.png"
+            note = files.digest({"claims": claimed(paper)})
+            if not picture.exists() or note.encode() not in picture.read_bytes():
+                differ.append(picture)
+                if "--check" not in argv:
+                    drawings.draw_effects(effects_of(paper), str(picture), note)
+    for path in differ:
+        print(path.relative_to(ROOT))
+    return int("--check" in argv and bool(differ))
 
 
 if __name__ == "__main__":

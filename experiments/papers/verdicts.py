@@ -236,13 +236,13 @@ def lines(claims: Iterable[Line], folder: Path, kept: Collection[Line] = ()) -> 
       folder: Folder of the tables of runs.
       kept: Claims that are decided if those of all papers count; see `corrected`.
     """
-    heads = ("claim", "verdict", "effect", "seeds", "corrected")
-    text: list[tuple[str, ...]] = [(*heads, "here", "asked", "in the paper")]
+    heads = ("here", "claim", "verdict", "effect", "seeds", "corrected")
+    text: list[tuple[str, ...]] = [(*heads, "asked", "in the paper")]
     for one in claims:
         verdict, effect, seeds, asked = one.cells(folder)
         stays = "stays" if one in kept else ""
-        own = one.claim, f"**{verdict}**", effect, seeds, stays
-        text.append((*own, one.setting, asked, one.where))
+        own = one.setting, one.claim, f"**{verdict}**", effect, seeds, stays
+        text.append((*own, asked, one.where))
     columns = [column for column in zip(*text) if any(column[1:])]
     shown, *rows = zip(*columns)
     if "seeds" not in shown:
