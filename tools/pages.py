@@ -19,7 +19,8 @@ that value, with its 95% interval, pooled over the values of other columns. If C
 names no line, it is what the line's other rows gain. Of rows to
 choose `COLUMN=A|B` takes both. `<!-- claims PAPER -->` is the table of a paper's
 claims, whose effects are drawn too, `<!-- figures PAPER -->` that of its figures and
-tables, and `<!-- words PAPER -->` that of its own words.
+tables, and `<!-- words PAPER -->` that of its own words; `<!-- verdicts all -->` has
+all claims by data set.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from experiments.papers import claims, coverage, verdicts
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs/results"
 MARKED = re.compile(
-    r"(<!-- (table|claims|figures|words) (.*?) -->\n)(.*?)(<!-- end -->)", re.S
+    r"(<!-- (table|claims|verdicts|figures|words) (.*?) -->\n)(.*?)(<!-- end -->)", re.S
 )
 
 
@@ -187,6 +188,11 @@ def claimed(paper: str) -> str:
     return verdicts.lines(claims.of_paper(paper), RESULTS, corrected())
 
 
+def overview(_: str) -> str:
+    """The lines of the table of all verdicts by data set."""
+    return verdicts.overview(claims.CLAIMS, RESULTS, claims.DATA_SETS)
+
+
 @functools.cache
 def corrected() -> list[verdicts.Claim]:
     """The claims that many lines leave decided."""
@@ -200,7 +206,8 @@ def figures(paper: str) -> str:
 
 def made(text: str) -> str:
     """A page with its tables generated anew."""
-    makers = dict(table=table, claims=claimed, figures=figures, words=coverage.words)
+    makers = dict(table=table, claims=claimed, figures=figures)
+    makers.update(words=coverage.words, verdicts=overview)
     return MARKED.sub(lambda m: f"{m[1]}\n{makers[m[2]](m[3])}\n{m[5]}", text)
 
 

@@ -12,6 +12,7 @@ all claims of a kind. `experiments.papers.claims` has the papers' claims.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import math
 import statistics
@@ -226,6 +227,35 @@ def corrected(claims: Iterable[Line], folder: Path) -> list[Claim]:
         place: c.p_value(c.effect(folder)) for place, c in enumerate(effect_claims)
     }
     return [effect_claims[place] for place in effects.holm(p_values)]
+
+
+def overview(claims: Iterable[Claim], folder: Path, heads: Labels) -> str:
+    """A Markdown table of the verdicts on each claim, by data set.
+
+    Args:
+      claims: The claims, of which those with the same words are one line.
+      folder: Folder of the tables of runs.
+      heads: Heads of columns, by words of a setting; a claim belongs to the first words
+        that its setting has.
+    """
+    rows: dict[str, dict[str, list[str]]] = {}
+    pages: dict[str, str] = {}
+    for one in claims:
+        pages.setdefault(one.claim, f"[{one.claim}]({one.paper}.md)")
+        place = next(place for place in heads if place in one.setting)
+        cells = rows.setdefault(one.claim, {each: [] for each in heads})
+        cells[place].append(one.verdict(one.effect(folder)))
+    text = [
+        [pages[claim], *("; ".join(_counted(own)) for own in cells.values())]
+        for claim, cells in rows.items()
+    ]
+    return tables.markdown(["claim", *heads.values()], text)
+
+
+def _counted(words: Iterable[str]) -> list[str]:
+    """Distinct words, with the number of each that there are several of."""
+    counts = collections.Counter(words).items()
+    return [f"{word} ({count})" if count > 1 else word for word, count in counts]
 
 
 def lines(claims: Iterable[Line], folder: Path, kept: Collection[Line] = ()) -> str:
