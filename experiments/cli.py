@@ -43,6 +43,8 @@ _LONG_NAME = re.compile(
     r"|\b(?<!-)\w+(?= \((?:was |not shown))"
 )
 
+# Limit of the runs of a command, beyond which they would never be done.
+MOST_RUNS = 10**4
 # Most characters of a word that a message repeats.
 _LONGEST_WORD = 500
 
@@ -213,6 +215,21 @@ def integers(name: str, wanted: str) -> list[int]:
     except ValueError:
         message = checks.message(f"--{name}", wanted, ",".join(texts))
         raise ValueError(message) from None
+
+
+def seeds(name: str) -> list[int]:
+    """The distinct seeds of a flag, such as 1-3,7; ValueError for another text."""
+    found: list[int] = []
+    text = flags.FLAGS[name].value
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        ends = [first, last] if dash else [first, first]
+        is_range = all(end.strip().isdecimal() for end in ends)
+        low, high = map(int, ends) if is_range else (1, 0)
+        if not low <= high < low + MOST_RUNS:
+            raise ValueError(checks.message(f"--{name}", "as 1-5 or 1,4,7", text))
+        found += range(low, high + 1)
+    return list(dict.fromkeys(found))
 
 
 @contextlib.contextmanager

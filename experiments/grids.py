@@ -23,14 +23,12 @@ from typing import Any, Optional
 
 from dpfl import checks, files, privacy_coverage, tasks
 
-from . import effects, mechanism_flags, tables
+from . import cli, effects, mechanism_flags, tables
 from .papers import parallel_runs, plotting, sweep, tuning
 from .papers.sweep import Training
 from .tables import Row
 
 Flags = Mapping[str, str]
-# Limit of runs, beyond which they would never be done.
-MOST_RUNS = 10**4
 # Columns of a run that are shown without an interval.
 COMPUTED = ("epsilon", *tables.BITS)
 # Column of the best settings, as they are written into the picture.
@@ -77,8 +75,13 @@ def cells(given: Mapping[str, Sequence[str]]) -> list[Flags]:
 
 
 def _choices(values: Mapping[str, Sequence[str]]) -> list[sweep.Cell]:
-    count, wanted = math.prod(map(len, values.values())), f"at most {MOST_RUNS} choices"
-    checks.require(count <= MOST_RUNS, f"values of {', '.join(values)}", wanted, count)
+    count, wanted = (
+        math.prod(map(len, values.values())),
+        f"at most {cli.MOST_RUNS} choices",
+    )
+    checks.require(
+        count <= cli.MOST_RUNS, f"values of {', '.join(values)}", wanted, count
+    )
     return sweep.cross(*(sweep.axis(name, own) for name, own in values.items()))
 
 

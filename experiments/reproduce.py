@@ -4,17 +4,18 @@
 """Reproduces a figure: does the work its grid lacks, then draws it.
 
   dpfl-reproduce --figure=csgm_fig1
-  dpfl-reproduce --figure=csgm_fig2 --scale=small
+  dpfl-reproduce --figure=csgm_fig2 --scale=small --seeds=1-3
   dpfl-reproduce --figure=list
 
-Results go to OUTPUT_DIR/FIGURE-SCALE/: results.csv with one row a run, the picture as
-PNG and a folder a run; figures of one sweep share a folder. The same command goes on
-where it was stopped.
+Results go to OUTPUT_DIR/FIGURE-SCALE/, those of JAX's engine to FIGURE-SCALE-jax/:
+results.csv with one row a run, the picture as PNG and a folder a run; figures of one
+sweep share a folder. The same command goes on where it was stopped.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import Any
 from absl import flags
 
 from dpfl import checks, files
-from dpfl.training import config
+from dpfl.training import config, engine
 
 from . import cli, tables
 from .papers import parallel_runs, plotting, result_tables, sweep
@@ -42,6 +43,14 @@ _SCALE = flags.DEFINE_enum(
     "and takes days on a workstation.",
 )
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", "figures", "Folder for all figures.")
+_ENGINE = flags.DEFINE_enum(
+    *("engine", "auto", config.CHOICES["engine"]),
+    "Engine of the runs; JAX's have a folder of their own. 'auto' is TFF's where it is "
+    "installed, else JAX's.",
+)
+_SEEDS = flags.DEFINE_string(
+    "seeds", None, "Seeds of each setting, such as 1-5 or 1,4; default: the figure's."
+)
 _PLOT_ONLY = flags.DEFINE_bool(
     "plot_only", False, "Draw the existing results without any run."
 )
@@ -82,7 +91,9 @@ _WORKERS = flags.DEFINE_string(
     "workers", None, "For each run: HOST:PORT of each dpfl-worker, by commas."
 )
 # Flags of the runs, meaningless if no work is done.
-_OF_RUNS = ("jobs", "concurrency", "round_deadline", "workers")
+_OF_TFF = ("concurrency", "round_deadline", "workers")
+_OF_RUNS = ("jobs", *_OF_TFF)
+_OF_TRAINING = ("engine", "seeds")
 _OF_DATA = ("data_dir", "allow_partial_data", "download")
 for _flag in ("jobs", "concurrency"):
     cli.check_flag(_flag, checks.integer, at_most=1000)
@@ -112,7 +123,8 @@ def _check_flags(figure: sweep.Figure, scale: str) -> None:
                 f"--from_table must be left out for {figure.name}, since "
                 f"{figure.needs_folders}, which no table keeps"
             )
-        cli.refuse("--from_table", "table", "plot_only", *_OF_RUNS, *_OF_DATA)
+        both = (*_OF_TRAINING, *_OF_RUNS, *_OF_DATA)
+        cli.refuse("--from_table", "table", "plot_only", *both)
     if _PLOT_ONLY.value:
         cli.refuse("--plot_only", *_OF_RUNS, *_OF_DATA)
     if scale == "small":
@@ -126,9 +138,26 @@ def _check_flags(figure: sweep.Figure, scale: str) -> None:
         )
 
 
-def _flags_of_runs() -> dict[str, Any]:
+def _engine(figure: sweep.Figure, scale: str) -> str:
+    """The engine that trains the figure's runs; "" if none does."""
+    if _FROM_TABLE.value is not None:
+        return ""
+    if not any(isinstance(one, sweep.Training) for one in figure.grid(scale)):
+        cli.refuse(f"{figure.name}, which trains nothing", *_OF_TRAINING)
+        return ""
+    name = _ENGINE.value
+    if name == "auto" or not _PLOT_ONLY.value:
+        name = engine.of(name)
+    if name == "jax":
+        cli.refuse("the engine jax", *_OF_TFF)
+    return name
+
+
+def _flags_of_runs(engine_name: str) -> dict[str, Any]:
     """The flags for the runs from the command line."""
     given = {
+        # Rows of TFF's runs do not name it.
+        "engine": "jax" if engine_name == "jax" else None,
         "data_dir": _DATA_DIR.value and os.path.realpath(_DATA_DIR.value),
         "round_deadline": _ROUND_DEADLINE.value,
         "allow_partial_data": _ALLOW_PARTIAL_DATA.value or None,
@@ -142,12 +171,16 @@ def _do_work(
     grid: Sequence[sweep.Work], table: sweep.ResultsTable, folder: Path
 ) -> None:
     """Does the missing work; raises ValueError before any if data are missing."""
-    jobs = _JOBS.value or (1 if _WORKERS.value else None)
     missing = [work for work in reversed(grid) if work not in table]
     runs = [work for work in missing if isinstance(work, sweep.Training)]
     checked = {work.all_flags["task"]: work for work in runs}
-    options = {"jobs": jobs, "concurrency": _CONCURRENCY.value}
-    parallel_runs.do(grid, table, folder, checked.values(), **options)
+    is_alone = _WORKERS.value or not all(work.has_groups for work in runs)
+    parallel_runs.do(
+        *(grid, table, folder, checked.values()),
+        on_check=functools.partial(table.check_device, grid),
+        jobs=_JOBS.value or (1 if is_alone else None),
+        concurrency=_CONCURRENCY.value,
+    )
 
 
 def main(argv: Sequence[str]) -> None:
@@ -160,13 +193,17 @@ def main(argv: Sequence[str]) -> None:
         return
     figure, scale = FIGURES[_FIGURE.value], _SCALE.value
     _check_flags(figure, scale)
+    engine_name = _engine(figure, scale)
+    own = "-jax" if engine_name == "jax" else ""
+    seeds = [] if _SEEDS.value is None else cli.seeds("seeds")
+    grid = figure.grid(scale, _flags_of_runs(engine_name), seeds)
     # Path.resolve is not used: it has no clear error for cyclic links.
-    folder = Path(os.path.realpath(_OUTPUT_DIR.value), f"{figure.folder}-{scale}")
+    folder = Path(os.path.realpath(_OUTPUT_DIR.value), f"{figure.folder}-{scale}{own}")
     with cli.left_if_used(folder):
-        _reproduce(figure, scale, folder)
+        _reproduce(figure, grid, folder)
 
 
-def _reproduce(figure: sweep.Figure, scale: str, folder: Path) -> None:
+def _reproduce(figure: sweep.Figure, grid: Sequence[sweep.Work], folder: Path) -> None:
     files.output_folder("--output_dir", folder)
     files.output_path("the picture", folder / f"{figure.name}.png")
     if _TABLE.value is not None:
@@ -177,7 +214,6 @@ def _reproduce(figure: sweep.Figure, scale: str, folder: Path) -> None:
             if os.path.realpath(files.output_path("--table", path)) == own:
                 wanted = "another file than the results that go into it"
                 raise ValueError(checks.message("--table", wanted, _TABLE.value))
-    grid = figure.grid(scale, _flags_of_runs())
     if _FROM_TABLE.value is not None:
         rows, path = _drawn_table(figure, grid, folder)
     else:
@@ -220,7 +256,12 @@ def _results(figure: sweep.Figure, grid: Sequence[sweep.Work], folder: Path) -> 
     else:
         with files.locked(folder):
             table = sweep.ResultsTable(path)
-            _do_work(grid, table, folder)
+            try:
+                _do_work(grid, table, folder)
+            except ModuleNotFoundError as missing:
+                wanted = f"one that needs no {missing.name}, which is not installed"
+                message = checks.message("--figure", wanted, figure.name)
+                raise ValueError(message) from missing
     done = [work for work in grid if work in table]
     if not done:
         raise ValueError(f"--plot_only needs results, and {path} has none")

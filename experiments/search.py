@@ -56,8 +56,7 @@ _FRACTION = flags.DEFINE_float(
 )
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Folder of the results.")
 # Limit of combinations, beyond which they would never be done.
-_MOST_RUNS = 10**4
-cli.check_flag("draws", checks.integer, at_most=_MOST_RUNS)
+cli.check_flag("draws", checks.integer, at_most=cli.MOST_RUNS)
 cli.check_flag("runs", checks.integer, at_most=10**6)
 cli.check_flag("hours", checks.positive)
 cli.check_flag("validation_fraction", checks.real, above=0.0, below=1.0)
@@ -206,10 +205,10 @@ def main(argv: Sequence[str]) -> None:
     tuning.validation(task, "")
     metric = tasks.task_entry(task).metric
     number = _DRAWS.value or math.prod(map(len, values.values()))
-    if number * len(_SEEDS.value) > _MOST_RUNS:
+    if number * len(_SEEDS.value) > cli.MOST_RUNS:
         told = f"{number} settings with {len(_SEEDS.value)} seeds"
         names = ", ".join(f"--{name}" for name in values)
-        wanted = f"for at most {_MOST_RUNS} runs"
+        wanted = f"for at most {cli.MOST_RUNS} runs"
         raise ValueError(f"{names} and --seeds must be {wanted}, found {told}")
     settings = settings_of(values, _DRAWS.value)
     grid = [_work(given, one, seed) for seed in _SEEDS.value for one in settings]

@@ -75,21 +75,6 @@ for _name in {*_FLAGS}.difference(_WHOLE):
     _FLAGS[_name].parser = Values(_FLAGS[_name].parser)
 
 
-def _seeds(name: str) -> list[str]:
-    """The seeds of a flag, such as 1-3,7."""
-    seeds: list[int] = []
-    text = flags.FLAGS[name].value
-    for part in text.split(","):
-        first, dash, last = part.partition("-")
-        ends = [first, last] if dash else [first, first]
-        is_range = all(end.strip().isdecimal() for end in ends)
-        low, high = map(int, ends) if is_range else (1, 0)
-        if not low <= high < low + grids.MOST_RUNS:
-            raise ValueError(checks.message(f"--{name}", "as 1-5 or 1,4,7", text))
-        seeds += range(low, high + 1)
-    return [str(seed) for seed in dict.fromkeys(seeds)]
-
-
 def _tuned(given: Sequence[str]) -> dict[str, list[str]]:
     """The values to try by flag; ValueError for a bad or a given flag."""
     tuned: dict[str, list[str]] = {}
@@ -145,17 +130,18 @@ def main(argv: Sequence[str]) -> None:
     checks.require(folder, "--output_dir", "a folder's path", folder)
     seed = ",".join(given.get("seed", []))
     checks.require(not seed, "--seed", "given as --seeds in a sweep", seed)
-    tuned, seeds = _tuned(list(given)), _seeds("seeds")
+    tuned = _tuned(list(given))
+    seeds, own = (list(map(str, cli.seeds(n))) for n in ("seeds", "tune_seeds"))
     defaults = {name: [_FLAGS[name].default] for name in ("task", "mechanism")}
     share = given.pop(tuning.FRACTION, ["0.1"])[0] if tuned else ""
     cells = grids.cells({**defaults, **given})
     for cell in cells if tuned else ():
         tuning.validation(cell["task"], share)
     cells = [_complete(cell) for cell in cells]
-    grid = grids.Grid(cells, seeds, tuned, _seeds("tune_seeds"), share)
+    grid = grids.Grid(cells, seeds, tuned, own, share)
     count = sum(len(grid.trials(cell)) + len(seeds) for cell in cells)
-    wanted = f"for at most {grids.MOST_RUNS} runs"
-    checks.require(count <= grids.MOST_RUNS, "values and --seeds", wanted, count)
+    wanted = f"for at most {cli.MOST_RUNS} runs"
+    checks.require(count <= cli.MOST_RUNS, "values and --seeds", wanted, count)
     engines = {engine.of(cell.get("engine", "auto")) for cell in cells}
     is_alone = "jax" in engines or "workers" in given
     # Path.resolve is not used: it has no clear error for cyclic links.

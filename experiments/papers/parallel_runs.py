@@ -21,7 +21,7 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
@@ -107,8 +107,11 @@ class ParallelRuns:
         self._threads = 0
         self._first: dict[str, _Round] = {}
 
-    def check(self, works: Iterable[sweep.Work]) -> None:
+    def check(self, works: Iterable[sweep.Work]) -> str:
         """Checks flags and data of runs, before any work is done.
+
+        Returns:
+          The kind of JAX's device; "" if TFF trains, or nothing does.
 
         Raises:
           ValueError: If they are refused.
@@ -116,15 +119,15 @@ class ParallelRuns:
         """
         runs = [work for work in works if isinstance(work, Training)]
         if not runs:
-            return
+            return ""
         trainer = self._new_trainer()
         try:
             with refusals():
-                for work in runs:
-                    trainer.check(work, self._folder)
+                devices = {trainer.check(work, self._folder) for work in runs}
         except BaseException:
             self.close()
             raise
+        return devices.pop()
 
     def do(
         self,
@@ -375,6 +378,7 @@ def do(
     checked: Iterable[sweep.Work],
     later: Sequence[Training] = (),
     words: str = "",
+    on_check: Callable[[str], Any] = str,
     **options: Any,
 ) -> None:
     """Does the work of a binary's grid that a table lacks, or ends the process.
@@ -386,18 +390,21 @@ def do(
       checked: Runs whose flags and data are checked before any work is done.
       later: As for `ParallelRuns.do`.
       words: Printed once the runs are checked.
+      on_check: Called before with the kind of JAX's device, "" without JAX.
       **options: Those of `ParallelRuns`.
 
     Raises:
-      ValueError: If a run that is checked is refused.
+      ValueError: If a run that is checked is refused, or by `on_check`.
     """
     runs = ParallelRuns(folder, **options)
     try:
-        runs.check(checked)
+        on_check(runs.check(checked))
         print(words, end="", flush=True)
         runs.do(grid, table, later)
     except WorkFailedError as error:
         end(error)
+    finally:
+        runs.close()
 
 
 def _is_spent(trainer: Trainer, runs: int, first_memory: int) -> bool:

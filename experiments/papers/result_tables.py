@@ -22,14 +22,14 @@ from pathlib import Path
 from dpfl import files
 
 from ..tables import Row, Rows
-from .sweep import CURVES, KEY, Curves, Figure, Work, points_of
+from .sweep import CURVES, DEVICE, KEY, Curves, Figure, Work, points_of
 
 # The first columns of both files.
 _OWNER = ("figure", "scale")
 # Column of the number of a row's points.
 _POINTS = "points"
 # Columns of a results table about its making rather than its results.
-_LEFT_OUT = (KEY, "folder", "wall_time_seconds")
+_LEFT_OUT = (KEY, "folder", "wall_time_seconds", DEVICE)
 # Texts of a missing value, as `str` and `csv` write it.
 _NOTHING = ("", "None")
 

@@ -20,11 +20,11 @@ import dataclasses
 import functools
 import itertools
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional, Union
 
-from dpfl import files, privacy_coverage, reading
+from dpfl import checks, files, privacy_coverage, reading
 from dpfl.tasks import registry
 from dpfl.training import config, engine
 
@@ -41,6 +41,8 @@ SUMMARY_COLUMNS = (
 )
 # Column of a row without a folder: a file with the curves of all rows.
 CURVES = "curves"
+# Column of the device in rows of runs in JAX.
+DEVICE = "device"
 # Flags on which no row depends.
 HARMLESS = ("data_dir", "download", "workers", "round_deadline", "concurrency")
 
@@ -127,10 +129,12 @@ class Training(Work):
 
 
 def measured(folder: Path) -> dict[str, Any]:
-    """The final metrics and the `SUMMARY_COLUMNS` of a finished run."""
+    """The final metrics and the `SUMMARY_COLUMNS` of a finished run; JAX's device."""
     summary = privacy_coverage.plain_keys(files.read_json(folder / "summary.json"))
     names = [n for n in summary if n.startswith("final_") and n != "final_metrics"]
-    return {name: summary[name] for name in (*names, *SUMMARY_COLUMNS)}
+    own = {name: summary[name] for name in (*names, *SUMMARY_COLUMNS)}
+    of = summary.get("engine", {})
+    return {**own, DEVICE: of["device"]} if of.get("engine") == "jax" else own
 
 
 def training_work(
@@ -247,11 +251,24 @@ class Figure:
         """The name of the folder of the results, without the scale."""
         return self.sweep or self.name
 
-    def grid(self, scale: str, more: Mapping[str, Any] = {}) -> list[Work]:
-        """The figure's work; `more` flags are those of `training_work`."""
+    def grid(
+        self, scale: str, more: Mapping[str, Any] = {}, seeds: Sequence[int] = ()
+    ) -> list[Work]:
+        """The figure's work.
+
+        Args:
+          scale: One of `scales`.
+          more: More flags of the runs; see `training_work`.
+          seeds: Seeds of each setting in place of its own; empty for its own.
+        """
+        cells: Any = self.cells(scale)
+        if seeds:
+            # Cells that differed in their seed alone are one.
+            runs = cross(cells, axis("seed", seeds))
+            cells = {json.dumps(cell, sort_keys=True): cell for cell in runs}.values()
         return [
-            one if isinstance(one, Work) else training_work(*one, more)
-            for one in self.cells(scale)
+            each if isinstance(each, Work) else training_work(each[0], each[1], more)
+            for each in cells
         ]
 
 
@@ -289,6 +306,18 @@ class ResultsTable:
         """The row of finished work."""
         labels = {name: str(value) for name, value in work.labels.items()}
         return {**self._rows[work.key], **labels, "folder": work.folder}
+
+    def check_device(self, works: Iterable[Work], device: str) -> None:
+        """Raises ValueError for another device than that of the works that are done.
+
+        Args:
+          works: The works.
+          device: The kind of JAX's device.
+        """
+        for row in (self.row(work) for work in works if work in self):
+            if (other := row.get(DEVICE) or device) != device:
+                wanted = f"{other}, as of the rows in {self._path}"
+                raise ValueError(checks.message("the device", wanted, device))
 
     def add(self, work: Work, results: Mapping[str, Any]) -> None:
         """Adds a row to those of the file, which is replaced atomically.

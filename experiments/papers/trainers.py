@@ -9,8 +9,8 @@
 This module is also their program. Each line of its stdin is a JSON object: the
 `arguments` of `dpfl-train`, the `log` that takes its output, and whether it
 `only_checks` them and the data. The original stdout takes `{"round": 3, "of": 60}`
-after each round and `{"code": 0}` at the end of the run. Imports are done once, and so
-is the tracing of runs that differ in their seed alone.
+after each round and `{"code": 0, "device": "cpu"}` at the end of the run. Imports are
+done once, and so is the tracing of runs that differ in their seed alone.
 """
 
 from __future__ import annotations
@@ -127,8 +127,12 @@ class Trainer:
         arguments = work.arguments(folder, **more)
         self._do(arguments, folder / "train.log", on_round, only_checks=False)
 
-    def check(self, work: Training, folder: Path) -> None:
+    def check(self, work: Training, folder: Path) -> str:
         """Checks a run's flags and data; the folder is not touched.
+
+        Returns:
+          The kind of JAX's device; "" if the run is TFF's, which has none but
+          processors.
 
         Raises:
           WorkFailedError: If they are refused.
@@ -137,12 +141,14 @@ class Trainer:
         os.close(descriptor)
         log = Path(name)
         try:
-            self._do(work.arguments(folder), log, lambda *_: None, only_checks=True)
+            arguments = work.arguments(folder)
+            done = self._do(arguments, log, lambda *_: None, only_checks=True)
         except WorkFailedError as error:
             if error.said:
                 log.unlink(missing_ok=True)
             raise
         log.unlink(missing_ok=True)
+        return done["device"]
 
     def memory(self) -> int:
         """The bytes that the process and its children hold now."""
@@ -170,7 +176,7 @@ class Trainer:
         on_round: Callable[[int, int], Any],
         *,
         only_checks: bool,
-    ) -> None:
+    ) -> dict[str, Any]:
         try:
             with files.appended("train.log", log):
                 pass
@@ -179,9 +185,10 @@ class Trainer:
             raise WorkFailedError(said, cli.USAGE_EXIT_CODE, said) from error
         order = {"arguments": list(arguments), "log": os.fspath(log)}
         begin = log.stat().st_size
-        code = self._answered({**order, "only_checks": only_checks}, on_round)
+        done = self._answered({**order, "only_checks": only_checks}, on_round)
+        code = done["code"]
         if not code:
-            return
+            return done
         command = f"-m {_TRAIN} {' '.join(arguments)}"
         said = _last_error(log, begin)
         raise WorkFailedError(
@@ -191,8 +198,10 @@ class Trainer:
             said,
         )
 
-    def _answered(self, order: Any, on_round: Callable[[int, int], Any]) -> int:
-        """Sends an order and returns its exit code."""
+    def _answered(
+        self, order: Any, on_round: Callable[[int, int], Any]
+    ) -> dict[str, Any]:
+        """Sends an order and returns the last answer, which has its exit code."""
         process = self._process
         if process.stdin is None or process.stdout is None:
             raise RuntimeError("the trainer must have pipes, found none")
@@ -202,10 +211,10 @@ class Trainer:
         for line in process.stdout:
             answer = json.loads(line)
             if "code" in answer:
-                return answer["code"]
+                return answer
             on_round(answer["round"], answer["of"])
         # The process ended early: killed, perhaps for lack of memory.
-        return process.wait() or cli.FAULT_EXIT_CODE
+        return {"code": process.wait() or cli.FAULT_EXIT_CODE}
 
 
 def _last_error(log: Path, begin: int) -> str:
@@ -247,9 +256,18 @@ def main() -> None:
         if order["only_checks"]:
             work = train.check
         code = _exit_code(work, order["arguments"], order["log"])
-        answer(code=code)
+        answer(code=code, device="" if code else _device())
         if code == early.INTERRUPTED_EXIT_CODE:
             break
+
+
+def _device() -> str:
+    """The kind of JAX's device for the flags of the last order; "" for TFF's."""
+    from dpfl.training import engine
+
+    if engine.of(flags.FLAGS["engine"].value) == "tff":
+        return ""
+    return importlib.import_module("jax").devices()[0].device_kind
 
 
 def _exit_code(work: Callable[..., Any], arguments: list[str], log: str) -> int:

@@ -223,6 +223,11 @@ REFUSED = {
         "--figure=csgm_fig1 --output_dir=file": "--output_dir",
         "--figure=csgm_fig1 --output_dir=loop": "--output_dir",
         "--figure=csgm_fig1 --output_dir=": "--output_dir",
+        "--figure=csgm_fig1 --engine=jax": "--engine csgm_fig1",
+        "--figure=mean_estimation --seeds=1": "--seeds mean_estimation",
+        "--figure=csgm_fig2 --engine=jax": "--engine jax",
+        "--figure=csgm_fig2 --seeds=5-1": "--seeds 5-1",
+        "--figure=csgm_fig2 --from_table=a --seeds=1": "--seeds --from_table",
     },
 }
 

@@ -97,6 +97,16 @@ class TestGrids:
                         place = folder, scale, work.folder
                         assert keys.setdefault(place, work.key) == work.key
 
+    @pytest.mark.parametrize("name", ["csgm_fig2", "secagg_fig9", "dome_compare"])
+    def test_chosen_seeds_take_the_place_of_the_figures_own(self, name):
+        own = runs(name, "small")
+        works = FIGURES[name].grid("small", {}, [1, 7])
+        assert {work.labels["seed"] for work in works} == {1, 7}
+        # Rows of a seed that the figure has too are the same.
+        both = {work.key for work in works} & {work.key for work in own}
+        assert both == {work.key for work in own if work.labels["seed"] == 1}
+        assert len({work.folder for work in works}) == len(works) == 2 * len(both)
+
     @pytest.mark.parametrize(("name", "scale"), CASES)
     def test_runs_of_a_task_differ_only_in_compared_settings(self, name, scale):
         shared = {}

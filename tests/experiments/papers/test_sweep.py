@@ -1,7 +1,9 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
+from dpfl import files
 from experiments.papers import parallel_runs, sweep
+from tests.refusals import refuses
 
 
 def counting_work(name, calls, **settings):
@@ -52,6 +54,25 @@ def test_a_label_is_not_overwritten_by_a_measured_column(tmp_path):
     for row in (table.row(work), again.row(work)):
         assert row["epsilon"] == "8.0"
         assert row["measured_epsilon"] == "7.9"
+
+
+def test_a_table_is_of_one_device(tmp_path):
+    table, works = sweep.ResultsTable(tmp_path / "results.csv"), []
+    for name in ("tff", "cpu"):
+        works.append(counting_work(name, []))
+        table.add(works[-1], {} if name == "tff" else {sweep.DEVICE: name})
+        table.check_device(works, "cpu")
+    with refuses(ValueError, "device", "cpu", "H200"):
+        table.check_device(works, "H200")
+    table.check_device(works[:1], "H200")
+
+
+def test_only_rows_of_jax_name_their_device(tmp_path):
+    for engine in ("tff", "jax"):
+        content = dict.fromkeys(sweep.SUMMARY_COLUMNS, 1)
+        content["engine"] = {"engine": engine, "device": "cpu"}
+        files.write_json(tmp_path / "summary.json", content)
+        assert (sweep.DEVICE in sweep.measured(tmp_path)) == (engine == "jax")
 
 
 def test_missing_rows_are_computed_in_order(tmp_path):
