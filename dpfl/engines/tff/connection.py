@@ -113,6 +113,17 @@ class _Stub(tff.framework.RemoteExecutorGrpcStub):
         return None
 
 
+@functools.cache
+def _kept_grpc() -> grpc.Channel:
+    """A channel to nowhere, which keeps gRPC's memory until this process ends.
+
+    When the last channel is closed, gRPC frees what its threads use, and does not wait
+    for the one that polls, for up to ten seconds, after a message that filled a socket.
+    That one aborts the process: "Check failed: !inspect->seen_inactive".
+    """
+    return grpc.insecure_channel("unix:/")
+
+
 class Connection:
     """A channel to a worker, and TFF's execution contexts on it.
 
@@ -131,6 +142,7 @@ class Connection:
             if the worker is lost.
         """
         self._check = check
+        _kept_grpc()
         self._channel = grpc.insecure_channel(target, _CHANNEL_OPTIONS)
         self._stub = _Stub(self._channel)
         self.was_lost, self.was_refused = False, False

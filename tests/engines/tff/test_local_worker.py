@@ -332,3 +332,29 @@ def test_unsupervised_worker_exits_without_an_address():
             time.sleep(0.02)
     finally:
         isolated.close()
+
+
+CLOSED = """
+import pathlib
+import grpc
+from dpfl.engines.tff import local_worker
+
+def threads():
+    names = pathlib.Path("/proc/self/task").glob("*/comm")
+    return {path for path in names if path.read_text().startswith("grpc_")}
+
+assert not threads()
+worker = local_worker.start(concurrency=1)
+first = threads()
+worker.close()
+# gRPC ends its threads at the last of them, or soon after it.
+for _ in range(100):
+    grpc.insecure_channel("unix:/none").close()
+print(len(first), len(first & threads()))
+"""
+
+
+def test_grpc_lives_on_after_its_last_channel(tmp_path):
+    program = tmp_path / "closed.py"
+    program.write_text(CLOSED)
+    assert forks.run(program).stdout.split() == ["1", "1"]
