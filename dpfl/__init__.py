@@ -38,6 +38,7 @@ Participation: which clients are in which rounds.
 - `BallsInBins`: the same with groups that nobody knows.
 - `BMinSeparation`: independent joining, at least b rounds apart.
 - `RandomAllocation`: each client draws one round of every epoch.
+- `KOfT`: each client draws k of the T rounds.
 - `OncePerEpoch`: clients are shuffled in each epoch and taken n at a time.
 - `WithoutReplacement`: n clients a round, any n equally likely.
 - `FixedSize`: n clients a round, chosen in any way.
@@ -157,7 +158,7 @@ _NAMES += ["MECHANISMS", "TEST_CONFIGS"]
 # Participation.
 _NAMES += ["PoissonSampling", "CyclicPoisson", "BallsInBins", "BMinSeparation"]
 _NAMES += ["RandomAllocation", "OncePerEpoch", "WithoutReplacement", "FixedSize"]
-_NAMES += ["PARTICIPATIONS"]
+_NAMES += ["KOfT", "PARTICIPATIONS"]
 # Accounting and planning.
 _NAMES += ["epsilon", "privacy_report", "PrivacyReport", "calibrate", "resolve"]
 _NAMES += ["ResolvedMechanism", "Ledger", "loss_distribution", "DpflAccountant"]

@@ -134,7 +134,8 @@ _PARTICIPATION = flags.DEFINE_enum(
     "its group's turn with the probability that makes cohort_size expected; "
     "balls_in_bins: the same with as many groups as possible, and a client's group is "
     "secret; b_min_separation: each client joins at random, in secret, at least "
-    "--min_separation rounds apart.",
+    "--min_separation rounds apart; k_of_t: each client draws cohort_size * rounds / "
+    "population of the rounds in secret.",
 )
 _MIN_SEPARATION = flags.DEFINE_integer(
     "min_separation", None, participation_lib.MIN_SEPARATION_HELP

@@ -120,6 +120,7 @@ PARTICIPATION = {"population": 120, "cohort_size": 12, "rounds": 100}
 # little; small, so that the smallest types hold them, and products of two do not fit.
 VALUES: dict[str, Any] = {
     **{"epoch_rounds": 10, "min_separation": 2, "count_stddev": 0.3, "linf_ratio": 0.5},
+    "drawn_rounds": 200,
     **{"wrap_probability": 0.25, "max_rank": 4, "second_moment_floor": 0.5},
     **{"threshold": 0.5, "expected_dropout": 0.25, "colluding_clients": 1},
     **{"sketch_size": 8, "max_examples_per_client": 100, "max_test_examples": 100},

@@ -39,6 +39,7 @@ from dpfl.mechanisms.participation import (
     BallsInBins,
     BMinSeparation,
     CyclicPoisson,
+    KOfT,
     OncePerEpoch,
     Participation,
     RandomAllocation,
@@ -194,7 +195,7 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
             _ = self.factorization
 
     def _check_run(self, participation: Participation) -> None:
-        is_known = not isinstance(participation, RandomAllocation)
+        is_known = not isinstance(participation, (RandomAllocation, KOfT))
         wanted = "one with a bound for correlated noise, for noise_stream 'run'"
         checks.require(is_known, "participation", wanted, participation.name)
         least, limit = participation.rounds, "the participation's"

@@ -25,14 +25,14 @@ import numpy as np
 from dp_accounting import DpEvent, GaussianDpEvent, SelfComposedDpEvent
 
 from dpfl import checks
-from dpfl.accounting import events, gaussian, random_allocation, trees
+from dpfl.accounting import events, gaussian, k_of_t, random_allocation, trees
 from dpfl.accounting.balls_in_bins import BallsInBinsDpEvent
 from dpfl.accounting.min_separation import MinSeparationDpEvent
 from dpfl.fields import Checked, option, required
 
 __all__ = ["PARTICIPATIONS", "Participation", "PoissonSampling", "CyclicPoisson"]
 __all__ += ["BallsInBins", "BMinSeparation", "RandomAllocation", "OncePerEpoch"]
-__all__ += ["WithoutReplacement", "FixedSize"]
+__all__ += ["KOfT", "WithoutReplacement", "FixedSize"]
 
 # Limits of plausible numbers: more devices than there are people, and a round for each
 # second of thirty years.
@@ -454,6 +454,59 @@ class RandomAllocation(Independent, InEpochs):
         return parts[0] if len(parts) == 1 else dp_accounting.ComposedDpEvent(parts)
 
 
+@dataclasses.dataclass(frozen=True)
+class KOfT(Independent):
+    """Each client draws k of the T rounds by itself, and tells nobody which.
+
+    Each set of k rounds is as likely as any other. k is n T / N, so that n clients are
+    expected in each round; what is left of a whole number is the probability of drawing
+    one more. The secret amplifies privacy: see `accounting.k_of_t`.
+
+    Attributes:
+      drawn_rounds: T, of which `rounds` are the first; None for no further ones.
+    """
+
+    drawn_rounds: Optional[int] = option(None, None, at_least=1, at_most=MOST_ROUNDS)
+
+    name: ClassVar[str] = "k_of_t"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        limit = "the rounds that are drawn"
+        checks.integer("rounds", self.rounds, 1, self.of_rounds, limit)
+
+    def first(self, rounds: int) -> KOfT:
+        """See base class; they have a part of a client's rounds."""
+        return dataclasses.replace(self, rounds=rounds, drawn_rounds=self.of_rounds)
+
+    @property
+    def of_rounds(self) -> int:
+        """T, the number of rounds of which a client draws some."""
+        return self.drawn_rounds or self.rounds
+
+    @property
+    def law(self) -> k_of_t.Law:
+        """The law of a client's rounds."""
+        k, rest = divmod(self.cohort_size * self.of_rounds, self.population)
+        return k_of_t.Law(k, self.of_rounds, rest / self.population)
+
+    @property
+    def max_participations(self) -> int:
+        """k, rounded up, unless there are fewer rounds."""
+        return min(self.rounds, self.law.k + (self.law.chance > 0))
+
+    def most_rounds_in(self, first: int, last: int) -> int:
+        """See base class."""
+        return min(last - first, self.max_participations)
+
+    def run_event(self, round_event: DpEvent) -> DpEvent:
+        """See base class: slots of as many blocks of the rounds."""
+        release = _of_cohort(round_event)
+        if isinstance(release, dp_accounting.NonPrivateDpEvent):
+            return release
+        return k_of_t.slots(release, self.rounds, self.law)
+
+
 def _of_cohort(round_event: DpEvent) -> DpEvent:
     """The release of a round to which a client contributes, without relations."""
     event = trees.bare(round_event)
@@ -464,6 +517,7 @@ def _of_cohort(round_event: DpEvent) -> DpEvent:
 _KINDS: tuple[type[Participation], ...] = (
     *(PoissonSampling, FixedSize, WithoutReplacement),
     *(OncePerEpoch, RandomAllocation, CyclicPoisson, BallsInBins, BMinSeparation),
+    KOfT,
 )
 PARTICIPATIONS = {kind.name: kind for kind in _KINDS}
 # Names of participations with epochs.

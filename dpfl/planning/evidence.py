@@ -28,6 +28,7 @@ from dpfl.mechanisms.participation import (
     CyclicPoisson,
     FixedSize,
     InEpochs,
+    KOfT,
     OncePerEpoch,
     Participation,
     PoissonSampling,
@@ -49,7 +50,7 @@ _STAKE = 0.9
 # another.
 TESTED = (
     *(PoissonSampling, WithoutReplacement, RandomAllocation),
-    *(CyclicPoisson, BallsInBins, BMinSeparation),
+    *(CyclicPoisson, BallsInBins, BMinSeparation, KOfT),
 )
 
 
@@ -74,6 +75,9 @@ def _chances(plan: Participation, index: int) -> tuple[float, float]:
         return _exclusive(plan, index % length), min(1.0, each)
     if isinstance(plan, BMinSeparation):
         return plan.turn_probability, plan.turn_probability
+    if isinstance(plan, KOfT):
+        left = max(plan.of_rounds - index, 1)
+        return min(1.0, plan.max_participations / left), 1.0
     if isinstance(plan, CyclicPoisson):
         each = min(1.0, plan.turn_probability)
         return (_exclusive(plan, index) if 1 < plan.groups > index else each), each
@@ -128,6 +132,9 @@ class Evidence:
             return self._sentence(f"{size} clients in round {index + 1}", size, False)
         client = max(names, key=lambda c: self._counts.get(c, 0), default=None)
         count = self._counts.get(client, 0) + 1
+        if count > plan.max_participations:
+            event = f"client {client!r} in {count} rounds"
+            return self._sentence(event, plan.cohort_size, False)
         trials, (_, chance) = self._trials(index, count), _chances(plan, index)
         often = size and (
             _log_wealth(_tilts(chance), count, trials, chance)

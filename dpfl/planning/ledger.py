@@ -34,7 +34,11 @@ from dpfl.accounting import events
 from dpfl.accounting.calibration import ACCOUNTING_METHODS
 from dpfl.fields import Checked, option, required
 from dpfl.mechanisms.mechanism import Mechanism
-from dpfl.mechanisms.participation import Participation
+from dpfl.mechanisms.participation import (
+    SECRET_PARTICIPATIONS,
+    KOfT,
+    Participation,
+)
 from dpfl.planning.history import History, Names, names_of
 from dpfl.planning.journal import Journal
 
@@ -57,6 +61,8 @@ class Again(NamedTuple):
 
 
 _NONE_AGAIN = Again()
+# The last rounds of a secret count as so small a part of all of them together.
+_PARTS = 64
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -150,13 +156,34 @@ class RunCost(Checked):
         return self.mechanism.history_event(*of_run, rounds, again.drawn, again.whole)
 
     def epsilon_after(self, rounds: int) -> float:
-        """Epsilon of the first rounds, by `accounting_method`.
+        """Epsilon of the first rounds, by `accounting_method`, which never falls.
 
         It is no more than epsilon of all rounds that fit in the budget: a part of them
-        cannot have a larger one.
+        cannot have a larger one. Bounds of a secret that are not equally tight after
+        each round are held between those of halves, quarters and so on.
         """
-        whole = self._allowed if rounds <= self.rounds_allowed else self.planned
-        return min(self.report_after(rounds).epsilon, whole.epsilon)
+        whole, before, least = self._allowed, 0, 0.0
+        most = self.rounds_allowed
+        if rounds > most:
+            before, least = most, whole.epsilon
+            whole, most = self.planned, self.participation.rounds
+        if not isinstance(self.participation, (*SECRET_PARTICIPATIONS, KOfT)):
+            return min(self.report_after(rounds).epsilon, whole.epsilon)
+        largest = whole.epsilon
+        while before < rounds < most and (most - before) * _PARTS > most:
+            middle = (before + most) // 2
+            if middle not in self._halves:
+                self._halves[middle] = self.report_after(middle).epsilon
+            epsilon = min(max(self._halves[middle], least), largest)
+            if rounds <= middle:
+                most, largest = middle, epsilon
+            else:
+                before, least = middle, epsilon
+        return largest if rounds > before else least
+
+    @functools.cached_property
+    def _halves(self) -> dict[int, float]:
+        return {}
 
 
 class Ledger:

@@ -24,6 +24,7 @@ from dpfl.mechanisms import (
     BMinSeparation,
     CyclicPoisson,
     FixedSize,
+    KOfT,
     OncePerEpoch,
     Participation,
     PoissonSampling,
@@ -141,6 +142,28 @@ def _b_min_separation(participation: Any, seed: int, round_index: int) -> np.nda
     return np.flatnonzero(turn == round_index)
 
 
+def _k_of_t(participation: Any, seed: int, round_index: int) -> np.ndarray:
+    population, law = participation.population, participation.law
+    extra = participation.cohort_size * law.rounds % population
+    places = _generator(seed, seed_domains.RunDomain.SLOT, 0).integers(
+        population, size=population
+    )
+    # The number of each client's rounds from `first` to `last` - 1, which is halved
+    # down to the round; a generator for each node of the tree.
+    numbers = law.k + (places < extra)
+    first, last, node = 0, law.rounds, 1
+    while last - first > 1:
+        middle = (first + last) // 2
+        generator = _generator(seed, seed_domains.RunDomain.SLOT, node)
+        others = last - first - numbers
+        earlier = generator.hypergeometric(numbers, others, middle - first)
+        if round_index < middle:
+            last, numbers, node = middle, earlier, 2 * node
+        else:
+            first, numbers, node = middle, numbers - earlier, 2 * node + 1
+    return np.flatnonzero(numbers)
+
+
 _RULES: dict[type, Callable[[Any, int, int], np.ndarray]] = {
     PoissonSampling: _poisson,
     FixedSize: _fixed_size,
@@ -150,6 +173,7 @@ _RULES: dict[type, Callable[[Any, int, int], np.ndarray]] = {
     CyclicPoisson: _cyclic_poisson,
     BallsInBins: _cyclic_poisson,
     BMinSeparation: _b_min_separation,
+    KOfT: _k_of_t,
 }
 
 

@@ -48,9 +48,8 @@ def participations() -> list[mechanisms.Participation]:
     Hidden turns are excluded: they are a secret of more than one round.
     """
     kinds = mechanisms.PARTICIPATIONS.values()
-    alone = [
-        kind for kind in kinds if kind not in participation_lib.SECRET_PARTICIPATIONS
-    ]
+    secret = (*participation_lib.SECRET_PARTICIPATIONS, mechanisms.KOfT)
+    alone = [kind for kind in kinds if kind not in secret]
     return [kind(_COHORT + 1, _COHORT, 1) for kind in alone]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dpfl import accounting, mechanisms, planning
+from dpfl.accounting import k_of_t
 from dpfl.accounting.balls_in_bins import BallsInBinsDpEvent
 from dpfl.accounting.min_separation import MinSeparationDpEvent
 from dpfl.accounting.random_allocation import RandomAllocationDpEvent
@@ -21,13 +22,15 @@ PARTICIPATIONS += [
     mechanisms.CyclicPoisson(100, 10, 35, 4),
     mechanisms.BallsInBins(100, 10, 35),
     mechanisms.BMinSeparation(100, 10, 35, 4),
+    mechanisms.KOfT(100, 10, 35),
 ]
 
 
 @pytest.mark.parametrize("chosen", PARTICIPATIONS, ids=lambda value: value.name)
 def test_the_table_has_it_under_its_name(chosen):
     assert participation.PARTICIPATIONS[chosen.name] is type(chosen)
-    assert chosen.first(7) == dataclasses.replace(chosen, rounds=7)
+    drawn = {"drawn_rounds": 35} if chosen.name == "k_of_t" else {}
+    assert chosen.first(7) == dataclasses.replace(chosen, rounds=7, **drawn)
     with pytest.raises(dataclasses.FrozenInstanceError):
         chosen.rounds = 1
 
@@ -35,7 +38,7 @@ def test_the_table_has_it_under_its_name(chosen):
 def test_remaining_clients_skip_the_epoch():
     """Of 109 clients ten rounds of ten take 100: the eleventh round is a new epoch."""
     found = [p.rounds_per_epoch for p in PARTICIPATIONS]
-    assert found == [None, None, 10, 10, None, None, None]
+    assert found == [None, None, 10, 10, None, None, None, None]
     chosen = mechanisms.OncePerEpoch(109, 10, 11)
     assert (chosen.rounds_per_epoch, chosen.max_participations) == (10, 2)
 
@@ -116,10 +119,11 @@ class TestRandomAllocation:
         assert spent == sorted(spent)
 
     @pytest.mark.parametrize("mechanism", FAMILIES, ids=lambda value: value.name)
-    def test_every_family_that_can_vary_its_cohorts_is_amplified(self, mechanism):
+    @pytest.mark.parametrize("kind", [mechanisms.RandomAllocation, mechanisms.KOfT])
+    def test_every_family_that_can_vary_its_cohorts_is_amplified(self, kind, mechanism):
         slot, once = (
             planning.privacy_report(mechanism, kind(200, 10, 40), 500, 1e-5, "rdp")
-            for kind in (mechanisms.RandomAllocation, mechanisms.OncePerEpoch)
+            for kind in (kind, mechanisms.OncePerEpoch)
         )
         assert slot.relation == "add_or_remove"
         assert slot.epsilon < 0.8 * once.epsilon
@@ -137,6 +141,39 @@ class TestRandomAllocation:
             stream.dp_event(chosen, 50)
         with refuses(ValueError, "participation", chosen.name):
             mechanisms.Dome(10, 1.0, 1.0, sketch_size=4).dp_event(chosen, 50)
+
+
+class TestKOfT:
+    def test_k_is_rounded_at_random(self):
+        """Of 100 clients 10 in each of 35 rounds are three or four rounds of each."""
+        chosen = PARTICIPATIONS[-1]
+        assert chosen.law == (3, 35, 0.5) and chosen.max_participations == 4
+        first = chosen.first(3)
+        assert first.law == chosen.law and first.max_participations == 3
+        assert [chosen.most_rounds_in(20, last) for last in (21, 35)] == [1, 4]
+        assert chosen.neighboring_relations[0] == accounting.Relation.ADD_OR_REMOVE_ONE
+        assert chosen.varies_cohorts and not mechanisms.KOfT(10, 10, 3).varies_cohorts
+        event = GAUSSIAN.dp_event(chosen, 50).event
+        release = dp_accounting.GaussianDpEvent(1.0)
+        assert event == k_of_t.slots(release, 35, chosen.law)
+        with refuses(ValueError, "rounds", 36):
+            chosen.first(36)
+
+    def test_it_costs_no_more_than_slots(self):
+        plans = [mechanisms.KOfT(50, 10, 10), mechanisms.RandomAllocation(50, 10, 10)]
+        costs = [planning.epsilon(GAUSSIAN, plan, 50, 1e-5) for plan in plans]
+        assert costs[0] <= costs[1]
+
+    def test_no_noise_has_no_privacy_and_other_noise_is_refused(self):
+        chosen = mechanisms.KOfT(200, 10, 40)
+        assert planning.epsilon(mechanisms.NoMechanism(10), chosen, 5, 1e-5) == math.inf
+        stream = mechanisms.MatrixFactorization(
+            None, 10, 1.0, 1.0, noise_stream="run", rounds=40
+        )
+        dome = mechanisms.Dome(10, 1.0, 1.0, sketch_size=4)
+        for mechanism in (stream, dome):
+            with refuses(ValueError, "participation", chosen.name):
+                mechanism.dp_event(chosen, 50)
 
 
 class TestSeparation:

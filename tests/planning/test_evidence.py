@@ -29,6 +29,8 @@ PLANS = [
     dpfl.BallsInBins(60, 5, 20),
     dpfl.BallsInBins(60, 5, 20, 9),
     dpfl.BMinSeparation(60, 6, 20, 4),
+    dpfl.KOfT(60, 6, 20),
+    dpfl.KOfT(60, 6, 25).first(20),
 ]
 
 
@@ -73,7 +75,11 @@ def test_returning_clients_follow_the_claimed_law(plan):
         # Whoever is of a group is in all of its rounds.
         assert plan.cohort_size * plan.groups == plan.population
         return
-    assert abs(np.mean(scores)) < 4.5 / np.sqrt(len(scores))
+    assert np.mean(scores) < 4.5 / np.sqrt(len(scores))
+    if isinstance(plan, dpfl.KOfT):
+        # Whoever came has fewer rounds left than is claimed.
+        return
+    assert np.mean(scores) > -4.5 / np.sqrt(len(scores))
     # Of cohorts of one size fewer come back to vary by.
     least = -1 if isinstance(plan, dpfl.WithoutReplacement) else 0
     assert least < np.mean(scores**2) - 1 + 4.5 * np.sqrt(2.2 / len(scores))
@@ -247,6 +253,12 @@ def dealt(groups, size):
             dealt(4, 50),
             20,
             dpfl.FixedSize(N, 50, ROUNDS),
+        ),
+        (
+            dpfl.KOfT(N, 50, 20),
+            [range(50)] * 20,
+            2,
+            dpfl.FixedSize(N, 50, 20),
         ),
     ],
 )

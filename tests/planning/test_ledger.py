@@ -115,6 +115,29 @@ def test_once_per_epoch_charges_an_epoch_in_its_first_round():
     assert spent[1] == spent[2] < spent[3] == spent[4]
 
 
+@pytest.mark.parametrize("target", [None, 6.3])
+def test_figures_of_secret_rounds_never_fall(monkeypatch, target):
+    """Bounds that differ by a third; a small run's are its own as far as they rise."""
+
+    def report_after(cost, rounds):
+        noise = np.random.default_rng(rounds).uniform(1, 1.3)
+        return accounting.PrivacyReport(rounds**0.5 * noise, 1e-3, "auto")
+
+    monkeypatch.setattr(ledger.RunCost, "report_after", report_after)
+    for rounds in (40, 1000):
+        plan = mechanisms.BMinSeparation(500, 50, rounds, 3)
+        costs = [cost_of(gaussian(), plan, target_epsilon=target) for _ in range(2)]
+        spent = [costs[0].epsilon_after(r) for r in range(rounds + 1)]
+        assert spent == sorted(spent) and spent[0] == 0
+        assert spent[-1] == costs[0].planned.epsilon
+        backward = [costs[1].epsilon_after(r) for r in reversed(range(rounds + 1))]
+        assert backward[::-1] == spent
+        own = [report_after(None, r).epsilon for r in range(1, rounds + 1)]
+        assert np.all(np.sqrt(np.arange(rounds + 1)) <= spent)
+        if rounds == 40:
+            assert np.sum(np.isin(own, spent)) > 10
+
+
 def test_run_stops_before_the_round_exceeding_the_budget():
     free = cost_of(gaussian())
     budget = (free.epsilon_after(20) + free.epsilon_after(21)) / 2
@@ -305,6 +328,7 @@ def test_resumed_cohorts_may_not_repeat_a_client_across_groups():
         (mechanisms.CyclicPoisson(100, 50, 6, 2), [["a"], [], [], ["a"]], ["group 1"]),
         (mechanisms.RandomAllocation(100, 50, 6), [["a"], ["a"]], ["'a'", 2]),
         (mechanisms.BMinSeparation(200, 50, 6, 3), [["a"], ["b"], ["a"]], ["'a'", 3]),
+        (mechanisms.KOfT(300, 50, 6), [["a"], ["b"], ["a"]], ["'a'", 2]),
         (POISSON, [["a", "b", "a"]], ["'a'", 1]),
     ],
 )

@@ -188,6 +188,7 @@ def test_checkpoint_holds_rows_since_the_previous_one(plan):
         ("cyclic_poisson", {"min_separation": 3}),
         ("balls_in_bins", {}),
         ("b_min_separation", {"min_separation": 3}),
+        ("k_of_t", {}),
     ],
 )
 def test_resuming_changes_nothing(make_plan, participation, more):

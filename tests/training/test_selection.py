@@ -13,6 +13,7 @@ from dpfl.mechanisms import (
     BMinSeparation,
     CyclicPoisson,
     FixedSize,
+    KOfT,
     OncePerEpoch,
     PoissonSampling,
     RandomAllocation,
@@ -32,6 +33,7 @@ from tests.refusals import refuses
         CyclicPoisson(50, 10, 100, 3),
         BallsInBins(50, 10, 100, 3),
         BMinSeparation(50, 10, 100, 3),
+        KOfT(50, 10, 99),
     ],
     ids=str,
 )
@@ -58,6 +60,7 @@ def test_a_cohort_is_a_function_of_seed_and_round(participation):
         (RandomAllocation(100, 6, 40), [11, 32, 39, 46, 50, 69, 95]),
         (CyclicPoisson(100, 6, 40, 5), [1, 3, 16, 32, 40, 43, 90, 92]),
         (BMinSeparation(100, 6, 40, 5), [2, 6, 8, 33, 76, 81]),
+        (KOfT(100, 6, 40), [62, 77, 97]),
         (OncePerEpoch(100, 6, 40, 8, 5), [17, 51, 73, 83, 86, 99]),
     ],
     ids=str,
@@ -278,6 +281,33 @@ def test_window_rounds_are_separated_and_uniform():
     assert abs(np.mean(joins[once_before]) - 0.2) < 0.01
     sizes = joins.sum(axis=2)
     assert abs(np.var(sizes) / (64 / 8 * 7 / 8) - 1) < 0.1
+
+
+def test_k_of_t_draws_each_set_equally_often():
+    """Of 30 clients 10 in each of five rounds: one or two rounds of each."""
+    plan = KOfT(30, 10, 5)
+    joined = np.zeros([1500, 5, 30], bool)
+    for seed, of_run in enumerate(joined):
+        for t, cohort in enumerate(cohorts(plan, seed)):
+            of_run[t, cohort] = True
+    numbers = joined.sum(axis=1)
+    assert set(np.unique(numbers)) == {1, 2}
+    # 45,000 sets: 2/3 of them have two rounds, each pair 1/15 and each round alone
+    # 1/15 of all, with a standard deviation of 0.0012.
+    codes = np.tensordot(1 << np.arange(5), joined, axes=(0, 1))
+    found = np.bincount(codes.ravel(), minlength=32) / codes.size
+    sizes = np.array([bin(code).count("1") for code in range(32)])
+    assert np.max(np.abs(found[(sizes == 1) | (sizes == 2)] - 1 / 15)) < 4.5 * 0.0012
+    assert abs(np.mean(numbers == 2) - 2 / 3) < 4.5 * 0.0022
+    # Clients are independent of each other.
+    sizes = joined.sum(axis=2)
+    assert abs(np.var(sizes) / (30 * 2 / 9) - 1) < 0.06
+    # The rounds of a longer plan are those of its first ones.
+    for plan in (KOfT(30, 10, 5), KOfT(30, 10, 5).first(2)):
+        assert (
+            selection.select_cohort(plan, 3, 1).tolist()
+            == np.flatnonzero(joined[3, 1]).tolist()
+        )
 
 
 def test_groups_are_drawn_independently_per_client():
