@@ -7,17 +7,22 @@
   dpfl-compare runs/a runs/b --csv --output=runs.csv
   dpfl-compare runs/* --plot=runs.png --html=runs.html
   dpfl-compare runs/* --baseline=gaussian-1
+  dpfl-compare runs/* --baseline=gaussian-1 --by_client=clients.csv
 
 A RUN is the output folder of a run of dpfl-train that is done. The table has the
 settings that differ, the final and the best metrics on the test set, and epsilon, bits
 a parameter and seconds. `best` is that of the rounds that were evaluated: who chooses a
-round by it has looked at the test set. With --baseline there is a line for runs that
-differ in their seeds alone: the mean of their final metrics, and what they gain over
-the runs of the baseline's settings with its 95% interval. The gain is over the seeds
-that both have, whose number stands beside it; where there are none, the runs are
-independent samples.
+round by it has looked at the test set. `late change` is what the metric that judges the
+runs has changed since the evaluation before the last. With --baseline there is a line
+for runs that differ in their seeds alone: the mean of their final metrics, and what
+they gain over the runs of the baseline's settings with its 95% interval. The gain is
+over the seeds that both have, whose number stands beside it; where there are none, the
+runs are independent samples. --by_client evaluates the final models on each client's
+test examples, and adds percentiles over clients or, with --baseline, the interval over
+seeds and clients.
 Notes on stderr say where epsilons are not of one kind. Runs of different data are
-refused unless --any_task is given. No TensorFlow is imported.
+refused unless --any_task is given. TensorFlow is imported for --by_client alone, where
+JAX is not installed.
 """
 
 from __future__ import annotations
@@ -29,8 +34,9 @@ from absl import flags
 
 from dpfl import files
 from dpfl.pages import elements, svg
+from dpfl.training import engine
 
-from . import cli, drawings, run_folders, tables
+from . import cli, drawings, run_folders, start, tables
 from .run_folders import RunFolder
 
 _JSON = flags.DEFINE_bool("json", False, "Print JSON; null stands for infinity.")
@@ -47,6 +53,12 @@ _BASELINE = flags.DEFINE_string(
     "baseline",
     None,
     "Show the gain over this run and its settings, by the run's name or folder.",
+)
+_BY_CLIENT = flags.DEFINE_string(
+    "by_client",
+    None,
+    "Write a row for each client that test examples belong to, with their number and "
+    "the right ones of each run, or the sum of another metric; a CSV file.",
 )
 _ANY_TASK = flags.DEFINE_bool(
     "any_task", False, "Compare runs of different data and splits, too."
@@ -90,7 +102,7 @@ def page(
       settings: Columns of the rows that are settings.
       notes: Sentences below the table.
       drawn: Points of the charts, by axis and run.
-      y_y_y_label: Label of the metric that is drawn.
+      y_label: Label of the metric that is drawn.
     """
     heads = _columns(rows)
     keys = [name for name in dict.fromkeys(["run", *settings]) if name in heads]
@@ -138,9 +150,10 @@ def main(argv: Sequence[str]) -> None:
         raise ValueError("RUN must be the output folder of a run, found none")
     if _JSON.value and _CSV.value:
         raise ValueError("--csv must be left out beside --json, found both")
-    cli.check_outputs({"output": (), "plot": (".png",), "html": (".html",)})
+    files_given = {"plot": (".png",), "html": (".html",), "by_client": (".csv",)}
+    cli.check_outputs({"output": (), **files_given})
     runs = run_folders.read(argv[1:])
-    if not _ANY_TASK.value:
+    if not _ANY_TASK.value or _BY_CLIENT.value:
         run_folders.check_one_task(runs)
     metric = _METRIC.value or run_folders.headline(runs)
     if flags.FLAGS["metric"].present or _PLOT.value or _HTML.value:
@@ -149,12 +162,23 @@ def main(argv: Sequence[str]) -> None:
     notes = run_folders.remarks(runs)
     settings = run_folders.different_settings(runs)
     rows = [run_folders.row(run, settings) for run in runs]
+    clients = None
+    if _BY_CLIENT.value:
+        name = engine.of("auto")
+        start.import_engine(name)
+        clients = run_folders.by_client(runs, metric, name)
+        more = run_folders.percentiles(clients, metric)
+        rows = [{**row, **own} for row, own in zip(rows, more)]
+        notes.append("note: epsilon does not cover what is of a client's examples")
     if _BASELINE.value is not None:
-        rows = run_folders.arms(runs, settings, _BASELINE.value, metric)
+        rows = run_folders.arms(runs, settings, _BASELINE.value, metric, clients)
     drawn = curves(runs, metric) if _PLOT.value or _HTML.value else {}
     cli.work_begins()
     form = "json" if _JSON.value else "csv" if _CSV.value else "text"
     tables.show(rows, _columns(rows), _OUTPUT.value, form, digits=4)
+    if clients is not None:
+        names = [run.name for run in runs]
+        files.write_atomically(_BY_CLIENT.value, run_folders.csv_of(clients, names))
     for note in notes:
         print(note, file=sys.stderr)
     if _HTML.value:

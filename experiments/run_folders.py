@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import math
 import re
@@ -22,7 +23,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from dpfl import files, privacy_coverage
+import numpy as np
+
+from dpfl import checks, files, privacy_coverage, reading, tasks
+from dpfl.tasks import metrics
+from dpfl.training import engine
 
 from . import effects
 from .tables import read_run
@@ -37,6 +42,8 @@ _NO_SETTINGS = (
 )
 # Settings in which repeated trials may differ.
 _SEEDS = ("seed",)
+# Percentiles of a metric over clients.
+PERCENTS = (10, 50, 90)
 _DIGEST = "task_fingerprint"
 # Prefix of the name of a metric on the test set.
 _EVAL = "eval_"
@@ -264,8 +271,100 @@ def labels(runs: Sequence[RunFolder]) -> dict[str, str]:
     return {k: v if words.count(v) == 1 else k for k, v in differences.items()}
 
 
+def by_client(
+    runs: Sequence[RunFolder], metric: str, engine_name: str
+) -> metrics.ByClient:
+    """A metric of the final model of each run by the client that test examples are of.
+
+    Args:
+      runs: Runs of one task and split.
+      metric: Name of a metric, such as "accuracy".
+      engine_name: The engine that computes it, whichever trained.
+
+    Raises:
+      ValueError: If the test examples belong to no client, the metric is not one of
+        dpfl's, or data or model of a run are missing, damaged or others.
+    """
+    found: dict[str, metrics.ByClient] = {}
+    loaded: dict[str, tuple[Any, Any]] = {}
+    for run in runs:
+        options = run.summary.get("task_options") or {}
+        key = json.dumps([run.summary["task"], options])
+        if key not in loaded:
+            task = tasks.load_task(run.summary["task"], **options)
+            _check_clients(task, run, metric)
+            loaded[key] = task, engine.logits_of(engine_name, task)
+        task, logits = loaded[key]
+        try:
+            with reading.opened(run.folder / engine.MODEL) as file:
+                weights = [*reading.arrays_in(file).values()]
+            model = functools.partial(logits, weights)
+            found[run.name] = metrics.by_client(task, metric, [model])
+        except (OSError, TypeError, ValueError) as error:
+            wanted = f"a folder with the run's {engine.MODEL}"
+            place = f"{run.folder} ({str(error).splitlines()[0]})"
+            raise ValueError(checks.message("RUN", wanted, place)) from error
+    first, *_ = found.values()
+    sums = np.concatenate([one.sums for one in found.values()])
+    return first._replace(sums=sums)
+
+
+def _check_clients(task: Any, run: RunFolder, metric: str) -> None:
+    """Raises ValueError if a task has other data than a run, or no clients' examples.
+
+    Args:
+      task: The task.
+      run: The run.
+      metric: Name of a metric.
+    """
+    digest = str(run.summary.get(_DIGEST, task.fingerprint))
+    wanted = f"of the data that it names, {task.fingerprint[:8]}"
+    checks.require(digest == task.fingerprint, "RUN", wanted, digest[:8])
+    wanted = "of a task whose test examples belong to clients"
+    checks.require(task.test_owners is not None, "RUN", wanted, task.name)
+    known = [] if task.keras else [one.name for one in task.objective.metrics]
+    wanted = f"of a task of dpfl's metric {metric}"
+    checks.require(metric in known, "RUN", wanted, f"{task.name} with {known}")
+
+
+def csv_of(found: metrics.ByClient, names: Sequence[str]) -> str:
+    """The text of a CSV file with a row a client and a column a run.
+
+    Args:
+      found: The metric by client.
+      names: Names of the runs.
+    """
+    sums = ([f"{each:.9g}" for each in own] for own in found.sums.T)
+    columns = ["client", "examples", *names]
+    lines = zip(found.names, found.counts, sums)
+    rows = [dict(zip(columns, (name, n, *own))) for name, n, own in lines]
+    return files.csv_text(columns, rows)
+
+
+def percentiles(found: metrics.ByClient, metric: str) -> list[dict[str, Any]]:
+    """For each run the number of clients, and percentiles of the metric over them.
+
+    Args:
+      found: The metric by client.
+      metric: Its name.
+    """
+    of_client = found.sums / found.counts
+    names = {f"client_{metric}_{percent}": percent for percent in PERCENTS}
+    return [
+        {
+            "clients": len(own),
+            **{name: float(np.percentile(own, p)) for name, p in names.items()},
+        }
+        for own in of_client
+    ]
+
+
 def arms(
-    runs: Sequence[RunFolder], settings: Sequence[str], baseline: str, metric: str
+    runs: Sequence[RunFolder],
+    settings: Sequence[str],
+    baseline: str,
+    metric: str,
+    clients: Optional[metrics.ByClient] = None,
 ) -> list[dict[str, Any]]:
     """A row for each group of runs that differ only in seeds, with its effect.
 
@@ -275,6 +374,7 @@ def arms(
       baseline: Name or folder of a run; the others are compared with all runs of its
         settings.
       metric: The metric whose final value is compared, such as "accuracy".
+      clients: The metric by client, for intervals over seeds and clients too.
 
     Raises:
       ValueError: If no run has the name or folder, a run lacks the metric or it is not
@@ -291,7 +391,8 @@ def arms(
     cells: dict[tuple[str, ...], dict[Any, float]] = {}
     shown: dict[tuple[str, ...], dict[str, Any]] = {}
     named: dict[tuple[Any, ...], str] = {}
-    for run in runs:
+    sums: dict[tuple[str, ...], dict[Any, np.ndarray]] = {}
+    for place, run in enumerate(runs):
         final = run.summary["final_metrics"].get(f"{_EVAL}{metric}")
         if final is None:
             raise ValueError(f"--metric must be one that all runs have, found {metric}")
@@ -309,6 +410,8 @@ def arms(
                 f"{other} and {run.name}, which do not"
             )
         cells.setdefault(arm, {})[key] = float(final)
+        if clients is not None:
+            sums.setdefault(arm, {})[key] = clients.sums[place]
         shown[arm] = {name: _setting(run, name) for name in chosen}
     base = _arm(by_name[baseline], chosen)
     rows = []
@@ -319,6 +422,9 @@ def arms(
             gain = effects.effect(cells, [(arm, base)])
             ends = {"effect": gain.size, "low": gain.low, "high": gain.high}
             row.update(**ends, seeds_of_effect=gain.seeds)
+        if arm != base and clients is not None:
+            gain = effects.effect_over_clients(sums, clients.counts, [(arm, base)])
+            row.update(low_clients=gain.low, high_clients=gain.high)
         rows.append(row)
     return rows
 
@@ -344,6 +450,8 @@ def row(run: RunFolder, settings: Sequence[str]) -> dict[str, Any]:
         best = min if name in summary["lower_is_better"] else max
         line[f"final_{name}"] = final
         line[f"best_{name}"] = best(seen) if seen else None
+        if len(seen) > 1:
+            line.setdefault("late_change", seen[-1] - seen[-2])
     # The number of rounds done may differ from the planned one.
     line["rounds_done"] = summary["rounds"]
     line.update((name, summary[name]) for name in _SPENT)

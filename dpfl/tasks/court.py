@@ -272,12 +272,14 @@ def load(config: CourtConfig) -> task_lib.Task:
     train, test = (rows[np.isin(speakers, part)] for part in (trained, tested))
     test = text.evaluated(test, config)
     names = task_lib.client_names(len(sizes))
+    owners = text.evaluated(np.repeat(tested, sizes[tested]), config)
     return task_lib.Task(
         name="court",
         description="Next word before the US Supreme Court, a client per speaker.",
         client_ids=tuple(names[speaker] for speaker in trained),
         clients=ArrayClients(*text.pairs(train), sizes[trained].astype(np.int64)),
         test_examples=lambda: text.pairs(test),
+        test_owners=lambda: np.array(names)[owners],
         defaults=DEFAULTS,
         config=config,
         fingerprint=prepared.fingerprint(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import bz2
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import io
 import os
@@ -104,39 +105,45 @@ def sql_pieces(
     if not all(isinstance(name, str) for name in client_ids):
         raise damaged(path, "a client's name is not a string")
     sizes = np.array([size for _, size in rows], np.int64)
+    sample = functools.partial(_sample_records, path, testing, config.max_test_examples)
     return dict(
         client_ids=client_ids,
         clients=SqlClients(path, training, client_ids, sizes, record),
-        test_examples=lambda: record.parse(
-            _sample_records(path, testing, config.max_test_examples)
-        ),
+        test_examples=lambda: record.parse([one for one, _ in sample()]),
+        test_owners=lambda: np.array([str(owner) for _, owner in sample()]),
         data_file=path,
     )
 
 
-def _sample_records(path: str, split: str, limit: Optional[int]) -> list[bytes]:
-    """Up to `limit` examples, the first ones of clients in a fixed random order.
+def _sample_records(
+    path: str, split: str, limit: Optional[int]
+) -> list[tuple[bytes, Any]]:
+    """Up to `limit` examples with their clients, who are in a fixed random order.
 
     They are spread over up to 1000 clients; without a limit they are all examples, in
     the file's order.
     """
     with contextlib.closing(connect(path)) as connection:
         if limit is None:
-            query = "SELECT serialized_example_proto FROM examples WHERE split_name = ?"
-            return [bytes(row[0]) for row in connection.execute(query, (split,))]
+            query = (
+                "SELECT serialized_example_proto, client_id FROM examples"
+                " WHERE split_name = ?"
+            )
+            rows = connection.execute(query, (split,))
+            return [(bytes(record), client) for record, client in rows]
         clients = connection.execute(
             "SELECT DISTINCT client_id FROM client_metadata WHERE split_name = ?"
             " ORDER BY client_id",
             (split,),
         ).fetchall()
         each = -(-limit // min(len(clients), _EVALUATION_CLIENTS))
-        found: list[bytes] = []
+        found: list[tuple[bytes, Any]] = []
         for i in np.random.RandomState(0).permutation(len(clients)):
             if len(found) >= limit:
                 break
             own = (clients[i][0], split, each)
             rows = connection.execute(f"{_EXAMPLES_OF_CLIENT} LIMIT ?", own)
-            found.extend(bytes(row[0]) for row in rows)
+            found.extend((bytes(row[0]), own[0]) for row in rows)
     return found[:limit]
 
 

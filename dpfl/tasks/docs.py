@@ -208,6 +208,8 @@ def load(config: DocsConfig, folder: str | None = None) -> task_lib.Task:
     train = encode(sentences, vocabulary, config.sequence_length)
     test = encode(tested, vocabulary, config.sequence_length)
     test = text.evaluated(test, config)
+    owners = np.repeat(evaluated, [len(modules[name]) for name in evaluated])
+    owners = text.evaluated(owners, config)
     sizes = np.array([len(modules[name]) for name in clients], np.int64)
     digest = hashlib.sha256(b"docs 1")
     digest.update("\n".join([*clients, "", *evaluated, "", *vocabulary]).encode())
@@ -219,6 +221,7 @@ def load(config: DocsConfig, folder: str | None = None) -> task_lib.Task:
         client_ids=clients,
         clients=ArrayClients(*text.pairs(train), sizes),
         test_examples=lambda: text.pairs(test),
+        test_owners=lambda: owners,
         defaults=DEFAULTS,
         config=config,
         fingerprint=digest.hexdigest(),

@@ -227,6 +227,7 @@ def load(config: FemnistConfig) -> task_lib.Task:
         client_ids=tuple(map(str, writers[trained])),
         clients=ArrayClients(images[train], labels[train], sizes),
         test_examples=lambda: (images[test], labels[test]),
+        test_owners=lambda: writers[owners(counts, test)],
         to_input=mnist.to_float,
         network=models.IMAGE_MODELS[config.model](emnist.NUM_CLASSES),
         defaults=DEFAULTS,

@@ -14,17 +14,20 @@ metrics, and a task that is judged by it one line in `HEADLINES`:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpfl import arrays
 from dpfl.arrays import Array
 from dpfl.fields import Checked
 
 # Bound on a client's metrics in training, so that float32 holds the sum over the
 # largest cohort, 1e11 clients, whatever they report.
 LARGEST_SUM = 1e24
+# Examples that are evaluated at once.
+_BATCH = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,3 +122,46 @@ class Objective:
         for label in getattr(self, metric.ignored):
             counts = nx.where(nx.equal(y, label), np.float32(0), counts)
         return metric.values(nx, logits, y) * counts, counts
+
+
+class ByClient(NamedTuple):
+    """A metric of models by the client that the examples of the test set belong to.
+
+    Attributes:
+      names: The names of the clients whose labels count, sorted.
+      counts: int64[clients], the labels of each that count.
+      sums: float64[models, clients], sums of the metric over them; of the accuracy the
+        number of right ones.
+    """
+
+    names: np.ndarray
+    counts: np.ndarray
+    sums: np.ndarray
+
+
+def by_client(
+    task: Any, name: str, models: Iterable[Callable[[np.ndarray], np.ndarray]]
+) -> ByClient:
+    """Evaluates models on the test set of each client.
+
+    Args:
+      task: A task with `test_owners`.
+      name: Name of a metric of its objective.
+      models: Functions from inputs, as the task stores them, to logits.
+    """
+    metric = next(one for one in task.objective.metrics if one.name == name)
+    nx = arrays.named("numpy")
+    x, y = task.test_examples()
+    names, places = np.unique(task.test_owners(), return_inverse=True)
+    sums, counts = [], np.zeros([len(names)], np.int64)
+    for model in models:
+        parts = []
+        for begin in range(0, len(y), _BATCH):
+            own = slice(begin, begin + _BATCH)
+            found = task.objective.values(metric, nx, model(x[own]), y[own])
+            parts.append([each.reshape(len(each), -1).sum(1) for each in found])
+        values, labels = (np.concatenate(part) for part in zip(*parts))
+        sums.append(np.bincount(places, values, len(names)))
+        counts = np.bincount(places, labels, len(names)).astype(np.int64)
+    kept = counts > 0
+    return ByClient(names[kept], counts[kept], np.array(sums)[:, kept])

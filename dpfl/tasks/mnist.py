@@ -60,11 +60,13 @@ class Split(NamedTuple):
       client_ids: Identifiers of the clients, sorted.
       parts: Indices of each client's training examples.
       held_out: Indices of the evaluation examples, sorted.
+      owners: Identifiers of the clients that those belong to; None for no client.
     """
 
     client_ids: tuple[str, ...]
     parts: list[np.ndarray]
     held_out: np.ndarray
+    owners: np.ndarray | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -222,7 +224,9 @@ def by_writer(writers: np.ndarray, config: MnistConfig) -> Split:
     test = np.sort(np.concatenate(held_out))
     name = "validation_fraction" if config.validation_fraction else "test_fraction"
     task_lib.check_split(name, getattr(config, name), min(map(len, parts)), len(test))
-    return Split(tuple(f"writer_{n:04d}" for n in numbers), parts, test)
+    names = np.array([f"writer_{number:04d}" for number in numbers])
+    owners = names[np.searchsorted(numbers, writers[test])]
+    return Split(tuple(map(str, names)), parts, test, owners)
 
 
 def _cut(positions: np.ndarray, fraction: float) -> tuple[np.ndarray, np.ndarray]:
@@ -314,7 +318,7 @@ def load(
     """
     of = of or _SETS[type(config)]
     images, labels = read_images(config, of)
-    client_ids, parts, test = of.split(labels, of.training, config)
+    client_ids, parts, test, owners = of.split(labels, of.training, config)
     sizes = np.array([len(part) for part in parts], np.int64)
     rows = np.concatenate(parts)
     digest = hashlib.sha256(f"{of.name} 1".encode())
@@ -327,6 +331,7 @@ def load(
         client_ids=client_ids,
         clients=ArrayClients(images[rows], labels[rows], sizes),
         test_examples=lambda: (images[test], labels[test]),
+        test_owners=None if owners is None else lambda: owners,
         to_input=to_float,
         network=models.IMAGE_MODELS[config.model](digits.NUM_CLASSES),
         defaults=of.defaults,

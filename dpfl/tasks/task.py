@@ -92,6 +92,9 @@ class Task:
       test_examples: Function of no argument to the central test set: inputs and labels.
       network: The model, from inputs to logits; None for one of `keras` or `jax`.
       objective: The labels that are learned and scored.
+      test_owners: Function of no argument to the name of the client that each of
+        `test_examples` belongs to, in their order, whether it is trained on or not;
+        None if they belong to none.
       label_shape: Shape of an example's label.
       fingerprint: Hexadecimal SHA-256 of the data and its split, which identifies the
         data when a run resumes.
@@ -119,6 +122,7 @@ class Task:
     fingerprint: str
     clients_hold_test_examples: bool
     objective: Objective = Objective()
+    test_owners: Optional[Callable[[], np.ndarray]] = None
     label_shape: tuple[int, ...] = ()
     to_input: Optional[Callable[[Array], Array]] = None
     keras: Optional[KerasParts] = None

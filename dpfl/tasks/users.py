@@ -216,6 +216,7 @@ def load(
         client_ids=data.names,
         clients=ArrayClients(data.x[kept], data.y[kept], sizes),
         test_examples=lambda: held,
+        test_owners=(lambda: np.array(data.names)[owners[test]]) if used else None,
         network=network,
         to_input=_from_bytes if data.x.dtype == np.uint8 else None,
         defaults=defaults,

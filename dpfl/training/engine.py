@@ -28,6 +28,11 @@ from dpfl import checks, files
 # Modules by the name of their engine; each has a function `opened` of a plan and a
 # `Setup`, to a context of an `Engine`; and modules with a function `about` of a plan.
 ENGINES = {"tff": "dpfl.engines.tff.engine", "jax": "dpfl.engines.jax.engine"}
+# Modules with a function `logits_of` of a task.
+_LOGITS = {
+    "tff": "dpfl.engines.tff.keras_models",
+    "jax": "dpfl.engines.jax.evaluation",
+}
 _FACTS = {"tff": "dpfl.engines.tff.facts", "jax": "dpfl.engines.jax.engine"}
 # Settings that one engine alone has.
 OWN_SETTINGS = {
@@ -220,6 +225,23 @@ def opened(
       setup: Everything else.
     """
     return importlib.import_module(ENGINES[name]).opened(plan, setup)
+
+
+def logits_of(
+    name: str, task: Any
+) -> Callable[[Sequence[np.ndarray], np.ndarray], np.ndarray]:
+    """The function of a model's weights and a task's inputs to logits.
+
+    Args:
+      name: A key of `ENGINES`.
+      task: The task.
+
+    Raises:
+      ValueError: If the engine does not have the task's model.
+    """
+    wanted = f"of a task whose model is one of the engine {name}"
+    checks.require(name in task.engines, "RUN", wanted, task.name)
+    return importlib.import_module(_LOGITS[name]).logits_of(task)
 
 
 def check_settings(config: Any, name: str) -> None:

@@ -4,6 +4,7 @@
 """A round of each task in JAX, on small files in the real formats."""
 
 import dataclasses
+import functools
 import importlib.util
 import io
 import tarfile
@@ -19,7 +20,8 @@ import jax
 
 from dpfl.engines.jax import networks
 from dpfl.tasks import clients as clients_lib
-from dpfl.tasks import docs, registry
+from dpfl.tasks import docs, metrics, registry
+from dpfl.training import engine
 from tests.arrays.test_jax_engine import opened, plan
 from tests.tasks import test_court, test_docs, test_femnist, test_mnist
 from tools import rehearse
@@ -129,6 +131,11 @@ def test_a_round_of_a_task_has_its_metrics(tmp_path, name):
         x, y = task.test_examples()
         found = trainer.evaluate(state, True)
         assert found == pytest.approx(metrics_of(task, first, x, y), rel=1e-5)
+        if task.test_owners is not None:
+            logits = functools.partial(engine.logits_of("jax", task), first)
+            whole = metrics.by_client(task, "accuracy", [logits])
+            of_all = whole.sums.sum() / whole.counts.sum()
+            assert of_all == pytest.approx(found["accuracy"], rel=1e-5)
         output = trainer.round(state, chosen)
         orders = clients_lib.local_orders(
             task.clients.sizes, np.array(chosen), 0, task.config

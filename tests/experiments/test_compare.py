@@ -3,15 +3,20 @@
 
 import csv
 import io
+import itertools
 import json
 import math
 import os
 
+import numpy as np
 import pytest
 
-from experiments import run_folders
+from dpfl import files, tasks
+from dpfl.training import engine
+from experiments import effects, run_folders
 from tests import forks
 from tests.refusals import names, refuses
+from tests.tasks import test_femnist
 
 SUMMARY = {
     "task": "digits",
@@ -66,6 +71,7 @@ def test_row_has_final_and_best_of_each_metric(tmp_path):
     assert (found["run"], found["server_lr"]) == ("a", 0.5)
     assert (found["final_accuracy"], found["best_accuracy"]) == (0.75, 0.875)
     assert (found["final_loss"], found["best_loss"]) == (0.5, 0.25)
+    assert found["late_change"] == 0.75 - 0.875
     assert (found["epsilon"], found["delta"], found["seconds"]) == (7.5, 1e-3, 12.5)
     # Round 2 has an infinite epsilon, round 1 no accuracy.
     assert run.points("epsilon", "eval_accuracy") == [(7.5, 0.75)]
@@ -357,3 +363,68 @@ def test_runs_not_comparable_by_effect_are_refused(tmp_path, changes, parts):
     done = compare(a, b, "--baseline=a")
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert names(done.stderr, *parts)
+
+
+def test_accuracy_by_client(tmp_path):
+    """Two untrained models on the test images of 27 writers of ten to thirty images."""
+    folder = test_femnist.write(tmp_path / "data")
+    task = test_femnist.load(folder, model="2nn")
+    paths = []
+    for rate, seed in itertools.product((0.5, 0.25), (1, 2)):
+        path = tmp_path / f"{rate}-{seed}"
+        flags = {"server_lr": rate, "seed": seed}
+        options = {"data_dir": str(folder), "model": "2nn"}
+        exact = {"task_fingerprint": task.fingerprint}
+        paths.append(
+            make(path, task="femnist", task_options=options, flags=flags, exact=exact)
+        )
+        weights = task.network.initial_weights(round(4 * rate + seed))
+        engine.write_weights(path, task.network.weight_names, weights)
+    text = tmp_path / "clients.csv"
+    done = compare(*paths, "--baseline=0.5-1", f"--by_client={text}", "--json")
+    assert done.returncode == 0, done.stderr
+    rows = files.read_csv(text)
+    owners = task.test_owners()
+    assert [row["client"] for row in rows] == sorted({*owners})
+    x, y = task.test_examples()
+    for path in paths:
+        with np.load(f"{path}/model.npz") as saved:
+            first, *rest = saved.values()
+        hidden = task.to_input(x).reshape(len(x), -1) @ first + rest[0]
+        hidden = np.maximum(hidden, 0) @ rest[1] + rest[2]
+        right = (np.maximum(hidden, 0) @ rest[3] + rest[4]).argmax(1) == y
+        for row in rows:
+            own = right[owners == row["client"]]
+            counts = row["examples"], row[os.path.basename(path)]
+            assert counts == (str(len(own)), str(own.sum()))
+    _, other = json.loads(done.stdout)
+    sums = [[float(row[os.path.basename(path)]) for row in rows] for path in paths]
+    cells = {"a": dict(enumerate(sums[2:])), "b": dict(enumerate(sums[:2]))}
+    examples = [int(row["examples"]) for row in rows]
+    wanted = effects.effect_over_clients(cells, examples, [("a", "b")])
+    assert (other["low_clients"], other["high_clients"]) == (wanted.low, wanted.high)
+    done = compare(paths[0], f"--by_client={text}", "--json")
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)
+    shares = [one / n for one, n in zip(sums[0], examples)]
+    assert row["clients"] == len(rows)
+    assert row["client_accuracy_90"] == pytest.approx(np.percentile(shares, 90))
+
+
+def test_what_has_no_clients_is_not_evaluated_by_client(tmp_path):
+    a = make(tmp_path / "a", task="synthetic", task_options={"model": "2nn"})
+    done = compare(a, f"--by_client={tmp_path / 'c.csv'}")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert names(done.stderr, "RUN", "abcdef01")
+    digest = tasks.load_task("synthetic", model="2nn").fingerprint
+    exact = {"task_fingerprint": digest}
+    options = {"model": "2nn"}
+    b = make(tmp_path / "b", task="synthetic", task_options=options, exact=exact)
+    done = compare(b, f"--by_client={tmp_path / 'c.csv'}")
+    assert done.returncode == 2 and names(done.stderr, "RUN", "synthetic")
+    folder = test_femnist.write(tmp_path / "data")
+    task = test_femnist.load(folder, model="2nn")
+    options, exact = {"data_dir": str(folder)}, {"task_fingerprint": task.fingerprint}
+    c = make(tmp_path / "c", task="femnist", task_options=options, exact=exact)
+    done = compare(c, f"--by_client={tmp_path / 'c.csv'}")
+    assert done.returncode == 2 and names(done.stderr, "RUN", "model.npz", c)

@@ -140,8 +140,20 @@ def test_speakers_are_trained_on_or_evaluated_on(archive):
     assert [len(held[on][0]) for on in held] == [100, 50]
     rows = [*held["test"][0], *held["validation"][0], *task.clients.x]
     assert len({row.tobytes() for row in rows}) > 1000
+    owners = tasks["test"].test_owners()
+    assert len({*owners}) == 2 and not {*owners} & {*tasks["test"].client_ids}
+    of_row = {row.tobytes(): name for row, name in zip(held["test"][0], owners)}
     few = load(archive[0].parent, max_test_examples=7)
-    assert len(few.test_examples()[0]) == 7
+    rows = few.test_examples()[0]
+    assert [of_row[row.tobytes()] for row in rows] == [*few.test_owners()]
+    assert len(rows) == 7
+    with np.load(archive[0]) as arrays:
+        everyone = court.encode(
+            arrays["words"], arrays["sentence_words"], few.config
+        ).reshape(SPEAKERS, 50, -1)
+    for name in {*owners}:
+        own = {row[:-1].tobytes() for row in everyone[int(name.split("_")[1])]}
+        assert own == {row for row in of_row if of_row[row] == name}
     others = [few, load(archive[0].parent, partition_seed=1)]
     prints = {task.fingerprint for task in (*tasks.values(), *others)}
     assert len(prints) == 4

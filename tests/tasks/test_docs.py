@@ -149,6 +149,20 @@ def test_evaluated_sentences_are_drawn_from_all(tmp_path):
     assert all(tuple(row) in rows for row in some.numpy())
 
 
+def test_evaluated_sentences_have_their_modules(tmp_path):
+    folder = _library(tmp_path)
+    *_, last = docs.load(_small(), folder).test_owners()
+    (tmp_path / f"{last}.py").write_text(f'"""{"Flood flood flood flood. " * 11}"""')
+    docs.read_library.cache_clear()
+    for most in (None, 30):
+        task = docs.load(_small(max_test_examples=most), folder)
+        owners, (x, _) = task.test_owners(), task.test_examples()
+        assert len(owners) == len(x) == (most or 33)
+        is_flood = (x[:, 1:5] == text.Tokens(5).unknown).all(1)
+        assert is_flood.any() and np.array_equal(is_flood, owners == last)
+        assert not {*owners} & {*task.client_ids}
+
+
 def test_the_running_library_makes_hundreds_of_clients():
     task = load_task("docs")
     assert task.population >= 200

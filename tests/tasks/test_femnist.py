@@ -133,6 +133,8 @@ def test_every_image_is_its_writer_s_or_evaluated_on(archive):
     tasks = {on: load(archive[0].parent, evaluate_on=on) for on in configs.EVALUATED}
     first = tasks["test"]
     held = {on: origins(*task.test_examples()) for on, task in tasks.items()}
+    for on, task in tasks.items():
+        assert [*task.test_owners()] == [NAMES[writer] for writer, _ in held[on]]
     trained = []
     for index, name in enumerate(first.client_ids):
         x, y = first.clients.read(np.array([index]))

@@ -113,6 +113,8 @@ def test_every_digit_belongs_to_its_writer_or_is_held_out(tmp_path, packs, dot):
         assert np.array_equal(labels()[found], y)
         seen += found
     x, _ = examples(task.evaluation_dataset())
+    owners = [f"writer_{number:04d}" for number in WRITERS[places(x)]]
+    assert [*task.test_owners()] == owners
     seen += places(x)
     assert sorted(seen) == list(range(len(WRITERS)))
     assert task.clients_hold_test_examples
@@ -183,7 +185,7 @@ def test_validation_and_test_sets_are_disjoint(tmp_path):
     write(tmp_path)
     config = configs.MnistConfig(test_fraction=0.25, validation_fraction=0.3)
     plain = dataclasses.replace(config, validation_fraction=0.0)
-    _, training, validation = mnist.by_writer(WRITERS, config)
+    _, training, validation, _ = mnist.by_writer(WRITERS, config)
     test = mnist.by_writer(WRITERS, plain).held_out
     assert not np.intersect1d(validation, test).size
     everything = np.concatenate([*training, validation, test])
@@ -239,7 +241,7 @@ def test_fashion_s_clients_share_its_training_set(tmp_path, inside):
     write(folder, packs=True)
     task = load_fashion(tmp_path)
     assert task.client_ids == tuple(f"client_{n}" for n in range(4))
-    assert not task.clients_hold_test_examples
+    assert not task.clients_hold_test_examples and task.test_owners is None
     seen = []
     for client in task.client_ids:
         x, y = examples(task.client_dataset(client))

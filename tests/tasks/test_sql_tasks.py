@@ -270,6 +270,8 @@ def test_emnist_evaluation_set_is_the_whole_test_split(emnist_folder):
     parts = [_emnist_examples("all_test", c) for c in range(EMNIST_CLIENTS)]
     assert np.array_equal(y, np.concatenate([p["label"] for p in parts]))
     assert np.allclose(x[..., 0], np.concatenate([p["pixels"] for p in parts]))
+    names = [f"f{c:03d}" for c in range(EMNIST_CLIENTS) for _ in range(2)]
+    assert [*_emnist(emnist_folder).test_owners()] == names
 
 
 def test_a_capped_evaluation_set_is_spread_over_clients(emnist_folder):
@@ -277,6 +279,7 @@ def test_a_capped_evaluation_set_is_spread_over_clients(emnist_folder):
     _, y = _examples(task.evaluation_dataset())
     first = [_emnist_examples("all_test", c)["label"][0] for c in range(5)]
     assert sorted(y) == sorted(first)
+    assert [*y] == [first[int(name[1:])] for name in task.test_owners()]
 
 
 def test_missing_file_error_names_file_folder_and_remedies(tmp_path):

@@ -46,6 +46,8 @@ def test_held_out_examples_are_a_share_of_each_user_s(tmp_path):
     x, _ = task.clients.read(np.arange(3))
     rows = np.concatenate([x, test])
     assert sorted(rows[:, 0]) == sorted(data.x[:, 0]) and len(test) == 4
+    named = dict(zip(data.x[:, 0], np.repeat(data.names, data.sizes)))
+    assert [*task.test_owners()] == [named[value] for value in test[:, 0]]
     # A validation set has others, and the test set is not looked at.
     tuned = loaded(data, test_fraction=0.4, validation_fraction=0.5)
     found = {*tuned.test_examples()[0][:, 0]}
@@ -60,7 +62,7 @@ def test_a_given_test_set_belongs_to_nobody(tmp_path):
     task = loaded(data)
     assert data.num_classes == 5 and task.clients.sizes.tolist() == [5, 6, 1]
     assert not task.clients_hold_test_examples
-    assert task.test_examples()[1].tolist() == [4, 0]
+    assert task.test_examples()[1].tolist() == [4, 0] and task.test_owners is None
     tuned = loaded(data, validation_fraction=0.4)
     assert tuned.clients_hold_test_examples and len(tuned.test_examples()[1]) == 4
 

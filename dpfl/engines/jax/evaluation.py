@@ -10,6 +10,7 @@ evaluate(params)    # {"loss": ..., "accuracy": ...}
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -18,6 +19,7 @@ import numpy as np
 from jax import lax
 
 from dpfl.arrays import Array
+from dpfl.engines.jax import networks
 from dpfl.engines.jax.local_training import Sums, batch_sums
 from dpfl.engines.jax.rounds import padded
 from dpfl.tasks.metrics import Objective
@@ -69,3 +71,20 @@ class JaxEvaluator:
     def __call__(self, params: Any) -> dict[str, np.float32]:
         """The metrics of parameters by name."""
         return metrics(self._objective, self._total(params, self._examples))
+
+
+def logits_of(
+    task: Task,
+) -> Callable[[Sequence[np.ndarray], np.ndarray], np.ndarray]:
+    """The function of a task's weights and inputs, as they are stored, to logits."""
+    own = networks.model(task.network) if task.network else task.jax
+    assert own is not None
+    structure = jax.tree.structure(networks.template(own))
+
+    @jax.jit
+    def logits(weights: Sequence[Array], x: Array) -> Array:
+        x = task.to_input(x) if task.to_input else x
+        with jax.default_matmul_precision("highest"):
+            return own.apply(jax.tree.unflatten(structure, weights), x, None)
+
+    return lambda weights, x: np.asarray(logits(weights, x))

@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
+import numpy as np
 import tensorflow as tf
 
 from dpfl import arrays
@@ -175,3 +176,17 @@ def draws_in_training(task: Task) -> bool:
     graph = trained.get_concrete_function().graph.as_graph_def()
     inner = (node for each in graph.library.function for node in each.node_def)
     return any(_DRAWING.match(node.op) for node in (*graph.node, *inner))
+
+
+def logits_of(
+    task: Task,
+) -> Callable[[Sequence[np.ndarray], np.ndarray], np.ndarray]:
+    """The function of a task's weights and inputs, as they are stored, to logits."""
+    model = task.build_keras_model()
+
+    def logits(weights: Sequence[np.ndarray], x: np.ndarray) -> np.ndarray:
+        model.set_weights(weights)
+        x = task.to_input(x) if task.to_input else x
+        return model(x, training=False).numpy()
+
+    return logits
