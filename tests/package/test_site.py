@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 import dpfl
-from tools import prose, site_pages
+from tools import site_pages
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -87,6 +87,7 @@ def test_every_page_and_notebook_is_in_the_navigation(site):
     assert 'src="images/equal_bits.png"' in index
 
 
+ITEM = re.compile(r"^ *(?:[-*]|\d+\.) ", re.M)
 FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
 FORMULA = re.compile(r"^ *\$\$$.*?^ *\$\$$", re.M | re.S)
 
@@ -100,7 +101,7 @@ def test_site_renders_every_heading_table_and_block(site):
             "<h2 ": len(re.findall(r"^## ", plain, re.M)),
             "<h3 ": len(re.findall(r"^### ", plain, re.M)),
             # The way to the page begins with one.
-            "<li>": 1 + len(prose.ITEM.findall(FORMULA.sub("", plain))),
+            "<li>": 1 + len(ITEM.findall(FORMULA.sub("", plain))),
             "<table>": len(re.findall(r"^\|[ :|-]+\|$", plain, re.M)),
             "<pre><code class=": len(re.findall(r"^```\w+$", text, re.M)),
         }
