@@ -110,6 +110,8 @@ def main(argv: Sequence[str]) -> None:
     # A folder without code is no module.
     is_new = name not in tasks.task_names() and not (spec and spec.origin)
     checks.require(is_new, "NAME", "a name that no task or module has", name)
+    given = name if _OUTPUT_DIR.value is None else _OUTPUT_DIR.value
+    checks.require(given, "--output_dir", "a folder's path", given)
     cli.require("dpfl-new-task", "from_npz")
     path = files.input_path("--from_npz", _FROM_NPZ.value)
     try:
@@ -122,7 +124,7 @@ def main(argv: Sequence[str]) -> None:
         raise ValueError(
             f"--from_npz must be {wanted}, found {path}, where {error}"
         ) from error
-    folder = Path(os.path.realpath(_OUTPUT_DIR.value or name))
+    folder = Path(os.path.realpath(given))
     is_empty = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
     checks.require(is_empty, "--output_dir", "a new or an empty folder", str(folder))
     content = {

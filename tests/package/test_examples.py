@@ -304,6 +304,7 @@ def test_a_task_of_ones_own_users_is_installed_and_trains(outside):
         (["other", "--from_npz=none.npz"], "none.npz"),
         (["other", "--from_npz=alone.npz"], "--from_npz"),
         (["other", "--from_npz=users.npz", "--output_dir=points"], "points"),
+        (["other", "--from_npz=users.npz", "--output_dir="], "--output_dir"),
     ):
         done = forks.run("experiments.new_task", *words, folder=folder, first=first)
         assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
