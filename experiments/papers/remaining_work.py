@@ -109,7 +109,8 @@ def sentence(
         own = max(0, work.rounds - rounds_done(folder / work.folder))
         rate = rates[work.problem]
         clients = int(work.all_flags["cohort_size"]) / rate.cohort_size
-        seconds.append(own * rate.seconds * clients * rate.concurrency / groups)
+        shares = rate.concurrency / groups if work.has_groups else 1
+        seconds.append(own * rate.seconds * clients * shares)
         rounds += own
     # Runs that differ in their seed alone start together.
     starts = {work.all_but_seed: rates[work.problem].start for work in left}

@@ -326,7 +326,7 @@ def rate(**changes):
     return remaining_work.Rate(**{**values, **changes})
 
 
-def test_remaining_work_and_its_estimated_time(tmp_path):
+def test_remaining_work_and_its_estimated_time(tmp_path, monkeypatch):
     grid = [
         work(seed=1, cohort_size=10, rounds=1800),
         work(seed=2, cohort_size=20, rounds=1800),
@@ -342,6 +342,10 @@ def test_remaining_work_and_its_estimated_time(tmp_path):
     said = remaining_work.sentence(grid, grid, tmp_path, {PROBLEM: rate()}, 1, 2)
     # One after the other, on twice the processors each.
     assert names(said, "1.5 h", "1.0 GB")
+    # JAX has no groups, and all processors in any case.
+    monkeypatch.setattr(sweep.engine, "of", lambda name: "jax")
+    said = remaining_work.sentence(grid, grid, tmp_path, {PROBLEM: rate()}, 1, 2)
+    assert names(said, "3.0 h") and "group" not in said
 
 
 @pytest.mark.parametrize(
