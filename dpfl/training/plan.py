@@ -141,8 +141,7 @@ def make_plan(config: config_lib.RunConfig) -> Plan:
       ValueError: If the settings do not fit the task, the budget or the memory.
     """
     task = registry.load_config(config.task, config.task_config)
-    config, participation = check_fit(config, task)
-    resolved = _chosen(config, task, participation)
+    config, participation, resolved = check_fit(config, task)
     mechanism = _with_noise(resolved.mechanism, config, task, participation)
     cost = ledger_lib.RunCost(
         mechanism,
@@ -157,19 +156,24 @@ def make_plan(config: config_lib.RunConfig) -> Plan:
 
 def check_fit(
     config: config_lib.RunConfig, task: Any
-) -> tuple[config_lib.RunConfig, Participation]:
-    """The settings with the task's defaults, and who takes part; without calibration.
+) -> tuple[config_lib.RunConfig, Participation, planning.ResolvedMechanism]:
+    """The settings with the task's defaults, who takes part, and the mechanism.
+
+    The mechanism is not calibrated, which takes longest.
 
     Args:
       config: The settings.
       task: The `dpfl.tasks.task.Task`, loaded.
 
     Raises:
-      ValueError: If engine, clients or rounds do not fit the task.
+      ValueError: If engine, clients, rounds or mechanism do not fit the task.
     """
     config = _with_defaults(config, task)
     _check_engine(config, task)
-    return config, _participation(config, task)
+    participation = _participation(config, task)
+    resolved = _chosen(config, task, participation)
+    _check_mechanism(resolved.mechanism, config, task, participation)
+    return config, participation, resolved
 
 
 def noise_variance(
@@ -259,12 +263,12 @@ def _chosen(
     )
 
 
-def _with_noise(
+def _check_mechanism(
     mechanism: Mechanism,
     config: config_lib.RunConfig,
     task: Any,
     participation: Participation,
-) -> Mechanism:
+) -> None:
     mechanism.check(participation, task.dimension)
     mechanism.check_cost(participation, task.dimension)
     mechanism.check_accounting_method(
@@ -280,7 +284,21 @@ def _with_noise(
         "a smaller model needs less, and so does a noise stream of fewer rows",
     )
     noise_variance(config, mechanism, task.dimension)
-    if mechanism.is_private and config.noise_multiplier is None:
+    if not _is_calibrated(mechanism, config):
+        mechanism.check_noise(task.dimension)
+
+
+def _is_calibrated(mechanism: Mechanism, config: config_lib.RunConfig) -> bool:
+    return mechanism.is_private and config.noise_multiplier is None
+
+
+def _with_noise(
+    mechanism: Mechanism,
+    config: config_lib.RunConfig,
+    task: Any,
+    participation: Participation,
+) -> Mechanism:
+    if _is_calibrated(mechanism, config):
         mechanism = planning.calibrate(
             mechanism,
             participation,
@@ -290,7 +308,7 @@ def _with_noise(
             config.accounting_method,
         )
         _check_calibrated(mechanism, config)
-    mechanism.check_noise(task.dimension)
+        mechanism.check_noise(task.dimension)
     return mechanism
 
 

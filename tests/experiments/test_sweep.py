@@ -243,7 +243,12 @@ def test_ends_have_all_words_and_the_extremes_of_numbers():
 
 
 OUT = "--output_dir=OUT"
-TINY = ["--task=synthetic", "--rounds=1", "--num_clients=7", "--noise_multiplier=1"]
+# Made up, since a data set takes seconds to load.
+SMALL = ["--task=synthetic", "--rounds=1", "--num_clients=7"]
+TINY = [*SMALL, "--noise_multiplier=1"]
+# Of the mechanism alone, in the second cell.
+DEBIASED = ["--mechanism=gaussian,none", "--server_optimizer=adam_debiased"]
+DEBIASED += ["--cohort_size=5"]
 # Flags that are refused, and what the sentence names.
 REFUSED = [
     ([], ["--output_dir"]),
@@ -258,11 +263,12 @@ REFUSED = [
     ([OUT, "--tune=server_lr:0.2,0.20"], ["--tune", "distinct"]),
     ([OUT, "--server_lr=1", "--tune=server_lr:1,2"], ["--tune", "--server_lr too"]),
     ([OUT, "--task=synthetic", "--tune=server_lr:1,2"], ["--task", "synthetic"]),
-    ([OUT, "--seeds=1-9999", "--cohort_size=1,2"], ["--seeds", 10000, 19998]),
+    ([OUT, *SMALL, "--seeds=1-9999", "--cohort_size=1,2"], ["--seeds", 10000, 19998]),
     # By the run that is checked first.
-    ([OUT, "--rounds=1", "--epsilon=8,-8", "--cohort_size=9"], ["--epsilon", -8.0]),
-    ([OUT, "--rounds=1", "--cohort_size=9", "--precision=bfloat16"], ["--precision"]),
+    ([OUT, *SMALL, "--epsilon=8,-8", "--cohort_size=5"], ["--epsilon", -8.0]),
+    ([OUT, *TINY, "--precision=bfloat16", "--cohort_size=5"], ["--precision"]),
     ([OUT, *TINY, "--cohort_size=5,8,7"], ["cohort_size", 8]),
+    ([OUT, *TINY, *DEBIASED], ["server_optimizer", "adam_debiased", "none"]),
     ([OUT, "--rounds=1", "--cohort_size=9", "--tune=server_lr:2,-1,3"], ["server_lr"]),
 ]
 # All of them in one process: a program takes seconds to start.
