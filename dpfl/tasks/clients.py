@@ -138,7 +138,8 @@ class MadeUpClients:
     def read(self, clients: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """See base class."""
         nx = arrays.named("numpy")
-        # One more, of which nothing is kept: a cohort may have no clients.
-        each = [self.drawn(nx, int(client)) for client in [*clients, 0]]
-        x, y = (np.concatenate(parts)[: -self.size] for parts in zip(*each))
+        # No example of nobody: a cohort may have no clients.
+        nothing = self.draw(nx, 0, np.zeros([2], np.int64))
+        each = [nothing, *(self.drawn(nx, int(client)) for client in clients)]
+        x, y = (np.concatenate(parts) for parts in zip(*each))
         return x, y
