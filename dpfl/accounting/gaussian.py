@@ -156,9 +156,8 @@ class FixedSizeDpEvent(events.RdpDpEvent):
     and nobody who sees the release sees who is in it; a client's update depends on its
     data and on earlier releases, and on no earlier round in which it took part.
 
-    Adjacency: one client's contributions are replaced, by zeros or by any others within
-    the clip. `rdp` is without amplification, for zeros alone; privacy loss
-    distributions are amplified, for either (docs/privacy/fixed_size.md).
+    Adjacency: one client's contributions become zeros. `rdp` is without amplification;
+    privacy loss distributions are amplified (docs/privacy/fixed_size.md).
 
     Attributes:
       round_event: The release of a cohort that the client is in: dp_accounting's

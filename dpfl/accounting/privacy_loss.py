@@ -153,7 +153,23 @@ def sampled_gaussian(
         places = (grid + np.log(above) - math.log(q)) / m + 0.5 * m
     edges = np.concatenate([[-np.inf], places, [np.inf]])
     without, joined = normal_masses(edges), normal_masses(edges - m)
-    given = (1 - q) * without + q * joined
+    remove, add = _on_grid((1 - q) * without + q * joined, without, grid, step)
+    # Losses below -700 leave nothing of `add` in float64, where everybody joins.
+    return (remove, remove) if q == 1 else (remove, add)
+
+
+def _on_grid(
+    given: np.ndarray, without: np.ndarray, grid: np.ndarray, step: float
+) -> tuple[LossDistribution, LossDistribution]:
+    """The losses of P against Q and of Q against P, from masses between rising losses.
+
+    Args:
+      given: Masses of P below the grid, in its cells and above it; float64 [m + 1].
+      without: Those of Q.
+      grid: Multiples of the step; float64 [m].
+      step: The grid's step.
+    """
+    low = round(grid[0] / step)
     a, b = given[1:-1], without[1:-1]
     growth = np.exp(np.minimum(grid, _LARGEST_EXPONENT))
     upper = np.clip((a - b * growth[:-1]) / -math.expm1(-step), 0, a)
@@ -161,39 +177,65 @@ def sampled_gaussian(
     masses = np.append(given[0], upper)
     masses[:-1] += a - upper
     remove = LossDistribution(step, low, masses, float(given[-1]))
-    if q == 1:
-        return remove, remove
     # The same atoms, seen from Q: a loss l of P's mass p is -l of the mass p e^-l.
-    masses = np.append((a - upper) / growth[:-1], without[-1])
-    masses[1:] += upper / growth[1:]
+    with np.errstate(all="ignore"):
+        masses = np.append((a - upper) / growth[:-1], without[-1])
+        masses[1:] += upper / growth[1:]
     add = LossDistribution(
         step, -(low + grid.size - 1), masses[::-1].copy(), float(without[0])
     )
     return remove, add
 
 
+@functools.lru_cache(maxsize=64)
 def fixed_size_gaussian(
     q: float, z: float, step: float
 ) -> tuple[LossDistribution, LossDistribution]:
-    """The losses of replacing a client in a cohort of a fixed size; both directions.
+    """The losses of zeros in place of a client's vector, in cohorts of a fixed size.
 
-    For epsilon >= 0 the hockey-stick is at most that of removing a client whose vector
-    is twice as long; replacing back is replacing, so that below 0 it is the mirror
-    image (docs/privacy/fixed_size.md).
+    Another client is drawn in place of one that is not. The worst that it can send is
+    the opposite vector where the loss is above 0, seen from the law with the client,
+    and the same vector where it is below 0 (docs/privacy/fixed_size.md).
 
     Args:
-      q: The share of clients that are in a cohort, in (0, 1].
+      q: The share of clients that are in a cohort, in (0, 1).
       z: Noise std over L2 sensitivity, above 0.
       step: The grid's step, above 0.
+
+    Returns:
+      The losses of removing the client's contributions and of adding them.
     """
-    remove, _ = sampled_gaussian(q, z / 2, step)
-    positive = remove.masses[max(0, 1 - remove.low) :]
-    grid = step * np.arange(1, positive.size + 1)
-    negative = positive * np.exp(-grid)
-    rest = 1 - np.sum(positive) - np.sum(negative) - remove.infinite
-    masses = np.concatenate([negative[::-1], [max(rest, 0.0)], positive])
-    result = LossDistribution(step, -positive.size, masses, remove.infinite)
-    return result, result
+    same_remove, same_add = sampled_gaussian(q, z, step)
+    # (1-q) N(-m, 1) + q N(m, 1) against (1-q) N(-m, 1) + q N(0, 1), above m / 2.
+    m, rest, share = 1 / z, math.log1p(-q), math.log(q)
+    farthest = m + _REACH
+    top = np.logaddexp(rest, share + 2 * m * farthest) - np.logaddexp(
+        rest, share + m * farthest + 0.5 * m * m
+    )
+    grid = step * np.arange(math.ceil(top / step) + 1)
+    # exp(m x - m^2/2) = y solves the equation y^2 - e^l y = e^(-m^2) (e^l - 1) (1-q)/q.
+    with np.errstate(divide="ignore"):
+        odds = np.exp(rest - share - m * m - grid + np.log(-np.expm1(-grid)))
+    more = 2 * odds / (1 + np.sqrt(1 + 4 * odds))
+    places = (grid + np.log1p(more)) / m + 0.5 * m
+    edges = np.concatenate([[-np.inf], places, [np.inf]])
+    drawn = (1 - q) * normal_masses(edges + m)
+    remove, add = _on_grid(
+        drawn + q * normal_masses(edges - m),
+        drawn + q * normal_masses(edges),
+        grid,
+        step,
+    )
+    return _joined(same_add, remove), _joined(add, same_remove)
+
+
+def _joined(below: LossDistribution, above: LossDistribution) -> LossDistribution:
+    """The losses below 0 of one distribution, those above 0 of another, and 0."""
+    negative = below.masses[: max(0, -below.low)]
+    positive = above.masses[max(0, 1 - above.low) :]
+    rest = 1 - np.sum(positive) - np.sum(negative) - above.infinite
+    masses = np.concatenate([negative, [max(rest, 0.0)], positive])
+    return LossDistribution(above.step, -negative.size, masses, above.infinite)
 
 
 @functools.lru_cache(maxsize=64)

@@ -3,6 +3,7 @@
 
 """Loss distributions against the exact curve and those of dp_accounting."""
 
+import itertools
 import math
 
 import attr
@@ -114,28 +115,99 @@ def hockey_stick(first, second, epsilon):
     return np.sum(np.maximum(laws[0] - math.exp(epsilon) * laws[1], 0)) * (x[1] - x[0])
 
 
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
-@pytest.mark.parametrize("replaced", [0.0, -1.0])
-def test_fixed_size_cohorts_are_within_their_losses(share, replaced):
-    """One client in `share` of the cohorts has 1, and others -1, at z = 1."""
-    # Sums without the client are at -1, up to those of clients that are always there.
-    own = {-1.0: 1 - share, 1.0: share}
-    other = {-1.0: 1 - share}
-    other[replaced] = other.get(replaced, 0.0) + share
-    found, same = privacy_loss.fixed_size_gaussian(share, 1.0, 1e-4)
-    assert found is same
-    grid = found.step * (found.low + np.arange(found.masses.size))
-    for epsilon in (-1.0, -0.2, 0.0, 0.2, 1.0, 2.0):
-        claim = found.infinite + np.sum(
-            found.masses * np.maximum(-np.expm1(epsilon - grid), 0)
+def fixed_size_claims(share, z, rounds, epsilons):
+    """Hockey-sticks of removing and of adding by the composed losses; [2, m]."""
+    found = privacy_loss.fixed_size_gaussian(share, z, 1e-4)
+    claims = []
+    for side in (privacy_loss.composed([(part, rounds)], 1e-3) for part in found):
+        grid = side.step * (side.low + np.arange(side.masses.size))
+        sticks = np.maximum(-np.expm1(np.subtract.outer(epsilons, grid)), 0)
+        claims.append(side.infinite + sticks @ side.masses)
+    return np.array(claims)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.95])
+def test_fixed_size_losses_are_attained_by_two_pairs_of_neighbours(share):
+    """At z = 1 all others send the opposite of the client's vector, or the same."""
+    epsilons = np.array([-1.0, -0.2, 0.0, 0.2, 1.0, 3.0])
+    sticks = []
+    for sent in (-1.0, 1.0):
+        own = {sent: 1 - share}
+        own[1.0] = own.get(1.0, 0.0) + share
+        zeros = {sent: 1 - share, 0.0: share}
+        sticks.append(
+            [
+                [hockey_stick(*pair, epsilon) for epsilon in epsilons]
+                for pair in ((own, zeros), (zeros, own))
+            ]
         )
-        for pair in ((own, other), (other, own)):
-            assert hockey_stick(*pair, epsilon) <= claim + 1e-6
-    if replaced == 0.0 and share == 0.1:
-        # One clip apart would be too little, even if the client only goes.
-        too_little = privacy_loss.sampled_gaussian(share, 1.0, 1e-4)[0]
-        delta = hockey_stick(own, other, 1.0)
-        assert too_little.epsilon(delta) < 0.9
+    opposite, same = np.array(sticks)
+    claims = fixed_size_claims(share, 1.0, 1, epsilons)
+    assert claims == pytest.approx(np.maximum(opposite, same), rel=1e-4, abs=1e-8)
+    # Removing is worst among opposite vectors above 0, and adding below it.
+    for side, worst in enumerate(((same, opposite), (opposite, same))):
+        for place, above in enumerate(epsilons > 0):
+            assert claims[side, place] <= worst[int(above)][side, place] * 1.0001 + 1e-8
+    # One clip apart would be too little where the client's contributions go.
+    too_little = privacy_loss.sampled_gaussian(share, 1.0, 1e-4)[0]
+    assert too_little.epsilon(opposite[0, 3]) < 0.199
+
+
+def drawn_without_replacement(generator, population, size, z, edges):
+    """The masses of a release with a client, and with its zeros, over all cohorts."""
+    sent = generator.choice(
+        [
+            generator.uniform(-1, 1, population),
+            generator.choice([-1.0, 1.0], population),
+        ]
+    )
+    sent[0] = 1.0
+    laws = np.zeros((2, edges.size - 1))
+    for cohort in itertools.combinations(range(population), size):
+        for law, own in zip(laws, (sent[0], 0.0)):
+            total = sum(own if client == 0 else sent[client] for client in cohort)
+            law += privacy_loss.normal_masses(edges - total / z)
+    return laws / math.comb(population, size)
+
+
+@pytest.mark.parametrize(("population", "size"), [(2, 1), (3, 2), (5, 1), (5, 3)])
+@pytest.mark.parametrize("z", [0.6, 1.5])
+def test_adaptive_neighbours_are_within_two_rounds_of_losses(population, size, z):
+    """Vectors of the second round depend on the likelihood ratio of the first."""
+    epsilons = np.array([-1.0, -0.3, 0.0, 0.3, 1.0, 2.0])
+    claims = fixed_size_claims(size / population, z, 2, epsilons)
+    generator = np.random.default_rng(7)
+    edges = np.linspace(-size / z - 7, size / z + 7, 150)
+    edges[[0, -1]] = -np.inf, np.inf
+    for _ in range(20):
+        first, low, high = (
+            drawn_without_replacement(generator, population, size, z, edges)
+            for _ in range(3)
+        )
+        is_high = first[0] > first[1]
+        own, zeros = (
+            np.where(is_high[:, None], above, below) * one[:, None]
+            for one, below, above in zip(first, low, high)
+        )
+        for claim, (p, q) in zip(claims, ((own, zeros), (zeros, own))):
+            for place, epsilon in enumerate(epsilons):
+                found = np.sum(np.maximum(p - math.exp(epsilon) * q, 0))
+                assert found <= claim[place] + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("share", "z", "more"),
+    [(0.01, 0.84, 0.02), (0.5, 2.29, 0.52), (0.5, 6.08, 0.55), (0.97, 4.0, 0.98)],
+)
+def test_fixed_size_epsilon_rises_with_share_rounds_and_less_noise(share, z, more):
+    def epsilon_of(fraction, noise, rounds):
+        one = gaussian.FixedSizeDpEvent(dp_accounting.GaussianDpEvent(noise), fraction)
+        many = dp_accounting.SelfComposedDpEvent(one, rounds)
+        return accounting.epsilon(many, 1e-4).epsilon
+
+    found = epsilon_of(share, z, 40)
+    assert found < min(epsilon_of(more, z, 40), epsilon_of(share, 0.97 * z, 40))
+    assert epsilon_of(share, z, 39) < found
 
 
 def test_fixed_size_sampling_composes_and_costs_no_more():
@@ -147,8 +219,8 @@ def test_fixed_size_sampling_composes_and_costs_no_more():
         0.01, dp_accounting.GaussianDpEvent(1.5)
     )
     twice = dp_accounting.SelfComposedDpEvent(twice, 100)
-    # Its losses above 0 are those of a client twice as long, those below are more.
-    assert accounting.epsilon(twice, 1e-5).epsilon <= found.epsilon
+    # The zeros keep a client's place, so that one clip and not two is lost with it.
+    assert accounting.epsilon(twice, 1e-5).epsilon > 1.5 * found.epsilon
     everyone = dp_accounting.SelfComposedDpEvent(attr.evolve(event, fraction=0.9), 100)
     plain = dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(3.0), 100)
     bound = accounting.epsilon(plain, 1e-5).epsilon
@@ -159,7 +231,7 @@ def test_fixed_size_sampling_composes_and_costs_no_more():
 @pytest.mark.parametrize("size", [0.7, 2.0])
 @pytest.mark.parametrize("rounds", [1, 2])
 def test_masked_cohorts_are_within_their_claim(keep, size, rounds):
-    """As above: one client in 30% of cohorts has `size` or zero, and others -`size`."""
+    """One client in 30% of cohorts has `size` or zero, others -`size` or all `size`."""
     share, delta = 0.3, 1e-3
     event = accounting.SparsifiedGaussianDpEvent(1 / (size * keep), keep, 1.0, 1)
     run = dp_accounting.SelfComposedDpEvent(
@@ -169,7 +241,8 @@ def test_masked_cohorts_are_within_their_claim(keep, size, rounds):
     others = (1 - share) * keep
     own = {0.0: 1 - keep, -size: others, size: share * keep}
     none = {0.0: 1 - others, -size: others}
-    for pair in ((own, none), (none, own)):
+    same, less = ({0.0: 1 - chance, size: chance} for chance in (keep, others))
+    for pair in ((own, none), (none, own), (same, less), (less, same)):
         assert self_composed(*pair, found, rounds) <= delta
 
 
