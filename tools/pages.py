@@ -20,7 +20,7 @@ names no line, it is what the line's other rows gain. Of rows to
 choose `COLUMN=A|B` takes both. `<!-- claims PAPER -->` is the table of a paper's
 claims, whose effects are drawn too, `<!-- figures PAPER -->` that of its figures and
 tables, and `<!-- words PAPER -->` that of its own words; `<!-- verdicts all -->` has
-all claims by data set.
+all claims by data set, and `<!-- families TABLE -->` what was asked beforehand.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ from experiments.papers import claims, coverage, verdicts
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs/results"
 MARKED = re.compile(
-    r"(<!-- (table|claims|verdicts|figures|words) (.*?) -->\n)(.*?)(<!-- end -->)", re.S
+    r"(<!-- (table|claims|verdicts|figures|words|families) (.*?) -->\n)"
+    r"(.*?)(<!-- end -->)",
+    re.S,
 )
 
 
@@ -204,9 +206,15 @@ def figures(paper: str) -> str:
     return coverage.lines(paper, RESULTS)
 
 
+def families(name: str) -> str:
+    """The lines of the families that are about a table's runs."""
+    of = [one for one in claims.FAMILIES if one.claims[0].table == name]
+    return verdicts.asked(of, RESULTS)
+
+
 def made(text: str) -> str:
     """A page with its tables generated anew."""
-    makers = dict(table=table, claims=claimed, figures=figures)
+    makers = dict(table=table, claims=claimed, figures=figures, families=families)
     makers.update(words=coverage.words, verdicts=overview)
     return MARKED.sub(lambda m: f"{m[1]}\n{makers[m[2]](m[3])}\n{m[5]}", text)
 

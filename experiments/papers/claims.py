@@ -11,10 +11,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Optional
 
-from .verdicts import AHEAD, FREE, Claim, Exact, Line, Untested
+from . import verdicts
+from .verdicts import AHEAD, FREE, Claim, Exact, Family, Gate, Line, Untested
 
 # Terms of docs/evidence.
 _LARGE = "MNIST, large network"
@@ -831,6 +833,88 @@ COSTS: tuple[Exact, ...] = (
     _target("seconds of dpfl-train", "a round", _PROGRAM.format("dpfl-train"), 5.5),
     _target("seconds of a refusal", "dpfl-train", _PROGRAM.format("a refusal"), 0.5),
     _target("seconds of an import", "dpfl", _PROGRAM.format("import of dpfl"), 0.3),
+)
+
+
+# What docs/evidence/preregistration.md asks. `dpfl-compare` makes femnist_2nn.csv by
+# --csv and femnist_2nn_clients.csv by --by_client; femnist_2nn_rates.csv has the lines
+# of the sweep.csv of all arms.
+_ASKED, _ARM = "femnist_2nn", ("mechanism", "compression_rate", "bits")
+
+
+def _arm(mechanism: str, rate: str = "", bits: str = "") -> dict[str, str]:
+    """The labels of an arm."""
+    return dict(zip(_ARM, (mechanism, rate and f"{rate}.0", bits)))
+
+
+def _asked(
+    claim: str, ours: Mapping[str, str], other: Mapping[str, str], asks: str = FREE
+) -> Claim:
+    """A claim that was asked beforehand.
+
+    Args:
+      claim: The claim in words.
+      ours: Labels of an arm.
+      other: Labels of the arm that it is compared with.
+      asks: As for `Claim`.
+    """
+    return Claim("femnist", claim, "", "", asks, _ASKED, ours, other)
+
+
+_TRUSTED = _arm("gaussian")
+_SECURE = _arm("distributed_discrete_gaussian", bits="16")
+_CONTROL = _asked("1000-fold", _arm("l2_csgm", "1000"), _TRUSTED)
+_NOISE = _asked("no noise", _arm("none"), _TRUSTED, AHEAD)
+
+
+def _gates(mechanisms: str) -> tuple[Gate, ...]:
+    """The gates of a family whose arms have these mechanisms, separated by |."""
+    arms = {"mechanism": mechanisms}
+    return (
+        Gate(
+            "1000-fold is not shown to cost a point",
+            lambda folder: _CONTROL.effect(folder).high,
+            below=-0.01,
+        ),
+        Gate(
+            "noise costs less than 1.5 points",
+            lambda folder: _NOISE.effect(folder).size,
+            least=0.015,
+        ),
+        Gate(
+            "an arm is not trained to the end",
+            functools.partial(verdicts.late_change, _ASKED, arms, _ARM),
+            below=0.005,
+        ),
+        Gate(
+            "a best rate is an end of its grid",
+            functools.partial(verdicts.best_at_end, f"{_ASKED}_rates", arms),
+            below=1,
+        ),
+    )
+
+
+FAMILIES: tuple[Family, ...] = (
+    Family(
+        "P1",
+        tuple(
+            _asked(f"L2-CSGM at {rate}-fold is free", _arm("l2_csgm", rate), _TRUSTED)
+            for rate in ("10", "100", "300")
+        ),
+        _gates("none|gaussian|l2_csgm"),
+    ),
+    Family(
+        "P2",
+        tuple(
+            _asked(
+                f"a {rate}-fold sketch of {bits} bits is free",
+                _arm("sketched_ddg", rate, bits),
+                _SECURE,
+            )
+            for rate, bits in (("50", "16"), ("100", "10"))
+        ),
+        _gates("none|gaussian|l2_csgm|distributed_discrete_gaussian|sketched_ddg"),
+    ),
 )
 
 

@@ -16,9 +16,11 @@ import collections
 import dataclasses
 import math
 import statistics
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Optional, Union
+from typing import Any, Optional, Union
+
+import numpy as np
 
 from dpfl import files
 
@@ -29,6 +31,7 @@ FREE, AHEAD = "costs below 1 point", "ahead"
 LIMITS = {FREE: -0.01, AHEAD: 0.0}
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "not decided"
 NO_COST, COSTS, COSTS_MORE = "no cost shown", "costs, below the margin", "costs more"
+NOT_ASSAYABLE = "not assayable"
 
 
 Labels = Mapping[str, str]
@@ -79,6 +82,51 @@ class Claim:
             numbers of pairs.
         """
         rows = _rows(folder, self.table, self.chosen)
+        values = [float(row[self.column]) for row in rows]
+        return self._effect(rows, values, effects.effect)
+
+    def over_clients(self, folder: Path) -> Optional[effects.Effect]:
+        """The gain with its interval over seeds and clients.
+
+        It is computed from the file of `dpfl-compare --by_client`, which is beside the
+        table of `dpfl-compare --csv`; None where there is none.
+
+        Raises:
+          ValueError: If the files are of different runs.
+        """
+        path = folder / f"{self.table}_clients.csv"
+        if not path.exists():
+            return None
+        clients = files.read_csv(path)
+        examples = np.array([float(row["examples"]) for row in clients])
+        rows = _rows(folder, self.table, self.chosen)
+        sums = [np.array([float(own[row["run"]]) for own in clients]) for row in rows]
+        for row, own in zip(rows, sums):
+            value, wanted = float(np.sum(own) / np.sum(examples)), row[self.column]
+            if not math.isclose(value, float(wanted), abs_tol=1e-5):
+                raise ValueError(
+                    f"{path} must have {self.column} {wanted} of {row['run']}, "
+                    f"found {value}"
+                )
+
+        def found(cells: Any, pairs: Any) -> effects.Effect:
+            return effects.effect_over_clients(cells, examples, pairs)
+
+        return self._effect(rows, sums, found)
+
+    def _effect(
+        self,
+        rows: Sequence[tables.Row],
+        values: Sequence[Any],
+        of: Callable[[Any, Any], effects.Effect],
+    ) -> effects.Effect:
+        """The effect from what each row measured.
+
+        Args:
+          rows: Rows of the table.
+          values: A value of each.
+          of: Function of cells and pairs to their effect.
+        """
         sides = (self.ours, self.other, self.chosen, *(self.less or ()))
         names = [*self.over, *sorted({name for side in sides for name in side})]
 
@@ -86,7 +134,7 @@ class Claim:
             return tuple(row[name] for name in names)
 
         cells = effects.by_seed(
-            (cell(row), row["seed"], float(row[self.column])) for row in rows
+            (cell(row), row["seed"], value) for row, value in zip(rows, values)
         )
 
         def pairs(ours: Labels, other: Labels) -> list[tuple]:
@@ -107,7 +155,7 @@ class Claim:
             # Weights of the pairs: one part of the effect, the others of the subtracted
             # one.
             every, scale = every + taken * self.times, 1.0 + self.times
-        return effects.effect(cells, every).times(scale)
+        return of(cells, every).times(scale)
 
     def verdict(self, effect: effects.Effect) -> str:
         """The verdict by the condition that was set beforehand."""
@@ -127,11 +175,7 @@ class Claim:
         away = min(abs(x - LIMITS[self.asks]) for x in (interval.low, interval.high))
         # An end that equals the limit only after rounding gets two digits.
         digits = 2 if away < 0.0005 else 1
-        ends = (
-            f"{100 * x:.{digits}f}"
-            for x in (interval.size, interval.low, interval.high)
-        )
-        effect = "{} ({} to {})".format(*ends)
+        effect = _in_points(interval, digits)
         return self.verdict(interval), effect, str(interval.seeds), self.asks
 
 
@@ -213,6 +257,125 @@ class Untested:
 
 
 Line = Union[Claim, Exact, Untested]
+
+
+def _in_points(interval: effects.Effect, digits: int = 1) -> str:
+    """An effect on accuracy with the ends of its interval."""
+    ends = (interval.size, interval.low, interval.high)
+    return "{} ({} to {})".format(*(f"{100 * x:.{digits}f}" for x in ends))
+
+
+@dataclasses.dataclass(frozen=True)
+class Gate:
+    """A number without which a family says nothing.
+
+    Attributes:
+      words: What is wrong if the number is not within its bounds.
+      number: Function of the folder of tables to the number.
+      least: The least that it may be.
+      below: What it must be below.
+    """
+
+    words: str
+    number: Callable[[Path], float]
+    least: float = -math.inf
+    below: float = math.inf
+
+    def holds(self, folder: Path) -> bool:
+        """Whether the number is within its bounds."""
+        return self.least <= self.number(folder) < self.below
+
+
+def late_change(table: str, arms: Labels, names: Sequence[str], folder: Path) -> float:
+    """The greatest mean of `late_change` that any arm has over its seeds.
+
+    Args:
+      table: Name of a table of `dpfl-compare --csv`.
+      arms: Labels of the rows.
+      names: Labels in which arms differ.
+      folder: Folder of the tables.
+    """
+    found: dict[tuple[str, ...], list[float]] = {}
+    for row in _rows(folder, table, arms):
+        own = found.setdefault(tuple(row[name] for name in names), [])
+        own.append(float(row["late_change"]))
+    return max(map(statistics.mean, found.values()))
+
+
+def best_at_end(table: str, arms: Labels, folder: Path) -> float:
+    """The number of arms whose best setting is an end of those tried.
+
+    Args:
+      table: Name of a table with lines of the sweep.csv of `dpfl-sweep`.
+      arms: Labels of the lines.
+      folder: Folder of the tables.
+
+    Raises:
+      ValueError: If no line has the labels.
+    """
+    rows = _rows(folder, table, arms)
+    if not rows:
+        raise ValueError(f"{table} must have lines of {dict(arms)}, found none")
+    return sum(bool(row["best_at_end"]) for row in rows)
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """Claims that were asked beforehand, in the order in which they are decided.
+
+    Attributes:
+      name: The family's name.
+      claims: The claims.
+      gates: The gates.
+    """
+
+    name: str
+    claims: tuple[Claim, ...]
+    gates: tuple[Gate, ...]
+
+    def failed(self, folder: Path) -> list[str]:
+        """The words of the gates that fail."""
+        return [gate.words for gate in self.gates if not gate.holds(folder)]
+
+    def verdicts(self, folder: Path) -> list[str]:
+        """The verdict of each claim, which is decided only if those before it are."""
+        if self.failed(folder):
+            return [NOT_ASSAYABLE for _ in self.claims]
+        found: list[str] = []
+        for one in self.claims:
+            verdict = one.verdict(one.effect(folder))
+            found.append(UNDECIDED if UNDECIDED in found else verdict)
+        return found
+
+    def p_values(self, folder: Path) -> list[float]:
+        """The p-value of each claim; 1 where the family is not assayable."""
+        if self.failed(folder):
+            return [1.0 for _ in self.claims]
+        return [one.p_value(one.effect(folder)) for one in self.claims]
+
+
+def asked(families: Sequence[Family], folder: Path) -> str:
+    """A Markdown table of families, corrected for all of their claims.
+
+    Args:
+      families: The families.
+      folder: Folder of the tables of runs.
+    """
+    heads = ("family", "claim", "verdict", "effect", "over clients too", "seeds")
+    text: list[tuple[str, ...]] = [(*heads, "corrected", "because")]
+    counts = effects.holm_in_order([each.p_values(folder) for each in families])
+    for family, count in zip(families, counts):
+        because = "; ".join(family.failed(folder))
+        for place, verdict in enumerate(family.verdicts(folder)):
+            one = family.claims[place]
+            _, effect, seeds, _ = one.cells(folder)
+            clients, stays = one.over_clients(folder), "stays" if place < count else ""
+            more = "" if clients is None else _in_points(clients)
+            own = family.name, one.claim, f"**{verdict}**", effect, more, seeds
+            text.append((*own, stays, because))
+    columns = [column for column in zip(*text) if any(column[1:])]
+    shown, *rows = zip(*columns)
+    return tables.markdown(shown, rows)
 
 
 def _rows(folder: Path, table: str, labels: Labels) -> list[tables.Row]:

@@ -291,8 +291,26 @@ def test_p_values_are_students():
 
 
 @pytest.mark.parametrize(
+    ("families", "rejected"),
+    [
+        # Half the level for each, and all of it for the one that is left.
+        (((0.01, 0.04), (0.02,)), [2, 1]),
+        (((0.03,), (0.02,)), [1, 1]),
+        (((0.03, 0.001), (0.03,)), [0, 0]),
+        (((0.01, 0.03, 0.001), (0.03,)), [1, 0]),
+        (((1.0,), (0.02, 0.025, 0.026)), [0, 2]),
+        ((), []),
+    ],
+)
+def test_families_are_tested_in_their_order(families, rejected):
+    assert effects.holm_in_order(families) == rejected
+
+
+@pytest.mark.parametrize(
     ("p_values", "rejected"),
     [((0.01, 0.04, 0.03, 0.005), {0, 3}), ((0.02, 0.02, 0.02), set()), ((), set())],
 )
 def test_holm_rejects_until_a_value_is_too_large(p_values, rejected):
     assert effects.holm(dict(enumerate(p_values))) == rejected
+    alone = effects.holm_in_order([[one] for one in p_values])
+    assert alone == [int(place in rejected) for place in range(len(p_values))]

@@ -187,3 +187,109 @@ def test_no_cell_of_claims_is_long():
     for paper in sorted({one.paper for one in claims.CLAIMS}):
         for cell in verdicts.lines(claims.of_paper(paper), RESULTS).split("|"):
             assert len(cell.split()) <= 9, cell
+
+
+# Arms of the preregistration with made-up accuracies.
+ARMS = {
+    ("none", "", ""): 0.82,
+    ("gaussian", "", ""): 0.8,
+    ("l2_csgm", "10.0", ""): 0.798,
+    ("l2_csgm", "100.0", ""): 0.795,
+    ("l2_csgm", "300.0", ""): 0.788,
+    ("l2_csgm", "1000.0", ""): 0.77,
+    ("distributed_discrete_gaussian", "", "16"): 0.79,
+    ("sketched_ddg", "50.0", "16"): 0.77,
+    ("sketched_ddg", "100.0", "10"): 0.789,
+}
+PLAIN = ("gaussian", "distributed_discrete_gaussian")
+
+
+def asked(folder, changes, late, ends):
+    """Writes tables of three seeds, in which arms gain their mean and a thousandth.
+
+    The interval of a gain is 4.303 / sqrt(3) thousandths to both sides, 0.25 points.
+
+    Args:
+      folder: Folder of the tables.
+      changes: Accuracies that are others, by arm.
+      late: Gains of the last rounds by arm.
+      ends: Mechanisms whose best rate is at an end.
+    """
+    rows = []
+    for arm, mean in {**ARMS, **changes}.items():
+        labels = dict(zip(("mechanism", "compression_rate", "bits"), arm))
+        for seed, away in ((1, -0.001), (2, 0), (3, 0.001)):
+            value = mean + (0 if arm[0] in PLAIN else away)
+            run = f"{'-'.join(arm)}-{seed}"
+            more = {"late_change": late.get(arm, 0.004) + away, "final_accuracy": value}
+            rows.append({"run": run, **labels, "seed": seed, **more})
+    (folder / "femnist_2nn.csv").write_text(files.csv_text(rows[0], rows))
+    # Two clients that are alike.
+    clients = [
+        {
+            **{"client": f"client_{size}", "examples": size},
+            **{row["run"]: size * row["final_accuracy"] for row in rows},
+        }
+        for size in (1000, 3000)
+    ]
+    text = files.csv_text(clients[0], clients)
+    (folder / "femnist_2nn_clients.csv").write_text(text)
+    lines = [
+        {"mechanism": name, "best_at_end": "server_lr" if name in ends else ""}
+        for name in dict.fromkeys(arm[0] for arm in ARMS)
+    ]
+    (folder / "femnist_2nn_rates.csv").write_text(files.csv_text(lines[0], lines))
+
+
+P1, P2 = claims.FAMILIES
+NO_COST, COSTS, MORE = "no cost shown", "costs, below the margin", "costs more"
+UNDECIDED, NEITHER = "not decided", "not assayable"
+OF_P1, OF_P2 = [NO_COST, COSTS, UNDECIDED], [MORE, NO_COST]
+
+
+@pytest.mark.parametrize(
+    ("changes", "late", "ends", "of_p1", "of_p2"),
+    [
+        ({}, {}, (), OF_P1, OF_P2),
+        # 300-fold costs more, which is decided only if 100-fold is.
+        ({("l2_csgm", "300.0", ""): 0.78}, {}, (), [NO_COST, COSTS, MORE], OF_P2),
+        (
+            {("l2_csgm", "300.0", ""): 0.78, ("l2_csgm", "100.0", ""): 0.791},
+            *({}, (), [NO_COST, UNDECIDED, UNDECIDED], OF_P2),
+        ),
+        ({("l2_csgm", "1000.0", ""): 0.7875}, {}, (), OF_P1, OF_P2),
+        ({("l2_csgm", "1000.0", ""): 0.788}, {}, (), 3 * [NEITHER], 2 * [NEITHER]),
+        ({("none", "", ""): 0.8151}, {}, (), OF_P1, OF_P2),
+        ({("none", "", ""): 0.8149}, {}, (), 3 * [NEITHER], 2 * [NEITHER]),
+        ({}, {("l2_csgm", "10.0", ""): 0.0049}, (), OF_P1, OF_P2),
+        ({}, {("l2_csgm", "10.0", ""): 0.0051}, (), 3 * [NEITHER], 2 * [NEITHER]),
+        ({}, {("sketched_ddg", "50.0", "16"): 0.0051}, (), OF_P1, 2 * [NEITHER]),
+        ({}, {}, ("sketched_ddg",), OF_P1, 2 * [NEITHER]),
+        ({}, {}, ("none",), 3 * [NEITHER], 2 * [NEITHER]),
+    ],
+)
+def test_families_asked_beforehand(tmp_path, changes, late, ends, of_p1, of_p2):
+    asked(tmp_path, changes, late, ends)
+    assert (P1.verdicts(tmp_path), P2.verdicts(tmp_path)) == (of_p1, of_p2)
+
+
+def test_page_of_families(tmp_path):
+    asked(tmp_path, {}, {}, ())
+    # Student's p-values of two degrees of freedom, 1 - t / sqrt(t^2 + 2).
+    wanted = [1 - (t2 / (t2 + 2)) ** 0.5 for t2 in (192, 75, 12)]
+    assert P1.p_values(tmp_path) == pytest.approx(wanted)
+    lines = verdicts.asked(claims.FAMILIES, tmp_path).splitlines()
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    interval = ["-0.2 (-0.4 to 0.0)", "-0.5 (-0.7 to -0.3)", "-1.20 (-1.45 to -0.95)"]
+    assert [line[3] for line in cells[2:5]] == interval
+    # Clients that are alike add nothing.
+    assert [line[4] for line in cells[2:4]] == interval[:2]
+    assert [line[6] for line in cells[2:]] == ["stays", "stays", "", "stays", "stays"]
+    assert len(cells[0]) == 7
+    asked(tmp_path, {}, {}, ("sketched_ddg",))
+    *_, last = verdicts.asked(claims.FAMILIES, tmp_path).splitlines()
+    assert last.count("|") == 9 and "not assayable" in last and "stays" not in last
+    path = tmp_path / "femnist_2nn_clients.csv"
+    path.write_text(path.read_text().replace(",800.0", ",810.0", 1))
+    with refuses(ValueError, path, "gaussian---1"):
+        verdicts.asked(claims.FAMILIES, tmp_path)
