@@ -287,7 +287,8 @@ def by_client(
     """
     found: dict[str, metrics.ByClient] = {}
     loaded: dict[str, tuple[Any, Any]] = {}
-    for run in runs:
+    models = [_weights(run) for run in runs]
+    for run, weights in zip(runs, models):
         options = run.summary.get("task_options") or {}
         key = json.dumps([run.summary["task"], options])
         if key not in loaded:
@@ -295,18 +296,29 @@ def by_client(
             _check_clients(task, run, metric)
             loaded[key] = task, engine.logits_of(engine_name, task)
         task, logits = loaded[key]
+        model = functools.partial(logits, weights)
         try:
-            with reading.opened(run.folder / engine.MODEL) as file:
-                weights = [*reading.arrays_in(file).values()]
-            model = functools.partial(logits, weights)
             found[run.name] = metrics.by_client(task, metric, [model])
-        except (OSError, TypeError, ValueError) as error:
-            wanted = f"a folder with the run's {engine.MODEL}"
-            place = f"{run.folder} ({str(error).splitlines()[0]})"
-            raise ValueError(checks.message("RUN", wanted, place)) from error
+        except (TypeError, ValueError) as error:
+            raise _without_model(run, error) from error
     first, *_ = found.values()
     sums = np.concatenate([one.sums for one in found.values()])
     return first._replace(sums=sums)
+
+
+def _weights(run: RunFolder) -> list[np.ndarray]:
+    """The weights of a run's final model."""
+    try:
+        with reading.opened(run.folder / engine.MODEL) as file:
+            return [*reading.arrays_in(file).values()]
+    except (OSError, ValueError) as error:
+        raise _without_model(run, error) from error
+
+
+def _without_model(run: RunFolder, error: Exception) -> ValueError:
+    wanted = f"a folder with the run's {engine.MODEL}"
+    found = f"{run.folder} ({str(error).splitlines()[0]})"
+    return ValueError(checks.message("RUN", wanted, found))
 
 
 def _check_clients(task: Any, run: RunFolder, metric: str) -> None:

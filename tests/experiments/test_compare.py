@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from dpfl import files, tasks
+from dpfl.tasks import metrics
 from dpfl.training import engine
 from experiments import effects, run_folders
 from tests import forks
@@ -403,28 +404,29 @@ def test_accuracy_by_client(tmp_path):
     examples = [int(row["examples"]) for row in rows]
     wanted = effects.effect_over_clients(cells, examples, [("a", "b")])
     assert (other["low_clients"], other["high_clients"]) == (wanted.low, wanted.high)
-    done = compare(paths[0], f"--by_client={text}", "--json")
-    assert done.returncode == 0, done.stderr
-    (row,) = json.loads(done.stdout)
+    found = metrics.ByClient(np.array(owners), np.array(examples), np.array(sums))
+    row, *_ = run_folders.percentiles(found, "accuracy")
     shares = [one / n for one, n in zip(sums[0], examples)]
     assert row["clients"] == len(rows)
     assert row["client_accuracy_90"] == pytest.approx(np.percentile(shares, 90))
 
 
 def test_what_has_no_clients_is_not_evaluated_by_client(tmp_path):
+    def evaluated(path, engine_name="tff"):
+        return run_folders.by_client(read(path), "accuracy", engine_name)
+
     a = make(tmp_path / "a", task="synthetic", task_options={"model": "2nn"})
     done = compare(a, f"--by_client={tmp_path / 'c.csv'}")
     assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert names(done.stderr, "RUN", "abcdef01")
-    digest = tasks.load_task("synthetic", model="2nn").fingerprint
-    exact = {"task_fingerprint": digest}
+    assert names(done.stderr, "RUN", "model.npz", a)
+    task = tasks.load_task("synthetic", model="2nn")
+    own = task.network.weight_names, task.network.initial_weights(0)
+    engine.write_weights(tmp_path / "a", *own)
+    with refuses(ValueError, "RUN", "abcdef01"):
+        evaluated(a)
+    exact = {"task_fingerprint": task.fingerprint}
     options = {"model": "2nn"}
     b = make(tmp_path / "b", task="synthetic", task_options=options, exact=exact)
-    done = compare(b, f"--by_client={tmp_path / 'c.csv'}")
-    assert done.returncode == 2 and names(done.stderr, "RUN", "synthetic")
-    folder = test_femnist.write(tmp_path / "data")
-    task = test_femnist.load(folder, model="2nn")
-    options, exact = {"data_dir": str(folder)}, {"task_fingerprint": task.fingerprint}
-    c = make(tmp_path / "c", task="femnist", task_options=options, exact=exact)
-    done = compare(c, f"--by_client={tmp_path / 'c.csv'}")
-    assert done.returncode == 2 and names(done.stderr, "RUN", "model.npz", c)
+    engine.write_weights(tmp_path / "b", *own)
+    with refuses(ValueError, "RUN", "synthetic"):
+        evaluated(b)
