@@ -33,6 +33,8 @@ Flags = Mapping[str, str]
 COMPUTED = ("epsilon", *tables.BITS)
 # Column of the best settings, as they are written into the picture.
 _BEST = "best"
+# Flags whose effect is drawn over the bits that clients sent, and these.
+_RATES, _SENT = ("compression_rate", "keep_fraction"), tables.BITS[0]
 # Ratio of an axis's ends from which on it is logarithmic.
 _WIDE = 8
 
@@ -217,7 +219,10 @@ class Grid:
             column = tasks.task_entry(cell["task"]).metric.final_column
             lines.append({**line, "metric": exact.get(column, line["metric"])})
             best = ", ".join(self._marked(cell, setting))
-            marks = {_BEST: best, **{f"{privacy_coverage.MARK}{n}": n for n in exact}}
+            marks: dict[str, Optional[str]] = {_BEST: best}
+            marks |= {f"{privacy_coverage.MARK}{n}": n for n in exact}
+            # One place for all seeds, which may have sent some more or less.
+            marks[_SENT] = line[_SENT] and str(line[_SENT])
             drawn += [{**cell, **setting, **row, **marks} for row in rows]
         names = dict.fromkeys(name for line in lines for name in line)
         heads = {name: tables.head(name) for name in names}
@@ -227,9 +232,8 @@ class Grid:
         files.write_atomically(folder / "sweep.csv", files.csv_text(names, lines))
         plotting.print_remark([row for row in drawn if row.get("epsilon")])
         print(f"table: {folder / 'sweep.csv'}")
-        print(
-            f"picture: {plotting.save(self.figure(drawn), self.placed(drawn), folder)}"
-        )
+        placed = self.placed(drawn)
+        print(f"picture: {plotting.save(self.figure(placed), placed, folder)}")
 
     def _chosen(self, cell: Flags, setting: Flags) -> dict[str, Optional[str]]:
         """The columns that identify a line of the table."""
@@ -251,9 +255,8 @@ class Grid:
     def figure(self, rows: Sequence[Row]) -> sweep.Figure:
         """The figure of the rows of runs."""
         place, series, panels = self._axes()
-        numbers = [
-            float(row[place]) for row in rows if tuning.is_number(row.get(place))
-        ]
+        by, place = (place, _SENT) if place in _RATES else ("", place)
+        numbers = [float(r[place]) for r in rows if tuning.is_number(r[place])]
         is_wide = numbers and min(numbers) > 0 and max(numbers) >= _WIDE * min(numbers)
         title = " and ".join(dict.fromkeys(row["task"] for row in rows))
         spent = {f"{float(row['epsilon']):.3g}" for row in rows if row.get("epsilon")}
@@ -264,6 +267,7 @@ class Grid:
             title += f"; the best {names} at each point, * if at an end of those tried"
         plot = plotting.Plot(
             *(place, series, panels),
+            by=by,
             log="x" if is_wide else "",
             interval=True,
             note=_BEST,
@@ -276,6 +280,9 @@ class Grid:
         if place == "mechanism":
             words = [f" ({row[_BEST]})" if row[_BEST] else "" for row in rows]
             return [{**r, place: f"{r[place]}{w}"} for r, w in zip(rows, words)]
+        if place in _RATES:
+            placed = [r if place in r else {**r, _SENT: "inf"} for r in rows]
+            return [row for row in placed if row[_SENT]]
         return [{**row, place: row.get(place, "inf")} for row in rows]
 
     def _axes(self) -> tuple[str, str, str]:
@@ -283,7 +290,7 @@ class Grid:
         others = [name for name in self.varied() if name != "mechanism"]
         values = {name: {c[name] for c in self.cells if name in c} for name in others}
         numeric = [n for n in others if all(map(tuning.is_number, values[n]))]
-        rates = [n for n in numeric if n in ("compression_rate", "keep_fraction")]
+        rates = [n for n in numeric if n in _RATES]
         place = (rates or sorted(numeric, key=lambda n: -len(values[n])))[:1]
         others = [name for name in others if name not in place]
         if not place:

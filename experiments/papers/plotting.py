@@ -390,7 +390,7 @@ def _points(
         if plot.error and column == plot.y.split()[0]:
             down = up = 2 * float(own[0][plot.error])
         place = own[0][plot.x]
-        if plot.by:
+        if plot.by and any(row[plot.x] != place for row in own):
             place = str(sum(numbers(own, plot.x)) / len(own))
         yield seeds, place, mean, down, up
 

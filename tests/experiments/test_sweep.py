@@ -65,7 +65,8 @@ class FakeTrainer:
             raise trainers.WorkFailedError("diverged", 1, said)
         folder.mkdir(parents=True)
         summary = dict.fromkeys(sweep.SUMMARY_COLUMNS, 8.0)
-        bits = {"uplink_bits_per_parameter": 10.0 + int(work.flags["seed"])}
+        rate = float(work.flags.get("compression_rate", 1))
+        bits = {"uplink_bits_per_parameter": 30 / rate + int(work.flags["seed"])}
         summary["exact"] = {**bits, "final_accuracy": accuracy(work.flags)}
         files.write_json(folder / "summary.json", summary)
         for done in range(5):
@@ -141,6 +142,9 @@ def test_each_cell_has_its_best_setting_and_its_interval(
     (axis,) = pictures[0].axes
     assert 0 <= axis.get_ylim()[0] < 0.9 and axis.get_ylim()[1] == 1
     assert axis.get_ylabel() == "exact test accuracy"
+    # Each rate is where its bits are, and what has none crosses the panel.
+    assert axis.get_xlabel() == "bits up a parameter"
+    assert axis.containers[0][0].get_xdata().tolist() == [2.5, 11.5]
     assert "95% interval of gaussian (1)" in axis.get_legend_handles_labels()[1]
     # The runs of the grid count in what is left before it is tuned.
     assert names(said.err, "15 of 15 runs", "6 of 6 runs")
@@ -160,7 +164,8 @@ def test_each_cell_has_its_best_setting_and_its_interval(
             "0",
         )
         assert float(line["epsilon"]) == 8
-        assert float(line["uplink_bits_per_parameter"]) == 11.5
+        sent = 30 / float(line["compression_rate"] or 1) + 1.5
+        assert float(line["uplink_bits_per_parameter"]) == sent
     assert (tmp_path / "sweep.png").stat().st_size > 10_000
     # The same command does nothing, and a larger one what is missing.
     grid().do(tmp_path, jobs=1)
