@@ -311,6 +311,10 @@ CLASSES: dict[str, dict[str, Any]] = {
     },
     "MatrixFactorizationDpEvent": {"noise_multiplier": 1.5},
     "FixedSizeDpEvent": {"round_event": RELEASE, "fraction": 0.5},
+    "KOfTDpEvent": {
+        **{"noise_multiplier": 1.5, "rounds": 100, "k": 5, "of_rounds": 120},
+        "chance": 0.5,
+    },
     "RandomAllocationDpEvent": {"round_event": RELEASE, "rounds": 100, "slots": 120.0},
     "RunDpEvent": {
         "event": RELEASE,

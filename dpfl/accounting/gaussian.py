@@ -275,6 +275,11 @@ class EpsilonCurves:
 
     def pld(self) -> Union[float, str]:
         """Epsilon of composed privacy loss distributions, rounded up."""
+        found = self.pld_of_both()
+        return found if isinstance(found, str) else max(found)
+
+    def pld_of_both(self) -> Union[tuple[float, float], str]:
+        """The same of removing and of adding a client."""
         if not (self._has_noise and self._sampled):
             return self._not_sampled
         if self._delta < _LEAST_PLD_DELTA:
@@ -291,8 +296,11 @@ class EpsilonCurves:
         # A number of slots that needs few doublings has a finer grid: a few more slots,
         # which cannot lower the true epsilon, may give the smaller bound.
         return min(
-            _pld_epsilon(self._plain, of, self._delta)
-            for of in _alternatives(self._sampled)
+            (
+                _pld_epsilons(self._plain, of, self._delta)
+                for of in _alternatives(self._sampled)
+            ),
+            key=max,
         )
 
     def unsampled(self) -> Union[float, str]:
@@ -355,15 +363,15 @@ def _once_sampled_epsilon(q: float, z: float, delta: float) -> float:
     return math.log1p(q * math.expm1(inner)) * (1 + 1e-14)
 
 
-def _pld_epsilon(
+def _pld_epsilons(
     inverse_square: float, sampled: dict[Part, int], delta: float
-) -> float:
-    """The epsilon of composed privacy loss distributions, rounded up."""
+) -> tuple[float, float]:
+    """The epsilons of composed privacy loss distributions, rounded up."""
     step = _interval(inverse_square, sampled)
     while True:
         try:
-            pair = _losses_on_grid(inverse_square, sampled, delta, step)
-            return max(side.epsilon(delta) for side in pair)
+            remove, add = _losses_on_grid(inverse_square, sampled, delta, step)
+            return remove.epsilon(delta), add.epsilon(delta)
         except privacy_loss.TooManyLossesError:
             step *= 4
 

@@ -3,11 +3,17 @@
 """Clients that draw k of T rounds in secret, all sets of k being equally likely.
 
     event = slots(dp_accounting.GaussianDpEvent(1.0), rounds=48, law=Law(6, 48))
+    event = KOfTDpEvent(1.0, rounds=48, k=6, of_rounds=48, chance=0.0)
 
 Such a set is one round of each block of a random partition of the rounds. Whoever is
 told the partition sees slots, so that the run costs no more than their composition. In
 the first r of T rounds the number of the client's is hypergeometric, a sum of
 independent coins: there the slots are of blocks in which it may sit out.
+
+With Gaussian noise the ratio of a run is R = sum_i h_i M_i. h is the law of the number
+of the client's rounds and M_i the mean of the products of i of x_1, ..., x_r, the
+ratios of rounds. delta of removal is estimated from draws with a density that is R^2
+S^b over its mean, S = prod_t (1 + y x_t), and of addition by slots.
 
 docs/privacy/random_allocation.md has the proofs.
 """
@@ -15,20 +21,45 @@ docs/privacy/random_allocation.md has the proofs.
 from __future__ import annotations
 
 import collections
-from typing import NamedTuple
+import functools
+import math
+from collections.abc import Iterator
+from typing import ClassVar, NamedTuple
 
+import attr
 import dp_accounting
 import numpy as np
-from scipy import linalg
+from scipy import linalg, special
 
-from dpfl.accounting import random_allocation
+from dpfl import checks
+from dpfl.accounting import (
+    events,
+    gaussian,
+    random_allocation,
+    secret_participation,
+    trees,
+)
+from dpfl.fields import said
 
 # Chances of more coins than that are rounded up to powers of 2^(1/64).
 _FEW_COINS, _OCTAVE = 32, 64
 # Most coins for which they are computed, from a matrix of this size.
 _MOST_COINS = 2**11
-# Allowance for the rounding of chances.
+# Allowance for the rounding of chances, and of the terms of a mean over draws.
 _ROUNDING = 1e-9
+# Products of numbers in all draws, the most draws, and the least that are worth it.
+_PRODUCTS = 2**30
+_MOST_DRAWS, _LEAST_DRAWS = 2**17, 2**13
+# Numbers in a block of draws.
+_BLOCK = 2**18
+# The most rounds of a client, and the least noise, of which draws are made.
+_MOST_ROUNDS, _LEAST_NOISE = 64, 0.2
+# Exponents b, and factors of y over k / r, of which the least bound is chosen.
+_POWERS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24)
+_FACTORS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.85, 1.0)
+# Stakes of the bets on the mean, over the inverse of the largest term.
+_STAKES = 0.5 ** np.arange(8)
+_STEPS = 26
 
 
 class Law(NamedTuple):
@@ -115,3 +146,314 @@ def slots(
         for (length, chance), n in counts.items()
     ]
     return parts[0] if len(parts) == 1 else dp_accounting.ComposedDpEvent(tuple(parts))
+
+
+@attr.s(frozen=True, auto_attribs=True)
+class KOfTDpEvent(secret_participation.SecretRunDpEvent):
+    """The first rounds of a run of which each client draws k rounds in secret.
+
+    Each client draws k of T rounds, or k + 1 of them with the probability `chance`,
+    every set of as many being equally likely, independently of the other clients, of
+    all data and of all releases. Rounds are released one after the other, with Gaussian
+    noise on updates of L2 norm at most Delta2. An update may depend on the client's
+    data, its rounds, its earlier updates, coins of its own, and all earlier releases.
+
+    Assumptions: nobody who sees the release sees who takes part when; the divisor of a
+    mean is a constant; the noise is there whoever takes part.
+
+    Adjacency: one client is added, removed, or replaced by one that sends zeros.
+
+    Attributes:
+      noise_multiplier: stddev / Delta2, at least 0.
+      rounds: r, the number of released rounds, at most T.
+      k: The number of a client's rounds, at most T.
+      of_rounds: T, the number of rounds of which they are drawn.
+      chance: The probability of one round more, in [0, 1).
+    """
+
+    noise_multiplier: float = attr.ib(metadata=said(check=events.noise))
+    rounds: int = attr.ib(metadata=said(check=events.whole))
+    k: int = attr.ib(metadata=said(check=functools.partial(checks.integer, at_least=0)))
+    of_rounds: int = attr.ib(metadata=said(check=events.whole))
+    chance: float = attr.ib(default=0.0, metadata=said(check=checks.probability))
+
+    pages: ClassVar[tuple[str, ...]] = ("random_allocation.md",)
+
+    def __attrs_post_init__(self) -> None:
+        """Raises ValueError if there are more rounds of some kind than in all."""
+        most = self.of_rounds
+        checks.integer("rounds", self.rounds, 1, most, limit="the rounds drawn from")
+        least = 0 if self.chance else 1
+        limit = "the rounds drawn from"
+        checks.integer("k", self.k, least, most - (self.chance > 0), limit=limit)
+
+    @property
+    def law(self) -> Law:
+        """The law of a client's rounds."""
+        return Law(self.k, self.of_rounds, self.chance)
+
+    def as_composition(self) -> dp_accounting.DpEvent:
+        """The slots that cost no less."""
+        release = dp_accounting.GaussianDpEvent(self.noise_multiplier)
+        return slots(release, self.rounds, self.law)
+
+    def rdp(self, orders: events.Orders) -> np.ndarray:
+        """See base class: that of slots."""
+        parts = trees.releases(self.as_composition())
+        return np.sum([n * gaussian.round_rdp(part, orders) for part, n in parts], 0)
+
+    def longest(self) -> float:
+        """See base class."""
+        number = min(self.rounds, self.k + (self.chance > 0))
+        return number / self.noise_multiplier**2 if self.noise_multiplier else math.inf
+
+    def drawn_epsilon(self, delta: float, most: float, seed: int) -> float:
+        """See base class; adding a client is bounded by slots, without draws."""
+        parts = gaussian.gaussian_parts(trees.releases(self.as_composition()))
+        curves = gaussian.EpsilonCurves(parts or collections.Counter(), delta)
+        found = curves.pld_of_both()
+        if isinstance(found, str) or not 0 < found[0] < math.inf:
+            return math.inf
+        remove, add = found
+        number = min(self.rounds, self.k + (self.chance > 0))
+        draws = _PRODUCTS // (self.rounds * (number + 8))
+        is_in_reach = number <= _MOST_ROUNDS and self.noise_multiplier >= _LEAST_NOISE
+        if remove <= add or number == 1 or draws < _LEAST_DRAWS or not is_in_reach:
+            return math.inf
+        tilted = _Tilted(
+            self.noise_multiplier, self.rounds, numbers(self.law, self.rounds)
+        )
+        failure = secret_participation.FAILURE
+        goal = delta * (1 - failure)
+        with np.errstate(all="ignore"):
+            by_draws = tilted.epsilon(
+                goal, failure * delta, remove, min(draws, _MOST_DRAWS), seed
+            )
+        result = max(by_draws, add)
+        return result if result < remove else math.inf
+
+
+def numbers(law: Law, first: int) -> np.ndarray:
+    """Probabilities of the number of a client's rounds among the first; float64 [n].
+
+    Args:
+      law: The law of its rounds.
+      first: r, the number of first rounds.
+    """
+
+    def of(count: int) -> np.ndarray:
+        result = np.ones(1)
+        for chance in coins(count, law.rounds, first):
+            result = np.convolve(result, [1 - chance, chance])
+        return result
+
+    result = np.zeros(min(law.k + (law.chance > 0), first) + 1)
+    for more, chance in ((0, 1 - law.chance), (1, law.chance)):
+        if chance:
+            part = of(law.k + more)
+            result[: part.size] += chance * part
+    return result
+
+
+class _Tilted:
+    """Draws of R with a density of R^2 S^b over its mean, and their largest term."""
+
+    def __init__(self, z: float, rounds: int, law: np.ndarray):
+        """The draws of a law h of the number of the client's rounds."""
+        self._z, self._rounds, self._law = z, rounds, law
+        self._numbers = np.flatnonzero(law)
+        self._log_law = np.log(law[self._numbers])
+        i, j = self._numbers[:, None, None], self._numbers[None, :, None]
+        common = np.arange(law.size)
+        # The law of the common rounds of two clients, by their numbers.
+        log_pairs = (
+            self._log_law[:, None, None]
+            + self._log_law[None, :, None]
+            + _log_choose(i, common)
+            + _log_choose(rounds - i, j - common)
+            - _log_choose(rounds, j)
+        )
+        which = np.nonzero(np.isfinite(log_pairs))
+        self._log_pairs = log_pairs[which]
+        self._twice = which[2]
+        self._once = self._numbers[which[0]] + self._numbers[which[1]] - 2 * which[2]
+
+    def _log_tilts(self, b: int, log_y: float) -> np.ndarray:
+        """Logs of the terms of E x^s (1 + y x)^b, for s from 0 to 2; [3, b + 1]."""
+        more = np.arange(b + 1)
+        power = np.arange(3)[:, None] + more
+        own = _log_choose(b, more) + more * log_y
+        return own + power * (power - 1) / (2 * self._z * self._z)
+
+    def _log_pair_weights(self, log_tilts: np.ndarray) -> np.ndarray:
+        """Logs of the parts of E R^2 S^b, by pairs of sets."""
+        none, one, both = special.logsumexp(log_tilts, axis=1)
+        rest = self._rounds - self._twice - self._once
+        tilts = self._twice * both + self._once * one + rest * none
+        return self._log_pairs + tilts
+
+    @functools.cached_property
+    def _roots(self) -> tuple[np.ndarray, np.ndarray]:
+        """Logs of S, and the largest log(y M_i^(1/i)) that each allows; [n], [k, n].
+
+        By Maclaurin's inequality S is at least F_i(y M_i^(1/i)), F_i(v) the sum of
+        C(r, j) v^j up to i.
+        """
+        log_s = np.linspace(0.0, 60.0, 6001)
+        log_v = np.linspace(-30.0, 20.0, 20001) - math.log(self._rounds)
+        j = np.arange(self._law.size)[:, None]
+        terms = _log_choose(self._rounds, j) + j * log_v
+        log_f = np.logaddexp.accumulate(terms, axis=0)
+        above = np.append(log_v, np.inf)
+        rows = [above[np.searchsorted(row, log_s)] for row in log_f[self._numbers]]
+        return log_s, np.array(rows)
+
+    def log_bound(self, epsilon: float, b: int, log_y: float) -> float:
+        """The log of the largest (R - e^epsilon) / (R^2 S^b), rounded up.
+
+        Args:
+          epsilon: At least 0.
+          b: The exponent of S.
+          log_y: The log of y in S.
+        """
+        log_s, roots = self._roots
+        logs = self._numbers[:, None] * np.where(
+            self._numbers[:, None] > 0, roots - log_y, 0.0
+        )
+        # The largest R of a cell, of which no more than 2 e^epsilon counts.
+        most = special.logsumexp(logs + self._log_law[:, None], axis=0)[1:]
+        most = np.minimum(most, epsilon + math.log(2))
+        with np.errstate(divide="ignore"):
+            terms = np.log(-np.expm1(np.minimum(epsilon - most, 0))) - most
+        at_end = -epsilon - math.log(4) - b * log_s[-1]
+        return max(float(np.max(terms - b * log_s[:-1])), at_end)
+
+    def epsilon(
+        self, delta: float, failure: float, most: float, draws: int, seed: int
+    ) -> float:
+        """An epsilon that is too small with at most the probability `failure`.
+
+        A bet on the mean delta of terms from 0 to B, 1 + l (delta - term) for each of
+        them, has a mean of at most 1 if their mean is larger, and so has the mean of
+        several products of bets. So they are above 1 / failure with at most the
+        probability `failure` (Markov), for l of at most 1 / (B - delta).
+
+        Args:
+          delta: The delta to meet.
+          failure: The probability with which the result may be too small.
+          most: An epsilon that suffices, near which draws are the most useful.
+          draws: The number of draws.
+          seed: Their seed.
+        """
+        mean = max(float(self._law @ np.arange(self._law.size)), 0.5)
+        base = math.log(mean / self._rounds)
+
+        def log_largest(b: int, log_y: float) -> float:
+            tilts = self._log_tilts(b, log_y)
+            log_mean = float(special.logsumexp(self._log_pair_weights(tilts)))
+            return log_mean + self.log_bound(most, b, log_y)
+
+        ways = [
+            (b, base + math.log(f)) for b in _POWERS for f in _FACTORS if b or f == 1
+        ]
+        b, log_y = min(ways, key=lambda way: log_largest(*way))
+        losses, weights = self._draws(b, log_y, draws, seed)
+        log_mean = float(
+            special.logsumexp(self._log_pair_weights(self._log_tilts(b, log_y)))
+        )
+        stakes = _STAKES * math.exp(-log_largest(b, log_y)) / 1.05
+        if not np.all(np.isfinite(losses) & np.isfinite(weights)):
+            return math.inf
+
+        def is_met(epsilon: float) -> bool:
+            bound = math.exp(min(log_mean + self.log_bound(epsilon, b, log_y), 700.0))
+            bound *= 1 + 3 * _ROUNDING
+            counts = losses > epsilon
+            terms = np.exp(weights[counts]) * -np.expm1(epsilon - losses[counts])
+            terms *= 1 + _ROUNDING
+            wealth = [
+                np.sum(np.log1p(stake * (delta - terms)))
+                + (draws - terms.size) * math.log1p(stake * delta)
+                for stake in stakes
+                if stake * (bound - delta) < 1
+            ]
+            if not wealth:
+                return False
+            log_wealth = special.logsumexp(wealth) - math.log(stakes.size)
+            return log_wealth > -math.log(failure)
+
+        low, high = 0.0, most
+        if not is_met(high):
+            return math.inf
+        for _ in range(_STEPS):
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if is_met(middle) else (middle, high)
+        return high
+
+    def _draws(
+        self, b: int, log_y: float, draws: int, seed: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """log R of draws, and the logs of E[R^2 S^b] / (R S^b); float64 [draws]."""
+        tilts = self._log_tilts(b, log_y)
+        pairs = self._log_pair_weights(tilts)
+        log_mean = special.logsumexp(pairs)
+        chances = np.exp(tilts - special.logsumexp(tilts, axis=1)[:, None])
+        edges = np.cumsum(chances, axis=1)[:, :-1]
+        law = np.exp(pairs - log_mean)
+        generator = np.random.default_rng(seed)
+        losses, weights = [], []
+        for size in _sizes(draws, self._rounds):
+            pair = generator.choice(law.size, size, p=law / np.sum(law))
+            twice, either = self._twice[pair], self._twice[pair] + self._once[pair]
+            # Where rounds are does not matter, so that those of both come first.
+            place = np.arange(self._rounds)[:, None]
+            power = (place < twice).astype(np.int64) + (place < either)
+            shift = power.astype(np.float64)
+            if b:
+                chance = generator.random(power.shape)
+                some = min(self._rounds, int(np.max(either)))
+                for edge in range(b):
+                    shift[some:] += chance[some:] > edges[0, edge]
+                    shift[:some] += chance[:some] > edges[power[:some], edge]
+            x = generator.standard_normal(power.shape)
+            x += (shift - 0.5) / self._z
+            x = np.exp(x / self._z)
+            log_ratio = self._log_ratio(x)
+            losses.append(log_ratio)
+            log_sums = np.sum(np.log1p(np.exp(log_y) * x), axis=0) if b else 0.0
+            weights.append(log_mean - log_ratio - b * log_sums)
+        return np.concatenate(losses), np.concatenate(weights)
+
+    def _log_ratio(self, x: np.ndarray) -> np.ndarray:
+        """log R of ratios of rounds, float64 [r, n], by a step a round."""
+        largest = self._law.size - 1
+        scale = max(largest, 1) / self._rounds
+        sums = np.zeros((largest + 1, x.shape[1]))
+        sums[0] = 1.0
+        product = np.empty((largest, x.shape[1]))
+        for row in scale * x:
+            np.multiply(sums[:-1], row, out=product)
+            sums[1:] += product
+        unit = _log_choose(self._rounds, self._numbers) + self._numbers * math.log(
+            scale
+        )
+        return np.log(np.exp(self._log_law - unit) @ sums[self._numbers])
+
+
+def _log_choose(n: object, k: object) -> np.ndarray:
+    """The log of a binomial coefficient; -inf where it is 0."""
+    n, k = np.asarray(n, np.float64), np.asarray(k, np.float64)
+    is_some = (k >= 0) & (k <= n)
+    k = np.where(is_some, k, 0.0)
+    with np.errstate(invalid="ignore"):
+        logs = (
+            special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1)
+        )
+    return np.where(is_some, logs, -np.inf)
+
+
+def _sizes(draws: int, rounds: int) -> Iterator[int]:
+    """The sizes of blocks of draws."""
+    size = max(512, _BLOCK // rounds)
+    for first in range(0, draws, size):
+        yield min(size, draws - first)

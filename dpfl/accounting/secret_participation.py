@@ -56,16 +56,44 @@ def matrix_key(matrix: np.ndarray) -> tuple[tuple[int, ...], bytes]:
     return matrix.shape, matrix.tobytes()
 
 
-class SecretParticipationDpEvent(events.RdpDpEvent):
+class SecretRunDpEvent(events.RdpDpEvent):
     """A run in which the rounds of each client are its secret."""
 
-    pages: ClassVar[tuple[str, ...]] = ("balls_in_bins.md",)
     # Not cached: each prefix of a run has another matrix.
     is_remembered: ClassVar[bool] = False
 
     @abc.abstractmethod
     def longest(self) -> float:
         """The largest K_SS, in units of the noise; infinite without noise."""
+
+    @abc.abstractmethod
+    def drawn_epsilon(self, delta: float, most: float, seed: int) -> float:
+        """Epsilon by draws, which fails with at most `FAILURE` times delta.
+
+        Args:
+          delta: In (0, 1).
+          most: An epsilon that is known to suffice, above 0.
+          seed: The seed of the draws.
+
+        Returns:
+          The epsilon; infinite if draws give none below what is known without.
+        """
+
+
+class SecretParticipationDpEvent(SecretRunDpEvent):
+    """A run of secret rounds with draws in both directions."""
+
+    pages: ClassVar[tuple[str, ...]] = ("balls_in_bins.md",)
+
+    def drawn_epsilon(self, delta: float, most: float, seed: int) -> float:
+        """See base class."""
+        if not self.draws():
+            return math.inf
+        goal, failure = delta * (1 - FAILURE), 0.5 * FAILURE * delta
+        return max(
+            _sampled(draw, self.draws(), goal, failure, most, seed)
+            for draw in (self.removal, self.addition)
+        )
 
     @abc.abstractmethod
     def draws(self) -> int:
@@ -169,13 +197,13 @@ def _sampled(
     return draw(draws, best, 2 * seed).epsilon(delta, failure, most)
 
 
-def alone(event: dp_accounting.DpEvent) -> Optional[SecretParticipationDpEvent]:
+def alone(event: dp_accounting.DpEvent) -> Optional[SecretRunDpEvent]:
     """The run with secret rounds that makes up a whole tree, or None."""
-    found = list(trees.releases(event))
+    found = list(trees.releases(event, splits=False))
     if len(found) != 1:
         return None
     [(run, count)] = found
-    is_secret = isinstance(run, SecretParticipationDpEvent) and count == 1
+    is_secret = isinstance(run, SecretRunDpEvent) and count == 1
     return run if is_secret else None
 
 
@@ -190,7 +218,7 @@ def tight_epsilon(
 
     Args:
       event: A tree of events; None is returned if it is not one
-        `SecretParticipationDpEvent`.
+        `SecretRunDpEvent`.
       delta: In (0, 1).
       seed: The seed of the draws, at least 0.
     """
@@ -198,7 +226,7 @@ def tight_epsilon(
     return None if run is None else _epsilon_of(run, delta, seed)
 
 
-def revealed_epsilon(event: SecretParticipationDpEvent, delta: float) -> float:
+def revealed_epsilon(event: SecretRunDpEvent, delta: float) -> float:
     """Epsilon of a run of hidden turns at a delta as if its rounds were no secret."""
     return gaussian.gaussian_epsilon(delta, max(event.longest(), 1e-300) ** -0.5)
 
@@ -221,15 +249,9 @@ def _cached_epsilon(
     lambda result: ({"epsilon": result[0], "accounting_method": result[1]}, {}),
     _cached_epsilon,
 )
-def _epsilon_of(
-    run: SecretParticipationDpEvent, delta: float, seed: int
-) -> tuple[float, str]:
+def _epsilon_of(run: SecretRunDpEvent, delta: float, seed: int) -> tuple[float, str]:
     most = revealed_epsilon(run, delta)
-    if not run.draws() or not 0 < most < math.inf:
+    if not 0 < most < math.inf:
         return most, "exact-gaussian"
-    goal, failure = delta * (1 - FAILURE), 0.5 * FAILURE * delta
-    by_draws = max(
-        _sampled(draw, run.draws(), goal, failure, most, seed)
-        for draw in (run.removal, run.addition)
-    )
+    by_draws = run.drawn_epsilon(delta, most, seed)
     return (by_draws, "monte-carlo") if by_draws < most else (most, "exact-gaussian")

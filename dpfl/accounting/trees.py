@@ -149,17 +149,27 @@ def _with_event(event: Any, inner: DpEvent) -> DpEvent:
     return event if inner is event.event else attr.evolve(event, event=inner)
 
 
-def releases(event: DpEvent, count: int = 1) -> Iterator[tuple[DpEvent, int]]:
+def releases(
+    event: DpEvent, count: int = 1, *, splits: bool = True
+) -> Iterator[tuple[DpEvent, int]]:
     """The releases of a normalised tree, without relations, with the number of each.
 
     A sampled release is one release.
+
+    Args:
+      event: The tree.
+      count: How often it occurs.
+      splits: Whether a run that costs no more than a composition, `as_composition`,
+        counts as that.
     """
+    if splits and hasattr(event, "as_composition"):
+        event = event.as_composition()
     if isinstance(event, (events.RunDpEvent, dp_accounting.SelfComposedDpEvent)):
         times = min(count * getattr(event, "count", 1), MOST_PRODUCTS)
-        yield from releases(event.event, times)
+        yield from releases(event.event, times, splits=splits)
     elif isinstance(event, dp_accounting.ComposedDpEvent):
         for part in event.events:
-            yield from releases(part, count)
+            yield from releases(part, count, splits=splits)
     elif not isinstance(event, dp_accounting.NoOpDpEvent):
         yield event, count
 

@@ -418,6 +418,11 @@ class BMinSeparation(Separated):
         release = _of_cohort(round_event)
         if not isinstance(release, GaussianDpEvent):
             return super().run_event(round_event)
+        if self.separation == 1:
+            sampled = dp_accounting.PoissonSampledDpEvent(
+                self.turn_probability, release
+            )
+            return super().run_event(sampled)
         noise, columns = release.noise_multiplier, np.ones([self.rounds, 1])
         return MinSeparationDpEvent(
             noise, columns, self.separation, self.turn_probability
@@ -500,10 +505,13 @@ class KOfT(Independent):
         return min(last - first, self.max_participations)
 
     def run_event(self, round_event: DpEvent) -> DpEvent:
-        """See base class: slots of as many blocks of the rounds."""
+        """See base class: by its own law, or slots of as many blocks of the rounds."""
         release = _of_cohort(round_event)
         if isinstance(release, dp_accounting.NonPrivateDpEvent):
             return release
+        if isinstance(release, GaussianDpEvent) and release.noise_multiplier:
+            noise, (k, of_rounds, chance) = release.noise_multiplier, self.law
+            return k_of_t.KOfTDpEvent(noise, self.rounds, k, of_rounds, chance)
         return k_of_t.slots(release, self.rounds, self.law)
 
 

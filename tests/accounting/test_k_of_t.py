@@ -13,6 +13,7 @@ from scipy import special, stats
 
 from dpfl import accounting
 from dpfl.accounting import k_of_t
+from tests.refusals import refuses
 
 GAUSSIAN = dp_accounting.GaussianDpEvent
 POISSON = dp_accounting.PoissonSampledDpEvent
@@ -169,6 +170,131 @@ def test_everybody_and_one_round_have_their_own_figures():
     assert accounting.epsilon(once, 1e-5).epsilon == pytest.approx(
         accounting.epsilon(want, 1e-5).epsilon
     )
+
+
+def drawn(event, delta, **more):
+    """The epsilon of the run's own law."""
+    report = accounting.epsilon(event, delta, accounting_method="tight", **more)
+    assert report.accounting_method == "monte-carlo"
+    return report.epsilon
+
+
+@pytest.mark.parametrize("z", [0.7, 2.0])
+@pytest.mark.parametrize("law, first", LAWS[:3])
+def test_its_own_law_matches_integration(law, first, z):
+    event = k_of_t.KOfTDpEvent(z, first, *law)
+    for delta in (1e-1, 1e-4):
+        report = accounting.epsilon(event, delta)
+        truth = exact(law, first, z, report.epsilon)
+        # Adding a client is charged as slots, which is more for 2 of 3 rounds.
+        least = 0.4 if law.rounds == 3 else 0.9
+        assert least * delta <= truth <= delta * (1 + 1e-6)
+        of_slots = accounting.epsilon(event.as_composition(), delta)
+        assert report.epsilon <= of_slots.epsilon
+
+
+def simulated(z, rounds, law, runs, seed=0):
+    """Losses of runs with the client, by the recursion over rounds."""
+    rng = np.random.default_rng(seed)
+    k, of_rounds, chance = law
+    own = k + (rng.random(runs) < chance)
+    joined = rng.random((runs, of_rounds)).argsort(axis=1) < own[:, None]
+    x = rng.standard_normal((runs, rounds)) + joined[:, :rounds] / z
+    x = np.exp(x / z - 0.5 / z**2)
+    sums = np.zeros((k + 2, runs))
+    sums[0] = 1
+    for row in x.T:
+        sums[1:] += row * sums[:-1]
+    total = 0.0
+    for count, share in ((k, 1 - chance), (k + 1, chance)):
+        law_of = stats.hypergeom(of_rounds, count, rounds)
+        for i in range(count + 1 if share else 0):
+            total = total + share * law_of.pmf(i) * sums[i] / math.comb(rounds, i)
+    return np.log(total)
+
+
+@pytest.mark.parametrize(
+    "rounds, law, z",
+    [
+        *((48, k_of_t.Law(6, 48), 0.8), (30, k_of_t.Law(6, 48), 0.8)),
+        *((20, k_of_t.Law(8, 40, 0.4), 1.0), (60, k_of_t.Law(30, 60), 3.0)),
+    ],
+)
+def test_its_own_law_matches_simulation(rounds, law, z):
+    """Delta at the epsilon of 1e-2: at most that, and at most 8% below, up to chance."""
+    delta, runs = 1e-2, 60_000
+    found = drawn(k_of_t.KOfTDpEvent(z, rounds, *law), delta)
+    losses = simulated(z, rounds, law, runs)
+    values = np.maximum(-np.expm1(np.minimum(found - losses, 0)), 0)
+    spread = 4 * values.std() / math.sqrt(runs)
+    assert values.mean() - spread <= delta <= 1.08 * (values.mean() + spread)
+
+
+@pytest.mark.parametrize("z, epsilon", [(0.7093, 8), (1.6326, 2)])
+def test_six_of_48_rounds_match_many_draws(z, epsilon):
+    """The noise of these epsilons by plain simulation, to a hundredth."""
+    found = drawn(k_of_t.KOfTDpEvent(z, 48, 6, 48), 1e-4)
+    assert found == pytest.approx(epsilon, rel=0.01)
+
+
+@pytest.mark.parametrize("law, first", [*LAWS[:4], (k_of_t.Law(5, 20, 0.5), 12)])
+@pytest.mark.parametrize("b, y", [(0, 1.0), (1, 0.3), (5, 0.05)])
+def test_draws_have_their_density_and_no_term_above_the_bound(law, first, b, y):
+    law_of = k_of_t.numbers(law, first)
+    want = (1 - law.chance) * stats.hypergeom.pmf(
+        np.arange(law_of.size), law.rounds, law.k, first
+    )
+    if law.chance:
+        want += law.chance * stats.hypergeom.pmf(
+            np.arange(law_of.size), law.rounds, law.k + 1, first
+        )
+    np.testing.assert_allclose(law_of, want, atol=1e-14)
+    tilted = k_of_t._Tilted(1.2, first, law_of)
+    losses, weights = tilted._draws(b, math.log(y), 40_000, 1)
+    # Both laws, as means of their likelihoods; few draws are of small ratios.
+    with_it = np.exp(weights)
+    assert abs(np.mean(with_it) - 1) < 5 * np.std(with_it) / 200
+    log_tilts = tilted._log_tilts(b, math.log(y))
+    log_mean = special.logsumexp(tilted._log_pair_weights(log_tilts))
+    for epsilon in (0.0, 0.5, 2.0):
+        bound = math.exp(log_mean + tilted.log_bound(epsilon, b, math.log(y)))
+        terms = with_it * np.maximum(-np.expm1(epsilon - losses), 0)
+        assert np.max(terms) <= bound * (1 + 1e-9)
+
+
+def test_bets_fail_no_more_often_than_they_may():
+    """Two rounds of four, at a failure of a fifth, by few draws."""
+    law, z, delta = k_of_t.Law(2, 4), 1.0, 0.05
+    tilted = k_of_t._Tilted(z, 4, k_of_t.numbers(law, 4))
+    truth = 0.0
+    step = 1.0
+    while step > 1e-4:
+        while exact(law, 4, z, truth + step) > delta:
+            truth += step
+        step /= 2
+    with np.errstate(all="ignore"):
+        found = [tilted.epsilon(delta, 0.2, truth + 1, 400, s) for s in range(40)]
+    assert np.mean(np.array(found) < truth) <= 0.2 + 2.5 * math.sqrt(0.16 / 40)
+    assert np.median(found) < truth + 0.5
+
+
+def test_beside_other_releases_it_counts_as_slots():
+    event = k_of_t.KOfTDpEvent(1.0, 12, 3, 12)
+    other = GAUSSIAN(5.0)
+    both = [
+        accounting.epsilon(dp_accounting.ComposedDpEvent((part, other)), 1e-5).epsilon
+        for part in (event, event.as_composition())
+    ]
+    assert both[0] == both[1]
+    np.testing.assert_array_equal(
+        event.rdp([2.0, 9.5]), event_rdp(event.as_composition(), [2.0, 9.5])
+    )
+    for values, name, value in (
+        *(((1.0, 13, 3, 12), "rounds", 13), ((1.0, 12, 13, 12), "k", 13)),
+        *(((1.0, 12, 0, 12), "k", 0), ((1.0, 12, 12, 12, 0.1), "k", 12)),
+    ):
+        with refuses(ValueError, name, value):
+            k_of_t.KOfTDpEvent(*values)
 
 
 def test_many_rounds_have_few_parts():

@@ -89,7 +89,7 @@ def test_unneeded_routes_are_not_computed(monkeypatch):
     def refuse(*unused):
         raise AssertionError("not needed")
 
-    monkeypatch.setattr(gaussian, "_pld_epsilon", refuse)
+    monkeypatch.setattr(gaussian, "_pld_epsilons", refuse)
     exact = accounting.epsilon(SAMPLED, 1e-3)
     assert [each.route for each in exact.candidates] == [
         *("monte-carlo", "exact-gaussian", "rdp")

@@ -153,9 +153,10 @@ class TestKOfT:
         assert [chosen.most_rounds_in(20, last) for last in (21, 35)] == [1, 4]
         assert chosen.neighboring_relations[0] == accounting.Relation.ADD_OR_REMOVE_ONE
         assert chosen.varies_cohorts and not mechanisms.KOfT(10, 10, 3).varies_cohorts
-        event = GAUSSIAN.dp_event(chosen, 50).event
-        release = dp_accounting.GaussianDpEvent(1.0)
-        assert event == k_of_t.slots(release, 35, chosen.law)
+        event = GAUSSIAN.dp_event(chosen.first(30), 50).event
+        assert event == k_of_t.KOfTDpEvent(1.0, 30, 3, 35, 0.5)
+        masked = FAMILIES[0].dp_event(chosen, 50).event.events
+        assert [part.event.slots for part in masked] == [9, 16]
         with refuses(ValueError, "rounds", 36):
             chosen.first(36)
 
@@ -224,6 +225,9 @@ class TestSeparation:
         event = GAUSSIAN.dp_event(chosen, 50).event
         assert event == MinSeparationDpEvent(1.0, np.ones([35, 1]), 4, 10 / 70)
         assert event.rate == pytest.approx(0.1)
+        sampled = mechanisms.BMinSeparation(100, 10, 35)
+        poisson = mechanisms.PoissonSampling(100, 10, 35)
+        assert GAUSSIAN.dp_event(sampled, 5) == GAUSSIAN.dp_event(poisson, 5)
 
     @pytest.mark.parametrize("mechanism", FAMILIES, ids=lambda value: value.name)
     @pytest.mark.parametrize("kind", participation.SECRET_PARTICIPATIONS)
