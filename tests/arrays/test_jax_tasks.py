@@ -60,22 +60,30 @@ def posts(rng, count):
         yield record(tokens=(1, words.encode()))
 
 
-def emnist(folder):
-    splits = {"all_train": (3, 4), "all_test": (3, 2)}
+def write_emnist(folder, clients, examples):
+    splits = {"all_train": (clients, examples), "all_test": (3, 2)}
     rehearse._write_sql(folder / "emnist_all.sqlite", characters, splits)
+
+
+def emnist(folder):
+    write_emnist(folder, 3, 4)
     return of_files("emnist", folder, model="2nn")
 
 
-def stackoverflow(folder):
-    splits = {"train": (3, 4), "test": (2, 3)}
+def write_stackoverflow(folder, words, clients, examples):
+    splits = {"train": (clients, examples), "test": (2, 3)}
     rehearse._write_sql(folder / "stackoverflow.sqlite", posts, splits)
-    counts = "".join(f"{word} {9 - i}\n" for i, word in enumerate(WORDS)).encode()
+    counts = "".join(f"{word} {9 + i}\n" for i, word in enumerate(words)).encode()
     (folder / "datasets").mkdir()
     path = folder / "datasets/stackoverflow.word_count.tar.bz2"
     with tarfile.open(path, "w:bz2") as archive:
         member = tarfile.TarInfo("stackoverflow.word_count")
         member.size = len(counts)
         archive.addfile(member, io.BytesIO(counts))
+
+
+def stackoverflow(folder):
+    write_stackoverflow(folder, WORDS, 3, 4)
     return of_files("stackoverflow", folder, vocab_size=3, **SMALL)
 
 
