@@ -153,11 +153,13 @@ def _engine(figure: sweep.Figure, scale: str) -> str:
     return name
 
 
-def _flags_of_runs(engine_name: str) -> dict[str, Any]:
+def _flags_of_runs(engine_name: str, scale: str) -> dict[str, Any]:
     """The flags for the runs from the command line."""
+    # Rows of TFF's runs do not name it.
+    is_jax = engine_name == "jax"
     given = {
-        # Rows of TFF's runs do not name it.
-        "engine": "jax" if engine_name == "jax" else None,
+        "engine": "jax" if is_jax else None,
+        "precision": "tf32" if is_jax and scale == "paper" else None,
         "data_dir": _DATA_DIR.value and os.path.realpath(_DATA_DIR.value),
         "round_deadline": _ROUND_DEADLINE.value,
         "allow_partial_data": _ALLOW_PARTIAL_DATA.value or None,
@@ -196,7 +198,7 @@ def main(argv: Sequence[str]) -> None:
     engine_name = _engine(figure, scale)
     own = "-jax" if engine_name == "jax" else ""
     seeds = [] if _SEEDS.value is None else cli.seeds("seeds")
-    grid = figure.grid(scale, _flags_of_runs(engine_name), seeds)
+    grid = figure.grid(scale, _flags_of_runs(engine_name, scale), seeds)
     # Path.resolve is not used: it has no clear error for cyclic links.
     folder = Path(os.path.realpath(_OUTPUT_DIR.value), f"{figure.folder}-{scale}{own}")
     with cli.left_if_used(folder):

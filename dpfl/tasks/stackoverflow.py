@@ -88,15 +88,14 @@ class PostRecord:
         tokens = text.Tokens(len(self.vocabulary))
         rows = np.full((len(found), self.sequence_length + 1), tokens.padding, np.int32)
         for row, record in zip(rows, found):
-            posts = records.fields(record).get("tokens", ())
+            posts = records.texts(record, "tokens")
             if len(posts) != 1:
                 wanted = "a text of tokens"
                 raise records.DamagedExampleError(
                     checks.message("a record", wanted, len(posts))
                 )
-            numbers = [
-                self._numbers.get(word, tokens.unknown) for word in posts[0].split(b" ")
-            ]
+            words = posts[0].split(b" ", len(row))[: len(row)]
+            numbers = [self._numbers.get(word, tokens.unknown) for word in words]
             whole = [tokens.begin, *numbers, tokens.end][: len(row)]
             row[: len(whole)] = whole
         return rows[:, :-1], rows[:, 1:]
