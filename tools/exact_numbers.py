@@ -28,7 +28,7 @@ from scipy import integrate, stats
 import dpfl
 from dpfl import accounting, files, mechanisms, planning
 from dpfl import factorization as mf
-from dpfl.accounting import random_allocation
+from dpfl.accounting import k_of_t, random_allocation
 from dpfl.accounting.csgm import SparsifiedMatrixFactorizationDpEvent
 from dpfl.accounting.integer import rounding, summed_noise
 from dpfl.factorization import tree
@@ -125,7 +125,7 @@ def _fixed_size(is_slow: bool) -> Numbers:
                 yield f"{setting}, {way.name}", calibrated.noise_multiplier
 
 
-def _random_allocation() -> Numbers:
+def _random_allocation(is_slow: bool) -> Numbers:
     compose = dp_accounting.SelfComposedDpEvent
     for z, rounds in ((0.7, 10), (0.7, 33), (1.0, 10), (1.0, 33), (1.0, 1000)):
         one = dp_accounting.GaussianDpEvent(z)
@@ -144,6 +144,10 @@ def _random_allocation() -> Numbers:
                     run, 1e-5, accounting_method=accounting_method
                 ).epsilon
                 yield f"epsilon, z = {z:g}, {rounds}, {name}{how}", epsilon
+        if is_slow:
+            run = k_of_t.KOfTDpEvent(z, 10 * rounds, k=10, of_rounds=10 * rounds)
+            epsilon = accounting.epsilon(run, 1e-5).epsilon
+            yield f"epsilon, z = {z:g}, {rounds}, k of T", epsilon
 
 
 def _matrix_factorization() -> Numbers:
@@ -327,7 +331,7 @@ def numbers(is_slow: bool = True) -> Iterator[tuple[str, str, float]]:
         ("privacy/client_sampling", _client_sampling()),
         ("privacy/gaussian_domination", _gaussian_domination()),
         ("privacy/fixed_size", _fixed_size(is_slow)),
-        ("privacy/random_allocation", _random_allocation()),
+        ("privacy/random_allocation", _random_allocation(is_slow)),
         ("privacy/matrix_factorization", _matrix_factorization()),
         ("privacy/bands", _bands(is_slow)),
         ("privacy/balls_in_bins", _secret_participation() if is_slow else ()),

@@ -412,8 +412,8 @@ class _Tilted:
             if b:
                 chance = generator.random(power.shape)
                 some = min(self._rounds, int(np.max(either)))
+                shift[some:] += np.searchsorted(edges[0], chance[some:])
                 for edge in range(b):
-                    shift[some:] += chance[some:] > edges[0, edge]
                     shift[:some] += chance[:some] > edges[power[:some], edge]
             x = generator.standard_normal(power.shape)
             x += (shift - 0.5) / self._z
