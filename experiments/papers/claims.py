@@ -867,10 +867,16 @@ _CONTROL = _asked("1000-fold", _arm("l2_csgm", "1000"), _TRUSTED)
 _NOISE = _asked("no noise", _arm("none"), _TRUSTED, AHEAD)
 
 
-def _gates(mechanisms: str) -> tuple[Gate, ...]:
-    """The gates of a family whose arms have these mechanisms, separated by |."""
+def _family(name: str, mechanisms: str, *own: Claim) -> Family:
+    """A family with its gates.
+
+    Args:
+      name: The family's name.
+      mechanisms: Mechanisms of the arms of claims and gates, separated by |.
+      *own: The claims.
+    """
     arms = {"mechanism": mechanisms}
-    return (
+    gates = (
         Gate(
             "1000-fold is not shown to cost a point",
             lambda folder: _CONTROL.effect(folder).high,
@@ -882,8 +888,8 @@ def _gates(mechanisms: str) -> tuple[Gate, ...]:
             least=0.015,
         ),
         Gate(
-            "an arm is not trained to the end",
-            functools.partial(verdicts.late_change, _ASKED, arms, _ARM),
+            "an effect still changes",
+            functools.partial(verdicts.late_change, own),
             below=0.005,
         ),
         Gate(
@@ -892,20 +898,20 @@ def _gates(mechanisms: str) -> tuple[Gate, ...]:
             below=1,
         ),
     )
+    return Family(name, own, gates)
 
 
 FAMILIES: tuple[Family, ...] = (
-    Family(
-        "P1",
-        tuple(
+    _family(
+        *("P1", "none|gaussian|l2_csgm"),
+        *(
             _asked(f"L2-CSGM at {rate}-fold is free", _arm("l2_csgm", rate), _TRUSTED)
             for rate in ("10", "100", "300")
         ),
-        _gates("none|gaussian|l2_csgm"),
     ),
-    Family(
-        "P2",
-        tuple(
+    _family(
+        *("P2", "none|gaussian|l2_csgm|distributed_discrete_gaussian|sketched_ddg"),
+        *(
             _asked(
                 f"a {rate}-fold sketch of {bits} bits is free",
                 _arm("sketched_ddg", rate, bits),
@@ -913,7 +919,6 @@ FAMILIES: tuple[Family, ...] = (
             )
             for rate, bits in (("50", "16"), ("100", "10"))
         ),
-        _gates("none|gaussian|l2_csgm|distributed_discrete_gaussian|sketched_ddg"),
     ),
 )
 

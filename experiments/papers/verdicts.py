@@ -286,20 +286,15 @@ class Gate:
         return self.least <= self.number(folder) < self.below
 
 
-def late_change(table: str, arms: Labels, names: Sequence[str], folder: Path) -> float:
-    """The greatest mean of `late_change` that any arm has over its seeds.
+def late_change(claims: Iterable[Claim], folder: Path) -> float:
+    """The greatest change of an effect between the last two evaluations, either way.
 
     Args:
-      table: Name of a table of `dpfl-compare --csv`.
-      arms: Labels of the rows.
-      names: Labels in which arms differ.
+      claims: Claims about a table of `dpfl-compare --csv`.
       folder: Folder of the tables.
     """
-    found: dict[tuple[str, ...], list[float]] = {}
-    for row in _rows(folder, table, arms):
-        own = found.setdefault(tuple(row[name] for name in names), [])
-        own.append(float(row["late_change"]))
-    return max(map(statistics.mean, found.values()))
+    changes = (dataclasses.replace(one, column="late_change") for one in claims)
+    return max(abs(one.effect(folder).size) for one in changes)
 
 
 def best_at_end(table: str, arms: Labels, folder: Path) -> float:
