@@ -6,7 +6,8 @@ import pathlib
 import pytest
 
 from dpfl import files
-from experiments.papers import chen2024, plotting
+from experiments.papers import chen2024, plotting, sweep
+from experiments.papers.index import FIGURES
 from tests import forks
 from tests.experiments import programs
 from tests.refusals import names
@@ -112,6 +113,20 @@ def test_missing_data_is_refused_before_any_work(tmp_path):
     # The remedy is a flag of this command.
     assert names(done.stderr, "emnist_all.sqlite", data, "--download")
     assert not output.exists()
+
+
+def test_rows_of_jax_are_kept_and_drawn_apart(tmp_path):
+    folder, rows = tmp_path / "secagg_sweep-small-jax", {"final_accuracy": 0.5}
+    folder.mkdir()
+    table = sweep.ResultsTable(folder / "results.csv")
+    for work in FIGURES["secagg_fig3"].grid("small", {"engine": "jax"}, [1]):
+        table.add(work, {**rows, "uplink_bits_per_parameter": work.labels["bits"]})
+    flags = ("--figure=secagg_fig3", f"--output_dir={tmp_path}", "--plot_only")
+    done = reproduce(*flags, "--engine=jax", "--seeds=1")
+    assert done.returncode == 0 and "missing" not in done.stdout, done.stderr
+    assert (folder / "secagg_fig3.png").exists()
+    assert "missing" in reproduce(*flags, "--engine=jax").stdout
+    assert reproduce(*flags).returncode == 2
 
 
 def test_list_names_every_figure():
