@@ -13,7 +13,7 @@ independent coins: there the slots are of blocks in which it may sit out.
 With Gaussian noise the ratio of a run is R = sum_i h_i M_i. h is the law of the number
 of the client's rounds and M_i the mean of the products of i of x_1, ..., x_r, the
 ratios of rounds. delta of removal is estimated from draws with a density that is R^2
-S^b over its mean, S = prod_t (1 + y x_t), and of addition by slots.
+S^b over its mean, S = prod_t (1 + y x_t), and of addition by slots, or other draws.
 
 docs/privacy/random_allocation.md has the proofs.
 """
@@ -39,6 +39,7 @@ from dpfl.accounting import (
     secret_participation,
     trees,
 )
+from dpfl.accounting.secret_participation import Draws
 from dpfl.fields import said
 
 # Chances of more coins than that are rounded up to powers of 2^(1/64).
@@ -208,29 +209,30 @@ class KOfTDpEvent(secret_participation.SecretRunDpEvent):
         return number / self.noise_multiplier**2 if self.noise_multiplier else math.inf
 
     def drawn_epsilon(self, delta: float, most: float, seed: int) -> float:
-        """See base class; adding a client is bounded by slots, without draws."""
+        """See base class; each direction by slots, or by draws if those give less."""
         parts = gaussian.gaussian_parts(trees.releases(self.as_composition()))
         curves = gaussian.EpsilonCurves(parts or collections.Counter(), delta)
         found = curves.pld_of_both()
-        if isinstance(found, str) or not 0 < found[0] < math.inf:
+        if isinstance(found, str) or not 0 < min(found) <= max(found) < math.inf:
             return math.inf
         remove, add = found
         number = min(self.rounds, self.k + (self.chance > 0))
         draws = _PRODUCTS // (self.rounds * (number + 8))
         is_in_reach = number <= _MOST_ROUNDS and self.noise_multiplier >= _LEAST_NOISE
-        if remove <= add or number == 1 or draws < _LEAST_DRAWS or not is_in_reach:
+        if number == 1 or draws < _LEAST_DRAWS or not is_in_reach:
             return math.inf
-        tilted = _Tilted(
-            self.noise_multiplier, self.rounds, numbers(self.law, self.rounds)
-        )
+        law = numbers(self.law, self.rounds)
+        tilted = _Tilted(self.noise_multiplier, self.rounds, law)
+        draws = min(draws, _MOST_DRAWS)
         failure = secret_participation.FAILURE
-        goal = delta * (1 - failure)
+        bets = delta * (1 - failure), 0.5 * failure * delta
         with np.errstate(all="ignore"):
-            by_draws = tilted.epsilon(
-                goal, failure * delta, remove, min(draws, _MOST_DRAWS), seed
-            )
-        result = max(by_draws, add)
-        return result if result < remove else math.inf
+            drawn = tilted.removal(remove, draws, 2 * seed)
+            result = min(remove, epsilon_by_bets(drawn, *bets, remove))
+            if result < add:
+                drawn = tilted.addition(add, draws, 2 * seed + 1)
+                result = max(result, min(add, epsilon_by_bets(drawn, *bets, add)))
+        return result if result < max(remove, add) else math.inf
 
 
 def numbers(law: Law, first: int) -> np.ndarray:
@@ -255,6 +257,51 @@ def numbers(law: Law, first: int) -> np.ndarray:
     return result
 
 
+def epsilon_by_bets(drawn: Draws, delta: float, failure: float, most: float) -> float:
+    """An epsilon of at most `most` that is too small with at most a probability.
+
+    A bet on a mean delta of terms from 0 to B, 1 + l (delta - term) for each of them,
+    has a mean of at most 1 if theirs is larger, and so has the mean of several products
+    of bets. So that is above 1 / failure with at most the probability `failure`
+    (Markov), for l of at most 1 / (B - delta).
+
+    Args:
+      drawn: The draws; terms and their bound fall in epsilon.
+      delta: The delta to meet.
+      failure: The probability with which the result may be too small.
+      most: The largest epsilon of interest.
+
+    Returns:
+      The epsilon; infinite if `most` is too small for these draws.
+    """
+    losses, weights, log_bound = drawn
+    stakes = _STAKES * math.exp(-log_bound(most)) / 1.05
+
+    def is_met(epsilon: float) -> bool:
+        bound = math.exp(min(log_bound(epsilon), 700.0)) * (1 + 3 * _ROUNDING)
+        counts = losses > epsilon
+        terms = np.exp(weights[counts]) * -np.expm1(epsilon - losses[counts])
+        terms *= 1 + _ROUNDING
+        wealth = [
+            np.sum(np.log1p(stake * (delta - terms)))
+            + (losses.size - terms.size) * math.log1p(stake * delta)
+            for stake in stakes
+            if stake * (bound - delta) < 1
+        ]
+        if not wealth:
+            return False
+        log_wealth = special.logsumexp(wealth) - math.log(stakes.size)
+        return log_wealth > -math.log(failure)
+
+    if not np.all(np.isfinite(losses) & np.isfinite(weights)) or not is_met(most):
+        return math.inf
+    low, high = 0.0, most
+    for _ in range(_STEPS):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if is_met(middle) else (middle, high)
+    return high
+
+
 class _Tilted:
     """Draws of R with a density of R^2 S^b over its mean, and their largest term."""
 
@@ -263,6 +310,7 @@ class _Tilted:
         self._z, self._rounds, self._law = z, rounds, law
         self._numbers = np.flatnonzero(law)
         self._log_law = np.log(law[self._numbers])
+        self._mean = float(law @ np.arange(law.size))
         i, j = self._numbers[:, None, None], self._numbers[None, :, None]
         common = np.arange(law.size)
         # The law of the common rounds of two clients, by their numbers.
@@ -328,67 +376,56 @@ class _Tilted:
         at_end = -epsilon - math.log(4) - b * log_s[-1]
         return max(float(np.max(terms - b * log_s[:-1])), at_end)
 
-    def epsilon(
-        self, delta: float, failure: float, most: float, draws: int, seed: int
-    ) -> float:
-        """An epsilon that is too small with at most the probability `failure`.
-
-        A bet on the mean delta of terms from 0 to B, 1 + l (delta - term) for each of
-        them, has a mean of at most 1 if their mean is larger, and so has the mean of
-        several products of bets. So they are above 1 / failure with at most the
-        probability `failure` (Markov), for l of at most 1 / (B - delta).
+    def removal(self, epsilon: float, draws: int, seed: int) -> Draws:
+        """Draws for P against Q, of the b and y whose largest term is the least.
 
         Args:
-          delta: The delta to meet.
-          failure: The probability with which the result may be too small.
-          most: An epsilon that suffices, near which draws are the most useful.
+          epsilon: The epsilon of that term.
           draws: The number of draws.
           seed: Their seed.
         """
-        mean = max(float(self._law @ np.arange(self._law.size)), 0.5)
-        base = math.log(mean / self._rounds)
+        base = math.log(max(self._mean, 0.5) / self._rounds)
 
-        def log_largest(b: int, log_y: float) -> float:
+        def log_largest(at: float, b: int, log_y: float) -> float:
             tilts = self._log_tilts(b, log_y)
             log_mean = float(special.logsumexp(self._log_pair_weights(tilts)))
-            return log_mean + self.log_bound(most, b, log_y)
+            return log_mean + self.log_bound(at, b, log_y)
 
         ways = [
             (b, base + math.log(f)) for b in _POWERS for f in _FACTORS if b or f == 1
         ]
-        b, log_y = min(ways, key=lambda way: log_largest(*way))
+        b, log_y = min(ways, key=lambda way: log_largest(epsilon, *way))
         losses, weights = self._draws(b, log_y, draws, seed)
-        log_mean = float(
-            special.logsumexp(self._log_pair_weights(self._log_tilts(b, log_y)))
-        )
-        stakes = _STAKES * math.exp(-log_largest(b, log_y)) / 1.05
-        if not np.all(np.isfinite(losses) & np.isfinite(weights)):
-            return math.inf
+        return Draws(losses, weights, lambda at: log_largest(at, b, log_y))
 
-        def is_met(epsilon: float) -> bool:
-            bound = math.exp(min(log_mean + self.log_bound(epsilon, b, log_y), 700.0))
-            bound *= 1 + 3 * _ROUNDING
-            counts = losses > epsilon
-            terms = np.exp(weights[counts]) * -np.expm1(epsilon - losses[counts])
-            terms *= 1 + _ROUNDING
-            wealth = [
-                np.sum(np.log1p(stake * (delta - terms)))
-                + (draws - terms.size) * math.log1p(stake * delta)
-                for stake in stakes
-                if stake * (bound - delta) < 1
-            ]
-            if not wealth:
-                return False
-            log_wealth = special.logsumexp(wealth) - math.log(stakes.size)
-            return log_wealth > -math.log(failure)
+    def addition(self, epsilon: float, draws: int, seed: int) -> Draws:
+        """Draws for Q against P, with the sign of the mean reversed.
 
-        low, high = 0.0, most
-        if not is_met(high):
-            return math.inf
-        for _ in range(_STEPS):
-            middle = 0.5 * (low + high)
-            low, high = (low, middle) if is_met(middle) else (middle, high)
-        return high
+        By the inequality of the means log R is at least the mean of log x times that of
+        the client's number of rounds.
+
+        Args:
+          epsilon: The epsilon at which the largest term is the least.
+          draws: The number of draws.
+          seed: Their seed.
+        """
+        shift = self._mean / self._rounds / self._z
+        half = 0.5 * self._mean / self._z**2
+        square = self._rounds * shift * shift
+        factor = max(0.0, (epsilon - half) / square)
+        generator = np.random.default_rng(seed)
+        losses, weights = [], []
+        for size in _sizes(draws, self._rounds):
+            x = generator.standard_normal((self._rounds, size)) - factor * shift
+            weights.append(
+                factor * shift * np.sum(x, axis=0) + 0.5 * factor * factor * square
+            )
+            losses.append(-self._log_ratio(np.exp((x - 0.5 / self._z) / self._z)))
+
+        def log_bound(at: float) -> float:
+            return factor * (half - at) + 0.5 * factor * factor * square
+
+        return Draws(np.concatenate(losses), np.concatenate(weights), log_bound)
 
     def _draws(
         self, b: int, log_y: float, draws: int, seed: int
