@@ -16,6 +16,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Optional
 
+import attr
+
 from dpfl import accounting, checks
 from dpfl.mechanisms import build
 from dpfl.mechanisms.mechanism import FLOAT_BITS, Mechanism
@@ -33,7 +35,7 @@ class MechanismCost:
     `accounting_method` is that of the epsilon, or `UNREACHABLE` if no noise gives the
     requested error. The error is None if it depends on the updates. `relation` is a
     name of `accounting.events.NAMES`, and `order` the Renyi order that gave epsilon,
-    None for other methods.
+    None for other methods. `audit_figures` has `accounting.AuditFigures`, if asked for.
     """
 
     mechanism: str
@@ -52,6 +54,7 @@ class MechanismCost:
     population: int
     rounds: int
     participation: str
+    audit_figures: Optional[Mapping[str, Any]] = None
 
 
 @checks.of_arguments(budget.OF_A_RUN)
@@ -134,6 +137,7 @@ def cost(
     dimension: int,
     delta: float,
     accounting_method: str = "auto",
+    figures: bool = False,
 ) -> MechanismCost:
     """The error, epsilon and bits of a mechanism with its noise set.
 
@@ -143,9 +147,12 @@ def cost(
       dimension: Length d of the flattened model update.
       delta: The delta that epsilon is at, in (0, 1).
       accounting_method: See `dpfl.accounting.epsilon`.
+      figures: Whether to compute `audit_figures`.
     """
     event = mechanism.dp_event(participation, dimension)
-    report = accounting.epsilon(event, delta, accounting_method=accounting_method)
+    report = accounting.epsilon(
+        event, delta, accounting_method=accounting_method, figures=figures
+    )
     error = None
     if mechanism.has_whole_error:
         error = mechanism.mean_squared_error(dimension)
@@ -166,6 +173,7 @@ def cost(
         population=participation.population,
         rounds=participation.rounds,
         participation=participation.name,
+        audit_figures=attr.asdict(report.figures) if report.figures else None,
     )
 
 

@@ -11,6 +11,9 @@
   dpfl-privacy explain RUN
   dpfl-privacy bands --epsilon=8 --population=3200 --rounds=512 --compression_rates=100
 
+`epsilon` and `calibrate` also print what auditors ask for: epsilon at other deltas, mu,
+rho and true positive rates (docs/privacy/README.md#what-auditors-ask-for).
+
 `compare` sets every mechanism's noise so that all have the same epsilon, or
 (--equal=error) the same error of the mean. The error is the expected squared L2 error
 of the mean of cohort_size updates of norm clip_norm, from the mechanism and not from
@@ -59,7 +62,7 @@ from typing import Any, Optional
 from absl import flags
 
 from dpfl import checks, fields, mechanisms, planning
-from dpfl.accounting import calibration
+from dpfl.accounting import audit_figures, calibration
 from dpfl.mechanisms import Mechanism, Participation, build, integer
 from dpfl.mechanisms import participation as participation_lib
 from dpfl.planning import remarks
@@ -200,7 +203,7 @@ def _participation(cohort_size: int) -> Participation:
 
 
 def _cost(
-    mechanism: Mechanism, participation: Participation
+    mechanism: Mechanism, participation: Participation, figures: bool = False
 ) -> comparison.MechanismCost:
     cost = comparison.cost(
         mechanism,
@@ -208,6 +211,7 @@ def _cost(
         _DIMENSION.value,
         _DELTA.value,
         _ACCOUNTING_METHOD.value,
+        figures,
     )
     _remark(remarks.epsilon_remark, mechanism, participation, cost)
     return cost
@@ -353,7 +357,7 @@ def _epsilon() -> list[comparison.MechanismCost]:
     cli.refuse("epsilon", "epsilon", *_COMPARE_ONLY)
     cli.require("epsilon", "noise_multiplier")
     mechanism, participation = _one_mechanism(mechanism_flags.given())
-    cost = _cost(mechanism, participation)
+    cost = _cost(mechanism, participation, figures=True)
     _remark(remarks.bits_remark, mechanism, participation, cost)
     return [cost]
 
@@ -371,7 +375,8 @@ def _calibrate() -> list[comparison.MechanismCost]:
     cli.refuse("calibrate", "noise_multiplier", *_COMPARE_ONLY)
     cli.require("calibrate", "epsilon")
     mechanism, participation = _one_mechanism(_noiseless())
-    return [_cost(_calibrated(mechanism, participation), participation)]
+    calibrated = _calibrated(mechanism, participation)
+    return [_cost(calibrated, participation, figures=True)]
 
 
 def _target_error(participation: Participation) -> float:
@@ -493,17 +498,27 @@ SUBCOMMANDS: Mapping[str, tuple[Callable[..., Sequence[Any]], Mapping[str, str]]
 }
 
 
+def _figures_text(figures: Mapping[str, Any]) -> str:
+    curve = (f"{e:.5g} at {delta:g}" for delta, e in figures["epsilons"].items())
+    facts = audit_figures.facts(figures).items()
+    lines = [f"{name}: {tables.cell(value)}" for name, value in facts]
+    return "\n".join([f"epsilon by delta: {', '.join(curve) or '-'}", *lines])
+
+
 def main(argv: Sequence[str]) -> None:
     """Runs the subcommand named by the first positional argument."""
     find, columns = SUBCOMMANDS[cli.command(argv, SUBCOMMANDS, ["explain"])]
     cli.check_outputs({"output": (), "plot": (".png",)})
     results = find(*argv[2:])
     rows = [dataclasses.asdict(each) for each in results]
-    if columns or _JSON.value:
-        tables.show(rows, columns, _OUTPUT.value, "json" if _JSON.value else "text")
+    if _JSON.value:
+        parts = [tables.as_json(rows)]
+    elif columns:
+        figures = (row.get("audit_figures") for row in rows)
+        parts = [tables.text(rows, columns), *map(_figures_text, filter(None, figures))]
     else:
-        content = "".join(f"{privacy_explained.text(each)}\n" for each in results)
-        tables.write(content, _OUTPUT.value)
+        parts = [privacy_explained.text(each) for each in results]
+    tables.write("".join(f"{part}\n" for part in parts), _OUTPUT.value)
 
 
 if __name__ == "__main__":

@@ -110,21 +110,22 @@ def text(rows: Rows, columns: Mapping[str, str], digits: int = 5) -> str:
       columns: Heads by column, in the order in which they are shown.
       digits: Significant digits of a number.
     """
-
-    def cell(value: Any) -> str:
-        if isinstance(value, Mapping):
-            return " ".join(f"{k}={v}" for k, v in value.items()) or "-"
-        if isinstance(value, float):
-            return f"{value:.{digits}g}"
-        return "-" if value is None else str(value)
-
     cells = [list(columns.values())]
-    cells += [[cell(row.get(column)) for column in columns] for row in rows]
+    cells += [[cell(row.get(column), digits) for column in columns] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells)]
     return "\n".join(
         "  ".join(word.rjust(width) for word, width in zip(line, widths))
         for line in cells
     )
+
+
+def cell(value: Any, digits: int = 5) -> str:
+    """A value in a text table."""
+    if isinstance(value, Mapping):
+        return " ".join(f"{k}={v}" for k, v in value.items()) or "-"
+    if isinstance(value, float):
+        return f"{value:.{digits}g}"
+    return "-" if value is None else str(value)
 
 
 def as_json(rows: Rows) -> str:

@@ -9,6 +9,7 @@ Imports no TensorFlow.
 """
 
 from dpfl.accounting.accountant import DpflAccountant
+from dpfl.accounting.audit_figures import AuditFigures
 from dpfl.accounting.calibration import (
     LARGE_EPSILON,
     BudgetNotBindingError,
@@ -43,6 +44,7 @@ from dpfl.accounting.trees import relations_of
 __all__ = [
     "DEFAULT_ORDERS",
     "LARGE_EPSILON",
+    "AuditFigures",
     "BudgetNotBindingError",
     "CalibrationError",
     "DistributedDiscreteGaussianDpEvent",

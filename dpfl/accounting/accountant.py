@@ -23,7 +23,7 @@ import contextlib
 import functools
 import math
 from collections.abc import Sequence
-from typing import Optional
+from typing import Optional, Union
 
 import dp_accounting
 import numpy as np
@@ -39,21 +39,19 @@ _COMPOSED = (dp_accounting.SelfComposedDpEvent, dp_accounting.ComposedDpEvent)
 _ABOVE_ONE = 1.0 + 2.0**-20
 
 
-def _delta_of(
-    orders: np.ndarray, rdp: np.ndarray, epsilon: float
-) -> tuple[float, float]:
-    """The least delta of finite orders at an epsilon, and its order.
+def _deltas_of(
+    orders: np.ndarray, rdp: np.ndarray, epsilons: Union[float, np.ndarray]
+) -> np.ndarray:
+    """The deltas of finite orders at epsilons, [..., 1] or one; [..., m].
 
     As dp_accounting's, of which some releases crash on an RDP below 1e-16.
     """
     by_divergence = np.sqrt(-np.expm1(-rdp))
     above = np.maximum(orders, 1.01)
     with np.errstate(over="ignore", under="ignore"):
-        logs = (above - 1) * (rdp - epsilon + np.log1p(-1 / above)) - np.log(above)
+        logs = (above - 1) * (rdp - epsilons + np.log1p(-1 / above)) - np.log(above)
         by_order = np.where(orders > 1.01, np.exp(np.minimum(logs, 0.0)), 1.0)
-    deltas = np.minimum(by_divergence, by_order)
-    best = int(np.argmin(deltas))
-    return float(deltas[best]), float(orders[best])
+    return np.minimum(by_divergence, by_order)
 
 
 def _resolve_sampling(event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
@@ -232,7 +230,16 @@ class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
         known = self._known_orders()
         if not known.any():
             return 1.0, self._orders[0]
-        return _delta_of(self._orders[known], self._rdp[known], target_epsilon)
+        deltas = _deltas_of(self._orders[known], self._rdp[known], target_epsilon)
+        best = int(np.argmin(deltas))
+        return float(deltas[best]), float(self._orders[known][best])
+
+    def profile(self, epsilons: np.ndarray) -> np.ndarray:
+        """The least deltas at epsilons of at least 0; float64 [n]."""
+        known = self._known_orders()
+        rows = _deltas_of(self._orders[known], self._rdp[known], epsilons[:, None])
+        deltas = np.min(rows, axis=1, initial=1.0)
+        return np.where(self._largest_loss() <= epsilons, 0.0, deltas)
 
     def _largest_loss(self) -> float:
         """The RDP at the infinite order, a pure epsilon; infinite without the order."""

@@ -24,6 +24,7 @@ from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 from dpfl import checks
 from dpfl.accounting import (
     accountant,
+    audit_figures,
     events,
     gaussian_domination,
     privacy_loss,
@@ -98,6 +99,7 @@ class PrivacyReport:
         `events.NAMES`: 'add_or_remove' or 'replaced_by_zeros'.
       event: The event, in the normal form of `trees`; None if it is not known.
       candidates: Results of the routes that were tried, see `routes`.
+      figures: What else the route says; None unless `epsilon` was asked for it.
     """
 
     epsilon: float
@@ -107,6 +109,7 @@ class PrivacyReport:
     relation: Optional[str] = None
     event: Optional[dp_accounting.DpEvent] = attr.ib(None, eq=False, repr=False)
     candidates: tuple[routes.Candidate, ...] = attr.ib((), eq=False, repr=False)
+    figures: Optional[audit_figures.AuditFigures] = attr.ib(None, eq=False, repr=False)
 
     def __str__(self) -> str:
         """Returns one sentence, with a remark on an epsilon above `LARGE_EPSILON`."""
@@ -132,6 +135,7 @@ def epsilon(
     orders: Optional[Sequence[float]] = None,
     relation: Optional[events.Relation] = None,
     every_route: bool = False,
+    figures: bool = False,
 ) -> PrivacyReport:
     """The epsilon of an event at a delta, with its accounting method and relation.
 
@@ -148,6 +152,7 @@ def epsilon(
       every_route: Whether the report has a candidate for each of `routes.ROUTES`,
         which takes longer and changes no epsilon. Otherwise it has those that were
         needed.
+      figures: Whether the report has `figures`, which take some hundredths of a second.
 
     Raises:
       dp_accounting.UnsupportedEventError: the tree has an event without a bound, for
@@ -174,9 +179,12 @@ def epsilon(
             f"these and secret participation, found {accounting_method!r}"
         )
     order = float(question.rdp[1]) if taken.route == "rdp" else None
+    found = None
+    if figures:
+        found = audit_figures.of(question, taken.route, taken.epsilon)
     name = events.NAMES[relation]
     return PrivacyReport(
-        taken.epsilon, delta, taken.route, order, name, event, candidates
+        taken.epsilon, delta, taken.route, order, name, event, candidates, found
     )
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, NamedTuple, Optional, Union
 
 import attr
@@ -42,6 +42,10 @@ _LEAST_PLD_DELTA = 1e-12
 # Above this loss of one release (a noise multiplier of about 0.002) the curves differ
 # by little, and the grid would be coarse or slow.
 _LARGEST_PLD_LOSS = 1e5
+
+Losses = tuple[privacy_loss.LossDistribution, privacy_loss.LossDistribution]
+Profile = Callable[[np.ndarray], np.ndarray]
+"""Upper bounds on delta, both directions', at epsilons of at least 0; float64 [m]."""
 
 
 def gaussian_rdp(noise_multiplier: float, orders: events.Orders) -> np.ndarray:
@@ -260,6 +264,7 @@ class EpsilonCurves:
         self._has_noise = all(part.z for part in parts)
         plain = {part: n for part, n in parts.items() if part.q == 1}
         self._plain = _inverse_square(plain) if self._has_noise else math.inf
+        self._losses: Optional[Losses] = None
 
     def exact(self) -> Union[float, str]:
         """Exact epsilon of unsampled Gaussians, or of one sampled release alone."""
@@ -295,13 +300,12 @@ class EpsilonCurves:
             return "privacy losses are too large for a grid"
         # A number of slots that needs few doublings has a finer grid: a few more slots,
         # which cannot lower the true epsilon, may give the smaller bound.
-        return min(
-            (
-                _pld_epsilons(self._plain, of, self._delta)
-                for of in _alternatives(self._sampled)
-            ),
-            key=max,
+        ways = (
+            _pld_epsilons(self._plain, of, self._delta)
+            for of in _alternatives(self._sampled)
         )
+        epsilons, self._losses = min(ways, key=lambda way: max(way[0]))
+        return epsilons
 
     def unsampled(self) -> Union[float, str]:
         """Epsilon of the exact curve without client sampling, which is an upper bound.
@@ -314,6 +318,30 @@ class EpsilonCurves:
         if not (self._has_noise and self._sampled):
             return self._not_sampled
         return _unsampled_epsilon(_inverse_square(self._parts), self._delta)
+
+    @property
+    def mu(self) -> Optional[float]:
+        """1 / z of all releases together, or None if clients are sampled."""
+        return None if self._sampled else math.sqrt(self._plain)
+
+    def profile(self, route: str) -> tuple[Profile, Optional[float]]:
+        """The deltas at epsilons of at least 0 by a way that has given an epsilon.
+
+        Args:
+          route: 'pld' for the last result of `pld`, 'exact-gaussian' for `exact` or
+            'unsampled-gaussian' for `unsampled`.
+
+        Returns:
+          The deltas, and mu if they are those of a Gaussian mechanism of 1 / z = mu.
+        """
+        if route == "pld" and self._losses is not None:
+            remove, add = (side.profile() for side in self._losses)
+            return lambda epsilons: np.maximum(remove(epsilons), add(epsilons)), None
+        if route == "exact-gaussian" and self._sampled:
+            [(q, z, _, _)] = self._sampled
+            return lambda epsilons: _once_sampled_deltas(q, z, epsilons), None
+        mu = math.sqrt(_inverse_square(self._parts))
+        return gaussian_profile(mu), mu
 
     @property
     def _not_sampled(self) -> str:
@@ -363,22 +391,34 @@ def _once_sampled_epsilon(q: float, z: float, delta: float) -> float:
     return math.log1p(q * math.expm1(inner)) * (1 + 1e-14)
 
 
+def _once_sampled_deltas(q: float, z: float, epsilons: np.ndarray) -> np.ndarray:
+    """The deltas of `_once_sampled_epsilon`, at epsilons of at least 0."""
+    inner = epsilons + np.log1p((q - 1) * np.exp(-epsilons)) - math.log(q)
+    return q * gaussian_profile(1 / z)(np.maximum(inner * (1 - 1e-14), 0.0))
+
+
+def gaussian_profile(mu: float) -> Profile:
+    """Maps epsilons to `gaussian_delta` for a noise multiplier of 1 / mu."""
+    z = 1 / max(mu, 1e-150)
+    return lambda epsilons: np.array([gaussian_delta(e, z) for e in epsilons])
+
+
 def _pld_epsilons(
     inverse_square: float, sampled: dict[Part, int], delta: float
-) -> tuple[float, float]:
-    """The epsilons of composed privacy loss distributions, rounded up."""
+) -> tuple[tuple[float, float], Losses]:
+    """The epsilons of composed privacy loss distributions, rounded up, and they."""
     step = _interval(inverse_square, sampled)
     while True:
         try:
             remove, add = _losses_on_grid(inverse_square, sampled, delta, step)
-            return remove.epsilon(delta), add.epsilon(delta)
+            return (remove.epsilon(delta), add.epsilon(delta)), (remove, add)
         except privacy_loss.TooManyLossesError:
             step *= 4
 
 
 def _losses_on_grid(
     inverse_square: float, sampled: dict[Part, int], delta: float, step: float
-) -> tuple[privacy_loss.LossDistribution, privacy_loss.LossDistribution]:
+) -> Losses:
     parts = []
     for (q, z, is_fixed, rounds), n in sampled.items():
         if is_fixed:

@@ -69,6 +69,8 @@ _ROUNDING = 1e-10
 _SHARE = 0.01
 # The share for the tails of integer noise, which are far below it.
 _TAIL_SHARE = 1e-6
+CHARGED_SHARE = _SHARE + _TAIL_SHARE
+"""The share of delta for clocks and tails."""
 # Events of a cohort's release that one Gaussian release can take the place of.
 _OF_COHORTS = gaussian.FixedSizeDpEvent, random_allocation.RandomAllocationDpEvent
 
@@ -370,7 +372,5 @@ def losses(
     top = _largest_epsilon(stands[1], delta)
     if directions is None or top < 0:
         return None
-    remove, add = (
-        side.worse((_SHARE + _TAIL_SHARE) * delta, top) for side in directions
-    )
+    remove, add = (side.worse(CHARGED_SHARE * delta, top) for side in directions)
     return remove, add

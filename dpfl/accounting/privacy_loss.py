@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import attr
 import numpy as np
@@ -120,6 +120,25 @@ class LossDistribution:
             return max(0.0, float(grid[max(place - 1, 0)]))
         root = top + math.log((above[place] - goal) / scaled[place])
         return max(0.0, min(root, float(grid[place])))
+
+    def profile(self) -> Callable[[np.ndarray], np.ndarray]:
+        """Maps epsilons of at least 0 to their deltas, rounded up; float64 [m]."""
+        first = max(0, 1 - self.low)
+        masses = self.masses[first:]
+        grid = self.step * (self.low + first + np.arange(masses.size))
+        # Upper sums of the masses and of mass * exp(-loss), and 0 above the grid.
+        sums = np.zeros((2, masses.size + 1))
+        sums[0, :-1] = np.cumsum(masses[::-1])[::-1]
+        with np.errstate(under="ignore"):
+            sums[1, :-1] = np.cumsum((masses * np.exp(-grid))[::-1])[::-1]
+
+        def deltas(epsilons: np.ndarray) -> np.ndarray:
+            above, scaled = sums[:, np.searchsorted(grid, epsilons, side="right")]
+            growth = np.exp(np.minimum(epsilons, _LARGEST_EXPONENT))
+            finite = np.maximum(above - growth * scaled, 0.0)
+            return np.minimum((self.infinite + finite) * (1 + _ROUNDING), 1.0)
+
+        return deltas
 
 
 def normal_masses(edges: np.ndarray) -> np.ndarray:

@@ -132,9 +132,14 @@ class RunCost(Checked):
         )
 
     def report_after(
-        self, rounds: int, again: Again = _NONE_AGAIN
+        self, rounds: int, again: Again = _NONE_AGAIN, figures: bool = False
     ) -> accounting.PrivacyReport:
         """The report of the first `rounds` rounds, and repeated ones.
+
+        Args:
+          rounds: How many of the first rounds count, at least 0.
+          again: Releases of rounds that were repeated.
+          figures: Whether the report has `figures`, which no rounds have not.
 
         Raises:
           ValueError: If no bound for the repeated rounds is known.
@@ -147,7 +152,10 @@ class RunCost(Checked):
             )
         event = self.event_after(rounds, again)
         return accounting.epsilon(
-            event, self.delta, accounting_method=self.accounting_method
+            event,
+            self.delta,
+            accounting_method=self.accounting_method,
+            figures=figures,
         )
 
     def event_after(self, rounds: int, again: Again) -> accounting.RunDpEvent:

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dpfl import files, privacy_coverage
-from dpfl.accounting import events
+from dpfl.accounting import audit_figures, events
 from dpfl.pages import elements, svg
 from dpfl.privacy_coverage import EXACT_FOR_SIMULATION
 from dpfl.training import plan as plan_lib
@@ -103,6 +103,7 @@ def html(
             elements.charts(released),
             elements.heading("Privacy"),
             elements.facts(_privacy(summary)),
+            elements.charts(_epsilon_curve(summary)),
             *(elements.paragraph(remark) for remark in summary["remarks"]),
             *(
                 [elements.heading("Communication"), elements.facts(bits)]
@@ -258,7 +259,7 @@ def _clip_name(column: str) -> str:
 
 def _privacy(summary: Mapping[str, Any]) -> dict[str, Any]:
     relation = summary["relation"]
-    settings = summary["settings"]
+    settings, figures = summary["settings"], summary["audit_figures"]
     participation = (
         f"{settings['participation']}, {settings['cohort_size']} of "
         f"{summary['population']} clients a round"
@@ -271,7 +272,18 @@ def _privacy(summary: Mapping[str, Any]) -> dict[str, Any]:
         "noise multiplier": summary["noise_multiplier"],
         "choice of clients": participation,
         "whom clients trust": summary["trust"],
+        **(audit_figures.facts(figures) if figures else {}),
     }
+
+
+def _epsilon_curve(summary: Mapping[str, Any]) -> list[str]:
+    """The chart of epsilon over delta, if it is known."""
+    figures = summary["audit_figures"]
+    if not (figures and figures["epsilons"]):
+        return []
+    line = svg.Line("epsilon", list(figures["epsilons"].items()))
+    title = "epsilon over delta"
+    return [svg.chart([line], title, "delta", "epsilon", is_logarithmic=True)]
 
 
 def _communication(summary: Mapping[str, Any]) -> dict[str, Any]:

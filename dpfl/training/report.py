@@ -13,6 +13,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import attr
 import numpy as np
 
 from dpfl import accounting, privacy_coverage
@@ -100,7 +101,7 @@ def privacy_sentence(plan: plan_lib.Plan) -> str:
 
 def summary(plan: plan_lib.Plan, progress: Progress) -> dict[str, Any]:
     """The content of summary.json, without a seed that was drawn."""
-    privacy = plan.cost.report_after(progress.round_index)
+    privacy = plan.cost.report_after(progress.round_index, figures=True)
     content = _summary(plan, progress, privacy)
     content["remarks"] = _remarks(plan, privacy.epsilon, progress.round_index)
     return content
@@ -141,6 +142,7 @@ def _summary(
         "delta": privacy.delta,
         "accounting_method": privacy.accounting_method,
         "relation": privacy.relation,
+        "audit_figures": attr.asdict(privacy.figures) if privacy.figures else None,
         "trust": _trust(plan),
         "lower_is_better": [
             name

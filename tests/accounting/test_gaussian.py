@@ -124,7 +124,7 @@ def test_pld_is_never_below_the_exact_epsilon():
     assert accounting_method in ("pld", "unsampled-gaussian")
     assert exact * (1 - 1e-6) <= value <= exact * (1 + 1e-12)
     interval = gaussian._interval(0.0, {gaussian.Part(0.9, 2.0): 3})
-    composed = gaussian._pld_epsilons(0.0, {gaussian.Part(1 - 1e-9, 2.0): 3}, 1e-5)
+    composed, _ = gaussian._pld_epsilons(0.0, {gaussian.Part(1 - 1e-9, 2.0): 3}, 1e-5)
     assert exact * (1 - 1e-6) <= max(composed) <= exact + interval
 
 

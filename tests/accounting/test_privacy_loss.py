@@ -23,6 +23,18 @@ def step_of(z, count=1):
     return gaussian._interval(0.0, {gaussian.Part(0.5, z): count})
 
 
+def test_profile_is_the_hockey_stick():
+    masses = np.array([0.1, 0.2, 0.3, 0.25, 0.1])
+    found = privacy_loss.LossDistribution(0.5, -2, masses, 0.05)
+    losses = 0.5 * np.arange(-2, 3)
+    epsilons = np.array([0.0, 0.2, 0.5, 0.7, 1.0, 3.0, 800.0])
+    with np.errstate(over="ignore"):
+        shares = np.maximum(1 - np.exp(epsilons[:, None] - losses), 0)
+    deltas = found.profile()(epsilons)
+    np.testing.assert_allclose(deltas, 0.05 + shares @ masses, rtol=1e-9)
+    assert found.epsilon(deltas[3]) == pytest.approx(0.7, rel=1e-9)
+
+
 @pytest.mark.parametrize("q", [1e-6, 0.03, 0.9, 1.0])
 @pytest.mark.parametrize("z", [0.02, 0.5, 1.0, 5.0, 100.0])
 def test_one_release_is_closely_above_the_exact_curve(q, z):

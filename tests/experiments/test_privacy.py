@@ -46,6 +46,23 @@ def test_epsilon_is_the_accountants():
     assert row["mean_squared_error"] == mechanism.mean_squared_error(1018174)
 
 
+def test_epsilon_has_figures_for_audits():
+    flags = "--mechanism=gaussian", "--noise_multiplier=2", "--rounds=4", "--delta=3e-5"
+    [row] = rows("epsilon", *flags)
+    figures = row["audit_figures"]
+    event = dp_accounting.GaussianDpEvent(1.0)
+    expected = accounting.epsilon(event, 3e-5, figures=True).figures
+    assert figures["epsilons"] == {str(d): e for d, e in expected.epsilons.items()}
+    assert figures["epsilons"]["3e-05"] == row["epsilon"]
+    assert (figures["mu"], figures["rho"], figures["absent"]) == (1.0, 0.5, {})
+    rates = figures["true_positive_rates"]
+    assert rates == {str(a): p for a, p in expected.true_positive_rates.items()}
+    lines = call("epsilon", *flags).stdout.splitlines()
+    assert f"{row['epsilon']:.5g} at 3e-05" in lines[2] and len(lines) == 7
+    for line, value in zip(lines[3:], (1.0, 0.5, *rates.values())):
+        assert line.endswith(f": {value:.5g}")
+
+
 def test_calibrate_fig_1():
     [row] = rows(
         *("calibrate", "--mechanism=l2_csgm", "--keep_fraction=0.01", "--epsilon=5"),

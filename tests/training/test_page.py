@@ -68,8 +68,10 @@ def test_page_shows_the_summary(make_plan, folder):
         assert part in text, part
     assert "<script" not in text and "<p></p>" not in text
     released, _, exact = text.partition(f"<h2>{page.EXACT_HEADING}</h2>")
-    # Accuracy and loss, accuracy over epsilon, epsilon.
-    assert released.count("<figure>") == 4
+    # Accuracy and loss, accuracy over epsilon, epsilon, epsilon over delta.
+    assert released.count("<figure>") == 5
+    for rate in summary["audit_figures"]["true_positive_rates"].values():
+        assert f"<td>{rate:.4g}</td>" in released
     # Loss in training, accuracy over bits, time, clipped.
     assert exact.count("<figure>") == 4
     for words in ("share of updates clipped", "training", "bits up", "seconds"):

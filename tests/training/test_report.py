@@ -6,6 +6,7 @@ import functools
 import json
 import re
 
+import attr
 import numpy as np
 import pytest
 
@@ -161,6 +162,9 @@ def test_the_summary(make_plan):
     # What was spent, not what was planned.
     assert found["epsilon"] == plan.cost.report_after(3).epsilon
     assert found["epsilon"] < plan.cost.planned.epsilon
+    figures = plan.cost.report_after(3, figures=True).figures
+    assert found["audit_figures"] == attr.asdict(figures)
+    assert figures.epsilons[found["delta"]] == found["epsilon"]
     exact = found["exact"]
     assert exact["max_participations"] == 2 and found["noise_multiplier"] == 2.0
     # 300 bits from ten clients.
