@@ -266,3 +266,4 @@ class SparsifiedMatrixFactorizationDpEvent(SparsifiedDpEvent):
     """
 
     pages: ClassVar[tuple[str, ...]] = ("matrix_factorization.md#sparsified-updates",)
+    is_one_round: ClassVar[bool] = False

@@ -134,9 +134,9 @@ def round_release(name: str, value: Any) -> dp_accounting.DpEvent:
     if isinstance(value, dp_accounting.DpEvent):
         release = trees.bare(trees.normalised(value))
     is_gaussian = type(release) is dp_accounting.GaussianDpEvent
-    if not (is_gaussian or isinstance(release, events.RdpDpEvent)):
+    if not (is_gaussian or getattr(release, "is_one_round", False)):
         raise TypeError(
-            f"{name} must be a GaussianDpEvent or an RdpDpEvent, found "
+            f"{name} must be a GaussianDpEvent or an RdpDpEvent of one round, found "
             f"{type(value).__name__}"
         )
     has_own_noise = events.Relation.ADD_OR_REMOVE_ONE in trees.relations_of(value)
@@ -173,6 +173,7 @@ class FixedSizeDpEvent(events.RdpDpEvent):
     fraction: float = attr.ib(metadata=said(check=checks.fraction))
 
     pages: ClassVar[tuple[str, ...]] = ("fixed_size.md",)
+    is_one_round: ClassVar[bool] = False
     # The one for a fixed number of clients.
     neighboring_relations = events.ZERO_OUT_ONLY
 

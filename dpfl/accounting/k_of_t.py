@@ -48,6 +48,8 @@ _FEW_COINS, _OCTAVE = 32, 64
 _MOST_COINS = 2**11
 # Allowance for the rounding of chances, and of the terms of a mean over draws.
 _ROUNDING = 1e-9
+# Above the error of a coin near 0.
+_LEAST_COIN = 1e-15
 # Products of numbers in all draws, the most draws, and the least that are worth it.
 _PRODUCTS = 2**30
 _MOST_DRAWS, _LEAST_DRAWS = 2**17, 2**13
@@ -119,7 +121,7 @@ def _coins_of(law: Law, first: int) -> np.ndarray:
     if not law.k:
         return np.array([law.chance * first / law.rounds])
     # One round more costs no less.
-    each = coins(law.k + more, law.rounds, first) * (1 + _ROUNDING)
+    each = coins(law.k + more, law.rounds, first) * (1 + _ROUNDING) + _LEAST_COIN
     if each.size > _FEW_COINS:
         each = 2 ** (np.ceil(_OCTAVE * np.log2(each)) / _OCTAVE)
     return np.minimum(1.0, each)

@@ -50,6 +50,7 @@ class MatrixFactorizationDpEvent(events.RdpDpEvent):
     noise_multiplier: float = attr.ib(metadata=said(check=events.noise))
 
     pages: ClassVar[tuple[str, ...]] = ("matrix_factorization.md",)
+    is_one_round: ClassVar[bool] = False
 
     def rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class. The stream is one Gaussian mechanism."""

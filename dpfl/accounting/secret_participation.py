@@ -59,6 +59,7 @@ def matrix_key(matrix: np.ndarray) -> tuple[tuple[int, ...], bytes]:
 class SecretRunDpEvent(events.RdpDpEvent):
     """A run in which the rounds of each client are its secret."""
 
+    is_one_round: ClassVar[bool] = False
     # Not cached: each prefix of a run has another matrix.
     is_remembered: ClassVar[bool] = False
 

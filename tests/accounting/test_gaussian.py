@@ -157,6 +157,14 @@ def test_other_events_are_not_gaussian(event):
     assert bool(neighboring_relations) != is_refused
 
 
+@pytest.mark.parametrize(
+    "event", [STREAM, gaussian.FixedSizeDpEvent(GAUSSIAN(1.0), 0.1)]
+)
+def test_cohorts_are_drawn_for_a_round_alone(event):
+    with refuses(TypeError, "round_event", type(event).__name__):
+        gaussian.FixedSizeDpEvent(event, 0.1)
+
+
 def test_no_noise_is_infinite_and_no_release_is_zero():
     silent = GAUSSIAN(0.0), POISSON(0.5, GAUSSIAN(0.0))
     for event in (*silent, dp_accounting.NonPrivateDpEvent()):
