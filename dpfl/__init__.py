@@ -157,8 +157,8 @@ _NAMES += ["SparseRecovery", "ProjectAndPerturb", "Dome", "DomeDdg", "NoMechanis
 _NAMES += ["MECHANISMS", "TEST_CONFIGS"]
 # Participation.
 _NAMES += ["PoissonSampling", "CyclicPoisson", "BallsInBins", "BMinSeparation"]
-_NAMES += ["RandomAllocation", "OncePerEpoch", "WithoutReplacement", "FixedSize"]
-_NAMES += ["KOfT", "PARTICIPATIONS"]
+_NAMES += ["RandomAllocation", "KOfT", "OncePerEpoch", "WithoutReplacement"]
+_NAMES += ["FixedSize", "PARTICIPATIONS"]
 # Accounting and planning.
 _NAMES += ["epsilon", "privacy_report", "PrivacyReport", "calibrate", "resolve"]
 _NAMES += ["ResolvedMechanism", "Ledger", "loss_distribution", "DpflAccountant"]

@@ -312,7 +312,7 @@ VALUE_TYPE = tff.to_type([(np.float32, (2, 3)), np.float32])
 
 class TestExecution:
     def test_rounds(self, tff_secure_context):
-        config = make("ddg", 0.3, adaptive_clipping=True, count_stddev=0.5)
+        config = make("ddg", 0.3, adaptive_clipping=True, count_stddev=0.16)
         process = aggregators.build(
             config, seed=2, measure="exact_for_simulation"
         ).create(VALUE_TYPE)
