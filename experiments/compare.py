@@ -161,7 +161,7 @@ def main(argv: Sequence[str]) -> None:
     label = tables.head(f"final_{metric}")
     notes = run_folders.remarks(runs)
     settings = run_folders.different_settings(runs)
-    rows = [run_folders.row(run, settings) for run in runs]
+    rows = [run_folders.row(run, settings, metric) for run in runs]
     clients = None
     if _BY_CLIENT.value:
         name = engine.of("auto")

@@ -25,12 +25,11 @@ from dpfl import files
 from .effects import Effect
 from .tables import Row, Rows
 
-# Color of each verdict (Okabe and Ito).
+# Color of each verdict (Okabe and Ito, and Tol).
 _VERDICTS = {
-    **dict.fromkeys(("holds", "no cost shown"), "#009e73"),
+    **{"holds": "#117733", "no cost shown": "#009e73"},
     "costs, below the margin": "#56b4e9",
-    **dict.fromkeys(("does not hold", "costs more"), "#d55e00"),
-    "not decided": "#7f7f7f",
+    **{"does not hold": "#882255", "costs more": "#d55e00", "not decided": "#7f7f7f"},
 }
 
 
@@ -235,7 +234,7 @@ def draw_effects(
         axis.set_yticks(range(len(lines)), [label for label, *_ in lines], fontsize=8)
         axis.set_ylim(len(lines) - 0.5, -0.5)
         axis.grid(axis="x", alpha=0.3)
-        axis.set_xlabel("points of test accuracy, 95% interval; dots: one point lost")
+        axis.set_xlabel("gain in points of accuracy; dotted line: one point lost")
         _legend_below(axes, ncol=4, fontsize=8)
 
 

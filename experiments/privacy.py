@@ -499,10 +499,11 @@ SUBCOMMANDS: Mapping[str, tuple[Callable[..., Sequence[Any]], Mapping[str, str]]
 
 
 def _figures_text(figures: Mapping[str, Any]) -> str:
-    curve = (f"{e:.5g} at {delta:g}" for delta, e in figures["epsilons"].items())
+    curve = (f"epsilon at {d:g}: {e:.5g}" for d, e in figures["epsilons"].items())
     facts = audit_figures.facts(figures).items()
-    lines = [f"{name}: {tables.cell(value)}" for name, value in facts]
-    return "\n".join([f"epsilon by delta: {', '.join(curve) or '-'}", *lines])
+    return "\n".join(
+        [*curve, *(f"{name}: {tables.cell(value)}" for name, value in facts)]
+    )
 
 
 def main(argv: Sequence[str]) -> None:

@@ -5,7 +5,7 @@
 
     runs = run_folders.read(["runs/a", "runs/b"])
     settings = run_folders.different_settings(runs)
-    rows = [run_folders.row(run, settings) for run in runs]
+    rows = [run_folders.row(run, settings, "accuracy") for run in runs]
 
 A run is the output folder of `dpfl-train`, once it is done.
 """
@@ -434,7 +434,7 @@ def arms(
             gain = effects.effect(cells, [(arm, base)])
             ends = {"effect": gain.size, "low": gain.low, "high": gain.high}
             row.update(**ends, seeds_of_effect=gain.seeds)
-        if arm != base and clients is not None:
+        if arm != base and clients is not None and {*sums[arm]} & {*sums[base]}:
             gain = effects.effect_over_clients(sums, clients.counts, [(arm, base)])
             row.update(low_clients=gain.low, high_clients=gain.high)
         rows.append(row)
@@ -451,8 +451,14 @@ def _arm(run: RunFolder, settings: Sequence[str]) -> tuple[str, ...]:
     return tuple(json.dumps(_setting(run, name)) for name in settings)
 
 
-def row(run: RunFolder, settings: Sequence[str]) -> dict[str, Any]:
-    """A line of the table, with the named settings."""
+def row(run: RunFolder, settings: Sequence[str], metric: str) -> dict[str, Any]:
+    """A line of the table.
+
+    Args:
+      run: The run.
+      settings: Names of its settings that are shown.
+      metric: The metric whose last change is shown.
+    """
     summary = run.summary
     line: dict[str, Any] = {"run": run.name}
     line.update((name, _setting(run, name)) for name in settings)
@@ -462,8 +468,8 @@ def row(run: RunFolder, settings: Sequence[str]) -> dict[str, Any]:
         best = min if name in summary["lower_is_better"] else max
         line[f"final_{name}"] = final
         line[f"best_{name}"] = best(seen) if seen else None
-        if len(seen) > 1:
-            line.setdefault("late_change", seen[-1] - seen[-2])
+        if name == metric and len(seen) > 1:
+            line["late_change"] = seen[-1] - seen[-2]
     # The number of rounds done may differ from the planned one.
     line["rounds_done"] = summary["rounds"]
     line.update((name, summary[name]) for name in _SPENT)

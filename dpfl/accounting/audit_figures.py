@@ -36,6 +36,16 @@ _WHY_NO_RHO = {
     "exact-gaussian": "sampled",
     "pld": "sampled",
 }
+# By the words of `AuditFigures.absent`.
+_WORDS = {
+    "infinite": "epsilon is infinite",
+    "draws": "not known from draws",
+    "renyi": "not known from Renyi divergences",
+    "orders": "known at some orders alone",
+    "large": "too large",
+    "sampled": "sampling does not lower it",
+    "approximate": "not known for what is not Gaussian",
+}
 # Where the search for the last epsilon of interest begins and ends.
 _FIRST, _LAST = 1e-9, 1e7
 _EVEN, _NEAR_ZERO = 1000, 200
@@ -80,17 +90,17 @@ def facts(figures: Mapping[str, Any]) -> dict[str, Any]:
     Args:
       figures: `AuditFigures` as a mapping, such as `audit_figures` in a summary.json.
     """
-    names = {"mu": "mu of the Gaussian mechanism as private", "rho": "rho of zCDP"}
+    names = {"mu": "mu of GDP, but for the delta", "rho": "rho of zCDP"}
     rates = figures["true_positive_rates"].items()
     return {
         **{
-            name: f"none ({why})"
+            name: f"none ({_WORDS[why]})"
             if (why := figures["absent"].get(key))
             else figures[key]
             for key, name in names.items()
         },
         **{
-            f"true positive rate of any attack, at {100 * float(rate):g}% false "
+            f"largest true positive rate at {100 * float(rate):g}% false "
             "positives": value
             for rate, value in rates
         },

@@ -76,8 +76,9 @@ def _chances(plan: Participation, index: int) -> tuple[float, float]:
     if isinstance(plan, BMinSeparation):
         return plan.turn_probability, plan.turn_probability
     if isinstance(plan, KOfT):
-        left = max(plan.of_rounds - index, 1)
-        return min(1.0, plan.max_participations / left), 1.0
+        # Of a run that ends earlier, all of a client's rounds may come first.
+        law, left = plan.law, max(plan.of_rounds - index, 1)
+        return min(1.0, (law.k + (law.chance > 0)) / left), 1.0
     if isinstance(plan, CyclicPoisson):
         each = min(1.0, plan.turn_probability)
         return (_exclusive(plan, index) if 1 < plan.groups > index else each), each

@@ -442,5 +442,6 @@ FIGURES = [
         f"{_SOURCE}: server rates tried before the comparison; ours",
         _tuning,
         Plot("server_lr", "mechanism clip_norm", "task", log="x", titles=TITLES),
+        scales=("small",),
     ),
 ]

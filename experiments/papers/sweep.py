@@ -312,8 +312,10 @@ class ResultsTable:
 
         Args:
           works: The works.
-          device: The kind of JAX's device.
+          device: The kind of JAX's device; "" if no run is left that would begin one.
         """
+        if not device:
+            return
         for row in (self.row(work) for work in works if work in self):
             if (other := row.get(DEVICE) or device) != device:
                 wanted = f"{other}, as of the rows in {self._path}"

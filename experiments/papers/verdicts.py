@@ -391,21 +391,20 @@ def overview(claims: Iterable[Claim], folder: Path, heads: Labels) -> str:
     """A Markdown table of the verdicts on each claim, by data set.
 
     Args:
-      claims: The claims, of which those with the same words are one line.
+      claims: The claims, of which a page's with the same words are one line.
       folder: Folder of the tables of runs.
       heads: Heads of columns, by words of a setting; a claim belongs to the first words
         that its setting has.
     """
     rows: dict[str, dict[str, list[str]]] = {}
-    pages: dict[str, str] = {}
     for one in claims:
-        pages.setdefault(one.claim, f"[{one.claim}]({one.paper}.md)")
         place = next(place for place in heads if place in one.setting)
-        cells = rows.setdefault(one.claim, {each: [] for each in heads})
+        link = f"[{one.claim}]({one.paper}.md)"
+        cells = rows.setdefault(link, {each: [] for each in heads})
         cells[place].append(one.verdict(one.effect(folder)))
     text = [
-        [pages[claim], *("; ".join(_counted(own)) for own in cells.values())]
-        for claim, cells in rows.items()
+        [link, *("; ".join(_counted(own)) for own in cells.values())]
+        for link, cells in rows.items()
     ]
     return tables.markdown(["claim", *heads.values()], text)
 

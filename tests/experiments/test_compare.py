@@ -68,11 +68,12 @@ def compare(*arguments):
 
 def test_row_has_final_and_best_of_each_metric(tmp_path):
     (run,) = read(make(tmp_path / "a"))
-    found = run_folders.row(run, ["server_lr"])
+    found = run_folders.row(run, ["server_lr"], "accuracy")
     assert (found["run"], found["server_lr"]) == ("a", 0.5)
     assert (found["final_accuracy"], found["best_accuracy"]) == (0.75, 0.875)
     assert (found["final_loss"], found["best_loss"]) == (0.5, 0.25)
     assert found["late_change"] == 0.75 - 0.875
+    assert run_folders.row(run, [], "loss")["late_change"] == 0.5 - 0.25
     assert (found["epsilon"], found["delta"], found["seconds"]) == (7.5, 1e-3, 12.5)
     # Round 2 has an infinite epsilon, round 1 no accuracy.
     assert run.points("epsilon", "eval_accuracy") == [(7.5, 0.75)]
@@ -88,7 +89,9 @@ def test_metrics_on_clients_test_examples_are_compared(tmp_path):
     named = METRICS.replace("eval_", "exact_eval_")
     (tmp_path / "b/metrics.csv").write_text(named)
     (run,) = read(str(tmp_path / "b"))
-    assert {**run_folders.row(run, []), "run": "a"} == run_folders.row(plain, [])
+    assert {**run_folders.row(run, [], "accuracy"), "run": "a"} == run_folders.row(
+        plain, [], "accuracy"
+    )
 
 
 def test_released_only_runs_are_compared(tmp_path):
@@ -101,7 +104,7 @@ def test_released_only_runs_are_compared(tmp_path):
         path.write_text(json.dumps(content))
     runs = read(*paths)
     run_folders.check_one_task(runs)
-    assert run_folders.row(runs[0], [])["seconds"] is None
+    assert run_folders.row(runs[0], [], "accuracy")["seconds"] is None
 
 
 def test_settings_that_differ(tmp_path):
@@ -262,7 +265,7 @@ def test_nonfinite_numbers_are_strings_in_json(tmp_path):
     a = make(tmp_path / "a", epsilon="inf", final_metrics=metrics)
     runs = read(a, make(tmp_path / "b"))
     assert run_folders.remarks(runs) == []
-    found = run_folders.row(runs[0], [])
+    found = run_folders.row(runs[0], [], "accuracy")
     assert math.isnan(found["final_accuracy"]) and found["final_loss"] == math.inf
     assert found["epsilon"] == math.inf
 
@@ -406,6 +409,11 @@ def test_accuracy_by_client(tmp_path):
     assert (other["low_clients"], other["high_clients"]) == (wanted.low, wanted.high)
     found = metrics.ByClient(np.array(owners), np.array(examples), np.array(sums))
     row, *_ = run_folders.percentiles(found, "accuracy")
+    # Runs without a common seed have the interval over seeds alone.
+    runs, names = read(paths[0], paths[3]), ["server_lr", "seed"]
+    unpaired = found._replace(sums=found.sums[[0, 3]])
+    _, other = run_folders.arms(runs, names, "0.5-1", "accuracy", unpaired)
+    assert "effect" in other and "low_clients" not in other
     shares = [one / n for one, n in zip(sums[0], examples)]
     assert row["clients"] == len(rows)
     assert row["client_accuracy_90"] == pytest.approx(np.percentile(shares, 90))

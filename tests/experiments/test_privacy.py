@@ -58,8 +58,8 @@ def test_epsilon_has_figures_for_audits():
     rates = figures["true_positive_rates"]
     assert rates == {str(a): p for a, p in expected.true_positive_rates.items()}
     lines = call("epsilon", *flags).stdout.splitlines()
-    assert f"{row['epsilon']:.5g} at 3e-05" in lines[2] and len(lines) == 7
-    for line, value in zip(lines[3:], (1.0, 0.5, *rates.values())):
+    assert f"epsilon at 3e-05: {row['epsilon']:.5g}" in lines and len(lines) == 16
+    for line, value in zip(lines[12:], (1.0, 0.5, *rates.values())):
         assert line.endswith(f": {value:.5g}")
 
 

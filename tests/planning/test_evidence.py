@@ -31,6 +31,8 @@ PLANS = [
     dpfl.BMinSeparation(60, 6, 20, 4),
     dpfl.KOfT(60, 6, 20),
     dpfl.KOfT(60, 6, 25).first(20),
+    # More rounds of a client than the part of the run has.
+    dpfl.KOfT(60, 30, 60).first(10),
 ]
 
 

@@ -65,6 +65,8 @@ def test_a_table_is_of_one_device(tmp_path):
     with refuses(ValueError, "device", "cpu", "H200"):
         table.check_device(works, "H200")
     table.check_device(works[:1], "H200")
+    # Nothing is left to train.
+    table.check_device(works, "")
 
 
 def test_only_rows_of_jax_name_their_device(tmp_path):
