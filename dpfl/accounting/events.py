@@ -103,7 +103,7 @@ class RdpDpEvent(Checked, dp_accounting.DpEvent, metaclass=abc.ABCMeta):
     dominating_pages: ClassVar[tuple[str, ...]] = ()
     # Whether `sampling_probability` is an attribute, by which `rdp` samples clients.
     samples_clients: ClassVar[bool] = False
-    # Whether it is the release of one round, whose clients may be drawn in secret.
+    # Whether its clients may be drawn in secret, as those of no stream may be.
     is_one_round: ClassVar[bool] = True
     # Whether an accountant may cache the RDP of the event.
     is_remembered: ClassVar[bool] = True

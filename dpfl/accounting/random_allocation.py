@@ -129,7 +129,6 @@ class RandomAllocationDpEvent(events.RdpDpEvent):
     slots: float = attr.ib(metadata=said(check=checks.positive))
 
     pages: ClassVar[tuple[str, ...]] = ("random_allocation.md",)
-    is_one_round: ClassVar[bool] = False
 
     def __attrs_post_init__(self) -> None:
         """Raises ValueError if there are more rounds than slots."""

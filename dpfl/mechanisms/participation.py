@@ -200,9 +200,10 @@ class WithoutReplacement(FixedSize):
     """Exactly n clients a round, each cohort of n as likely as any other.
 
     Cohorts are drawn afresh, and nobody who sees a release sees who is in it. That
-    amplifies privacy (docs/privacy/fixed_size.md), but a client is charged for every
-    round where noise is correlated over rounds, or brought by the clients: then the
-    server, which is not to be trusted, sees who they are.
+    amplifies privacy (docs/privacy/fixed_size.md), if an update depends on no earlier
+    round that its client was in, but for what was released. A client is charged for
+    every round where noise is correlated over rounds, or brought by the clients: then
+    the server, which is not to be trusted, sees who they are.
     """
 
     name: ClassVar[str] = "without_replacement"
@@ -465,7 +466,9 @@ class KOfT(Independent):
 
     Each set of k rounds is as likely as any other. k is n T / N, so that n clients are
     expected in each round; what is left of a whole number is the probability of drawing
-    one more. The secret amplifies privacy: see `accounting.k_of_t`.
+    one more. The secret amplifies privacy: see `accounting.k_of_t`. Where coordinates
+    are masked or integers sent, an update depends on no earlier round that its client
+    was in, but for what was released.
 
     Attributes:
       drawn_rounds: T, of which `rounds` are the first; None for no further ones.
