@@ -63,8 +63,8 @@ def _picture(
         )
         yield axes
         files.public_folder(Path(path).parent)
-        options = {"metadata": {"Comment": note}, "dpi": 120}
-        save(figure, path, bbox_inches="tight", **options)
+        metadata = {"Comment": note}
+        save(figure, path, dpi=120, bbox_inches="tight", metadata=metadata)
         pyplot.close(figure)
 
 

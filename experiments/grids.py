@@ -77,13 +77,9 @@ def cells(given: Mapping[str, Sequence[str]]) -> list[Flags]:
 
 
 def _choices(values: Mapping[str, Sequence[str]]) -> list[sweep.Cell]:
-    count, wanted = (
-        math.prod(map(len, values.values())),
-        f"at most {cli.MOST_RUNS} choices",
-    )
-    checks.require(
-        count <= cli.MOST_RUNS, f"values of {', '.join(values)}", wanted, count
-    )
+    count, most = math.prod(map(len, values.values())), cli.MOST_RUNS
+    names, wanted = f"values of {', '.join(values)}", f"at most {most} choices"
+    checks.require(count <= most, names, wanted, count)
     return sweep.cross(*(sweep.axis(name, own) for name, own in values.items()))
 
 

@@ -185,6 +185,7 @@ def table(spec: str) -> str:
     return tables.markdown(heads, text)
 
 
+@functools.cache
 def claimed(paper: str) -> str:
     """The lines of the table of a paper's claims."""
     return verdicts.lines(claims.of_paper(paper), RESULTS, corrected())

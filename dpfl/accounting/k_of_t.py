@@ -13,7 +13,7 @@ independent coins: there the slots are of blocks in which it may sit out.
 With Gaussian noise the ratio of a run is R = sum_i h_i M_i. h is the law of the number
 of the client's rounds and M_i the mean of the products of i of x_1, ..., x_r, the
 ratios of rounds. delta of removal is estimated from draws with a density that is R^2
-S^b over its mean, S = prod_t (1 + y x_t), and of addition by slots, or other draws.
+U^b over its mean, U = prod_t (1 + y x_t), and of addition by slots, or other draws.
 
 docs/privacy/random_allocation.md has the proofs.
 """
@@ -78,6 +78,11 @@ class Law(NamedTuple):
     rounds: int
     chance: float = 0.0
 
+    @property
+    def most(self) -> int:
+        """The most rounds that it may draw: k, rounded up."""
+        return self.k + (self.chance > 0)
+
 
 def coins(count: int, rounds: int, first: int) -> np.ndarray:
     """Probabilities of coins whose sum is the number of the client's first rounds.
@@ -115,13 +120,12 @@ def coins(count: int, rounds: int, first: int) -> np.ndarray:
 
 def _coins_of(law: Law, first: int) -> np.ndarray:
     """Probabilities of being in each of as many blocks of the first rounds."""
-    more = law.chance > 0
-    if first == law.rounds or law.k + more > _MOST_COINS:
-        return np.append(np.ones(law.k), [law.chance] * more)
+    if first == law.rounds or law.most > _MOST_COINS:
+        return np.append(np.ones(law.k), [law.chance] * (law.most - law.k))
     if not law.k:
         return np.array([law.chance * first / law.rounds])
     # One round more costs no less.
-    each = coins(law.k + more, law.rounds, first) * (1 + _ROUNDING) + _LEAST_COIN
+    each = coins(law.most, law.rounds, first) * (1 + _ROUNDING) + _LEAST_COIN
     if each.size > _FEW_COINS:
         each = 2 ** (np.ceil(_OCTAVE * np.log2(each)) / _OCTAVE)
     return np.minimum(1.0, each)
@@ -207,7 +211,7 @@ class KOfTDpEvent(secret_participation.SecretRunDpEvent):
 
     def longest(self) -> float:
         """See base class."""
-        number = min(self.rounds, self.k + (self.chance > 0))
+        number = min(self.rounds, self.law.most)
         return number / self.noise_multiplier**2 if self.noise_multiplier else math.inf
 
     def drawn_epsilon(self, delta: float, most: float, seed: int) -> float:
@@ -218,7 +222,7 @@ class KOfTDpEvent(secret_participation.SecretRunDpEvent):
         if isinstance(found, str) or not 0 < min(found) <= max(found) < math.inf:
             return math.inf
         remove, add = found
-        number = min(self.rounds, self.k + (self.chance > 0))
+        number = min(self.rounds, self.law.most)
         draws = _PRODUCTS // (self.rounds * (number + 8))
         is_in_reach = number <= _MOST_ROUNDS and self.noise_multiplier >= _LEAST_NOISE
         if number == 1 or draws < _LEAST_DRAWS or not is_in_reach:
@@ -251,7 +255,7 @@ def numbers(law: Law, first: int) -> np.ndarray:
             result = np.convolve(result, [1 - chance, chance])
         return result
 
-    result = np.zeros(min(law.k + (law.chance > 0), first) + 1)
+    result = np.zeros(min(law.most, first) + 1)
     for more, chance in ((0, 1 - law.chance), (1, law.chance)):
         if chance:
             part = of(law.k + more)
@@ -305,7 +309,7 @@ def epsilon_by_bets(drawn: Draws, delta: float, failure: float, most: float) -> 
 
 
 class _Tilted:
-    """Draws of R with a density of R^2 S^b over its mean, and their largest term."""
+    """Draws of R with a density of R^2 U^b over its mean, and their largest term."""
 
     def __init__(self, z: float, rounds: int, law: np.ndarray):
         """The draws of a law h of the number of the client's rounds."""
@@ -336,7 +340,7 @@ class _Tilted:
         return own + power * (power - 1) / (2 * self._z * self._z)
 
     def _log_pair_weights(self, log_tilts: np.ndarray) -> np.ndarray:
-        """Logs of the parts of E R^2 S^b, by pairs of sets."""
+        """Logs of the parts of E R^2 U^b, by pairs of sets."""
         none, one, both = special.logsumexp(log_tilts, axis=1)
         rest = self._rounds - self._twice - self._once
         tilts = self._twice * both + self._once * one + rest * none
@@ -344,29 +348,29 @@ class _Tilted:
 
     @functools.cached_property
     def _roots(self) -> tuple[np.ndarray, np.ndarray]:
-        """Logs of S, and the largest log(y M_i^(1/i)) that each allows; [n], [k, n].
+        """Logs of U, and the largest log(y M_i^(1/i)) that each allows; [n], [k, n].
 
-        By Maclaurin's inequality S is at least F_i(y M_i^(1/i)), F_i(v) the sum of
+        By Maclaurin's inequality U is at least F_i(y M_i^(1/i)), F_i(v) the sum of
         C(r, j) v^j up to i.
         """
-        log_s = np.linspace(0.0, 60.0, 6001)
+        log_u = np.linspace(0.0, 60.0, 6001)
         log_v = np.linspace(-30.0, 20.0, 20001) - math.log(self._rounds)
         j = np.arange(self._law.size)[:, None]
         terms = _log_choose(self._rounds, j) + j * log_v
         log_f = np.logaddexp.accumulate(terms, axis=0)
         above = np.append(log_v, np.inf)
-        rows = [above[np.searchsorted(row, log_s)] for row in log_f[self._numbers]]
-        return log_s, np.array(rows)
+        rows = [above[np.searchsorted(row, log_u)] for row in log_f[self._numbers]]
+        return log_u, np.array(rows)
 
     def log_bound(self, epsilon: float, b: int, log_y: float) -> float:
-        """The log of the largest (R - e^epsilon) / (R^2 S^b), rounded up.
+        """The log of the largest (R - e^epsilon) / (R^2 U^b), rounded up.
 
         Args:
           epsilon: At least 0.
-          b: The exponent of S.
-          log_y: The log of y in S.
+          b: The exponent of U.
+          log_y: The log of y in U.
         """
-        log_s, roots = self._roots
+        log_u, roots = self._roots
         logs = self._numbers[:, None] * np.where(
             self._numbers[:, None] > 0, roots - log_y, 0.0
         )
@@ -375,8 +379,8 @@ class _Tilted:
         most = np.minimum(most, epsilon + math.log(2))
         with np.errstate(divide="ignore"):
             terms = np.log(-np.expm1(np.minimum(epsilon - most, 0))) - most
-        at_end = -epsilon - math.log(4) - b * log_s[-1]
-        return max(float(np.max(terms - b * log_s[:-1])), at_end)
+        at_end = -epsilon - math.log(4) - b * log_u[-1]
+        return max(float(np.max(terms - b * log_u[:-1])), at_end)
 
     def removal(self, epsilon: float, draws: int, seed: int) -> Draws:
         """Draws for P against Q, of the b and y whose largest term is the least.
@@ -432,7 +436,7 @@ class _Tilted:
     def _draws(
         self, b: int, log_y: float, draws: int, seed: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """log R of draws, and the logs of E[R^2 S^b] / (R S^b); float64 [draws]."""
+        """log R of draws, and the logs of E[R^2 U^b] / (R U^b); float64 [draws]."""
         tilts = self._log_tilts(b, log_y)
         pairs = self._log_pair_weights(tilts)
         log_mean = special.logsumexp(pairs)

@@ -501,7 +501,7 @@ class KOfT(Independent):
     @property
     def max_participations(self) -> int:
         """k, rounded up, unless there are fewer rounds."""
-        return min(self.rounds, self.law.k + (self.law.chance > 0))
+        return min(self.rounds, self.law.most)
 
     def most_rounds_in(self, first: int, last: int) -> int:
         """See base class."""

@@ -77,8 +77,7 @@ def _chances(plan: Participation, index: int) -> tuple[float, float]:
         return plan.turn_probability, plan.turn_probability
     if isinstance(plan, KOfT):
         # Of a run that ends earlier, all of a client's rounds may come first.
-        law, left = plan.law, max(plan.of_rounds - index, 1)
-        return min(1.0, (law.k + (law.chance > 0)) / left), 1.0
+        return min(1.0, plan.law.most / max(plan.of_rounds - index, 1)), 1.0
     if isinstance(plan, CyclicPoisson):
         each = min(1.0, plan.turn_probability)
         return (_exclusive(plan, index) if 1 < plan.groups > index else each), each

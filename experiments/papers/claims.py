@@ -930,6 +930,5 @@ def of_paper(paper: str) -> list[Line]:
 
 
 def _place(one: Line) -> int:
-    if not isinstance(one, Claim):
-        return len(DATA_SETS)
-    return next(place for place, data in enumerate(DATA_SETS) if data in one.setting)
+    words = [*DATA_SETS]
+    return words.index(one.place(words)) if isinstance(one, Claim) else len(words)

@@ -85,6 +85,10 @@ class Claim:
         values = [float(row[self.column]) for row in rows]
         return self._effect(rows, values, effects.effect)
 
+    def place(self, words: Iterable[str]) -> str:
+        """The first of the words that the setting has."""
+        return next(each for each in words if each in self.setting)
+
     def over_clients(self, folder: Path) -> Optional[effects.Effect]:
         """The gain with its interval over seeds and clients.
 
@@ -398,7 +402,7 @@ def overview(claims: Iterable[Claim], folder: Path, heads: Labels) -> str:
     """
     rows: dict[str, dict[str, list[str]]] = {}
     for one in claims:
-        place = next(place for place in heads if place in one.setting)
+        place = one.place(heads)
         link = f"[{one.claim}]({one.paper}.md)"
         cells = rows.setdefault(link, {each: [] for each in heads})
         cells[place].append(one.verdict(one.effect(folder)))
