@@ -30,6 +30,7 @@ _VERDICTS = {
     **{"holds": "#117733", "no cost shown": "#009e73"},
     "costs, below the margin": "#56b4e9",
     **{"does not hold": "#882255", "costs more": "#d55e00", "not decided": "#7f7f7f"},
+    "not assayable": "#bbbbbb",
 }
 
 

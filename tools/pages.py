@@ -15,12 +15,14 @@ A file of docs/results, rows to choose, columns whose values name a line, and co
 of numbers with their formats. Rows of a line, such as seeds, become mean (least to
 most); `NAME by COLUMN` gives a column for each value of another one, and `lines .0f`
 counts. `NAME .1% vs COLUMN=VALUE over COLUMN` is what a line gains over the rows with
-that value, with its 95% interval, pooled over the values of other columns. If COLUMN
-names no line, it is what the line's other rows gain. Of rows to
-choose `COLUMN=A|B` takes both. `<!-- claims PAPER -->` is the table of a paper's
-claims, whose effects are drawn too, `<!-- figures PAPER -->` that of its figures and
-tables, and `<!-- words PAPER -->` that of its own words; `<!-- verdicts all -->` has
-all claims by data set, and `<!-- families TABLE -->` what was asked beforehand.
+that value, with its 95% interval, pooled over the values of other columns. A single
+line with that value is compared with all others. If COLUMN names no line, it is what
+the line's other rows gain. Of rows to choose `COLUMN=A|B` takes both.
+`<!-- claims PAPER -->` is the table of a paper's claims, and `<!-- families TABLE -->`
+that of what was asked beforehand; effects of both are drawn too.
+`<!-- figures PAPER -->` is the table of a paper's figures and tables, and
+`<!-- words PAPER -->` that of its own words; `<!-- verdicts all -->` has all claims by
+data set.
 """
 
 from __future__ import annotations
@@ -91,14 +93,13 @@ def gained(
     cells = effects.by_seed(
         (cell(row, every), row["seed"], float(row[name])) for row in rows
     )
-    bases = {
-        cell(row, shared): cell(row, every)
-        for row in tables.where(rows, **{column: wanted})
-    }
+    compared = tables.where(rows, **{column: wanted})
+    bases = {cell(row, shared): cell(row, every) for row in compared}
+    one = next(iter(bases.values())) if len(bases) == 1 else None
 
     def text(line: tables.Rows) -> str:
         others = [row for row in line if row[column] != wanted]
-        pairs = {cell(row, every): bases[cell(row, shared)] for row in others}
+        pairs = {cell(row, every): one or bases[cell(row, shared)] for row in others}
         if not pairs:
             return ""
         interval = effects.effect(cells, list(pairs.items()))
@@ -207,10 +208,14 @@ def figures(paper: str) -> str:
     return coverage.lines(paper, RESULTS)
 
 
+def about(name: str) -> list[verdicts.Family]:
+    """The families that are about a table's runs."""
+    return [one for one in claims.FAMILIES if one.claims[0].table == name]
+
+
 def families(name: str) -> str:
     """The lines of the families that are about a table's runs."""
-    of = [one for one in claims.FAMILIES if one.claims[0].table == name]
-    return verdicts.asked(of, RESULTS)
+    return verdicts.asked(about(name), RESULTS)
 
 
 def made(text: str) -> str:
@@ -220,11 +225,21 @@ def made(text: str) -> str:
     return MARKED.sub(lambda m: f"{m[1]}\n{makers[m[2]](m[3])}\n{m[5]}", text)
 
 
-def effects_of(paper: str) -> list[tuple[str, str, effects.Effect]]:
-    """The label, the verdict and the effect of each claim about runs of a paper."""
+def effects_of(name: str) -> list[tuple[str, str, effects.Effect]]:
+    """The label, the verdict and the effect of each claim about runs.
+
+    Args:
+      name: A paper, or the table of families.
+    """
+    if about(name):
+        return [
+            (f"{each.name}: {one.claim}", verdict, one.effect(RESULTS))
+            for each in about(name)
+            for one, verdict in zip(each.claims, each.verdicts(RESULTS))
+        ]
     every = [
         (one, one.effect(RESULTS))
-        for one in claims.of_paper(paper)
+        for one in claims.of_paper(name)
         if isinstance(one, verdicts.Claim)
     ]
     return [
@@ -242,13 +257,15 @@ def main(argv: Sequence[str]) -> int:
             differ.append(page)
             if "--check" not in argv:
                 page.write_text(made(text))
-        for paper in re.findall("<!-- claims (?!costs)(.*?) -->", text):
-            picture = ROOT / f"docs/images/effects_{paper}.png"
-            note = files.digest({"claims": claimed(paper)})
+        drawn = re.findall("<!-- (claims|families) (?!costs)(.*?) -->", text)
+        for kind, name in drawn:
+            picture = ROOT / f"docs/images/effects_{name}.png"
+            lines = claimed(name) if kind == "claims" else families(name)
+            note = files.digest({"claims": lines})
             if not picture.exists() or note.encode() not in picture.read_bytes():
                 differ.append(picture)
                 if "--check" not in argv:
-                    drawings.draw_effects(effects_of(paper), str(picture), note)
+                    drawings.draw_effects(effects_of(name), str(picture), note)
     for path in differ:
         print(path.relative_to(ROOT))
     return int("--check" in argv and bool(differ))

@@ -277,6 +277,18 @@ def test_page_gain_equals_the_claim_s_effect():
     assert shown.strip(" |") == claim.cells(pages.ROOT / "docs/results")[1]
 
 
+def test_page_compares_all_lines_with_a_single_one():
+    line = "equal_bits mechanism=gaussian|l2_csgm point=b32|r10: mechanism{} | final_accuracy .1% vs mechanism=gaussian"
+    by_mechanism, by_point = (
+        [
+            cells.split(" | ")[-1]
+            for cells in pages.table(line.format(more)).splitlines()
+        ]
+        for more in ("", ", point")
+    )
+    assert by_point == by_mechanism
+
+
 def test_p_values_are_students():
     """At an end of the interval of 95% it is 5%; for pairs it is that of scipy."""
     cells = {"a": {1: 0.9, 2: 0.93, 3: 0.85}, "b": {1: 0.8, 2: 0.89, 3: 0.86}}
