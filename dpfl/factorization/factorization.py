@@ -184,7 +184,7 @@ def from_parts(
     )
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=256)
 def _sensitivity(
     factorization: Factorization, plan: ParticipationSchema, rounds: int | None
 ) -> Sensitivity:

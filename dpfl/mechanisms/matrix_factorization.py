@@ -52,6 +52,8 @@ _MOST_HOURS = 24
 # Copies of a block of noise in memory: the last one, the next one, its zeros, products
 # and sums in transit, and chunks of Z with their sources.
 _BLOCKS = 7
+# Sensitivities of a dense stream over a run are computed after so many parts of it.
+_PARTS = 64
 # Vectors of a stream: a row of noise in transit, and the states before and after it.
 _OF_A_STREAM = 8
 
@@ -348,23 +350,33 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
     def _dense_event(self, participation: Participation, dimension: int) -> DpEvent:
         """The stream as one release, of all rounds of a client together.
 
-        Rounds count up to the end of the current epoch, or cycle of groups: the
-        sensitivity is then the same for all of its rounds.
+        Rounds count up to a 64th of the stream, or to the end of the epoch, or cycle of
+        groups, so that a ledger needs few sensitivities. A bound of fewer rounds is
+        none of more, and no epoch has less than the one before: epsilon never falls.
         """
-        separation = participation.separation
-        length = participation.rounds_per_epoch or separation
-        rounds = min(-(-participation.rounds // length) * length, self.stream_rounds)
-        times = participation.first(rounds).max_participations
+        length = participation.rounds_per_epoch or participation.separation
+        before = (participation.rounds - 1) // length * length
+        last = min(before + length, self.stream_rounds)
+        step = -(-self.stream_rounds // _PARTS)
+        ends = range(last, participation.rounds - 1, -step)
+        of_all = min(self._sensitivity(participation.first(end)) for end in ends)
+        if before:
+            of_all = max(of_all, self._sensitivity(participation.first(before)))
+        release = self._release_event(dimension, self.matrix_sensitivity / of_all)
+        return dp_accounting.SelfComposedDpEvent(release, 1)
+
+    def _sensitivity(self, participation: Participation) -> float:
+        """The sensitivity of all of a client's rounds together."""
+        times, separation = participation.max_participations, participation.separation
         plan: sensitivity.ParticipationSchema = sensitivity.MinSeparation(
             separation, times
         )
         if isinstance(participation, CyclicPoisson):
             plan = sensitivity.FixedEpochs(times, separation)
         elif isinstance(participation, OncePerEpoch):
-            plan = sensitivity.ShuffledEpochs(length, participation.window)
-        of_all = self.factorization.sensitivity(plan, rounds).value
-        release = self._release_event(dimension, self.matrix_sensitivity / of_all)
-        return dp_accounting.SelfComposedDpEvent(release, 1)
+            length, window = participation.rounds_per_epoch, participation.window
+            plan = sensitivity.ShuffledEpochs(length, window)
+        return self.factorization.sensitivity(plan, participation.rounds).value
 
     def noise_error(self, dimension: int) -> float:
         """d (sigma / n)^2 ||A^-1 B||_F^2 / T, the error by noise of a round's mean.

@@ -149,10 +149,10 @@ class TestAnyMatrix:
         encoder = found.factors.released_encoder(found.workload)
         one = np.max(np.linalg.norm(encoder, axis=0))
 
-        def worst(patterns):
+        def worst(patterns, released):
             """Over vectors of all signs, in one dimension."""
             return max(
-                np.linalg.norm(encoder[:, list(rounds)] @ signs)
+                np.linalg.norm(encoder[:released, list(rounds)] @ signs)
                 for rounds in patterns
                 for signs in itertools.product([-1, 1], repeat=len(rounds))
             )
@@ -167,14 +167,24 @@ class TestAnyMatrix:
                 (2, 5),
             ],
             mechanisms.OncePerEpoch(6, 2, 6, 3): pairs,
-            # An epoch that has begun counts as a whole.
-            mechanisms.OncePerEpoch(6, 2, 4, 3): pairs,
+            # A run that ends before its matrix does, within an epoch or a cycle.
+            mechanisms.OncePerEpoch(6, 2, 4, 3): [(0, 3), (1, 3), (2, 3)],
+            mechanisms.CyclicPoisson(6, 2, 3, 2): [(0, 2), (1,)],
+            mechanisms.OncePerEpoch(6, 2, 1, 3): [(0,)],
         }
         for participation, patterns in cases.items():
             config = replace(config, cohort_size=2)
-            exact = accounting.gaussian_epsilon(1e-5, 1.5 * one / worst(patterns))
+            least = one / worst(patterns, participation.rounds)
+            exact = accounting.gaussian_epsilon(1e-5, 1.5 * least)
             found = epsilon(config, participation, "auto")
             assert exact * (1 - 1e-9) <= found <= 1.02 * exact
+
+    def test_epsilon_never_falls(self):
+        config = matrix(matrix_method="optimal", rounds=24)
+        for plan in (cyclic(4, 24), once(3, 24, 6), once(None, 24, 6)):
+            cost = ledger.RunCost(config, plan, D, 1e-5)
+            spent = [cost.epsilon_after(r) for r in range(24 + 1)]
+            assert spent == sorted(spent) and len(set(spent)) > 20
 
     def test_it_is_not_amplified(self):
         config = matrix(matrix_method="optimal")
