@@ -1,4 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Flag files: a folder a paper, `tasks` and, for own questions, `evidence`."""
+"""Flag files: a folder a paper, `tasks` and, for own questions, `evidence`.
+
+`papers` has the grids of the papers' figures; see `experiments/papers/index.py`.
+"""

@@ -218,18 +218,24 @@ def integers(name: str, wanted: str) -> list[int]:
 
 
 def seeds(name: str) -> list[int]:
-    """The distinct seeds of a flag, such as 1-3,7; ValueError for another text."""
+    """The seeds of a flag; see `seeds_in`."""
+    return seeds_in(f"--{name}", flags.FLAGS[name].value)
+
+
+def seeds_in(name: str, text: str) -> list[int]:
+    """The seeds in a text such as 1-3,7; ValueError, with a name, for another text."""
     found: list[int] = []
-    text = flags.FLAGS[name].value
     for part in text.split(","):
         first, dash, last = part.partition("-")
         ends = [first, last] if dash else [first, first]
         is_range = all(end.strip().isdecimal() for end in ends)
         low, high = map(int, ends) if is_range else (1, 0)
-        if not low <= high < low + MOST_RUNS:
-            raise ValueError(checks.message(f"--{name}", "as 1-5 or 1,4,7", text))
+        checks.require(low <= high, name, "as 1-5 or 1,4,7", text)
+        wanted = f"at most {MOST_RUNS} seeds"
+        checks.require(len(found) + high - low < MOST_RUNS, name, wanted, text)
         found += range(low, high + 1)
-    return list(dict.fromkeys(found))
+    checks.require(len({*found}) == len(found), name, "distinct seeds", text)
+    return found
 
 
 @contextlib.contextmanager

@@ -33,7 +33,7 @@ from dpfl.accounting.csgm import SparsifiedMatrixFactorizationDpEvent
 from dpfl.accounting.integer import rounding, summed_noise
 from dpfl.factorization import tree
 from experiments import bands_curve, tables
-from experiments.papers import ours as stream_training
+from experiments.papers import index
 from experiments.papers import stream_errors as streams
 
 # Parameters of the papers' network for F-EMNIST, and the bound on a coordinate's size
@@ -302,16 +302,18 @@ def _error_of_sums(way: str) -> float:
     It is the root of the mean over rounds of the variance of the sum so far, for a way
     of correlating noise, as the table names it.
     """
-    rounds = stream_training.SHARED["rounds"]
-    epoch, groups = stream_training.ROUNDS_PER_EPOCH, stream_training.GROUPS
+    grid = index.FIGURES["stream_training"].grid("medium")
+    [flags, *_] = (one.settings for one in grid if one.labels["way"] == way)
+    rounds = int(flags["rounds"])
     if way == "by epochs":
+        epoch = int(flags["rounds_per_epoch"])
         within = bands_curve.encoder_of(mf.prefix_sum(epoch), epoch).step_errors()
         ended = np.arange(rounds) // epoch * within[-1]
         return float(np.mean(ended + np.resize(within, rounds)) ** 0.5)
-    separations = {"one stream": epoch, "one stream, cyclic sampling": groups}
-    if way not in separations:
+    if "min_separation" not in flags:
         return float(((rounds + 1) / 2) ** 0.5)
-    encoder = bands_curve.encoder_of(mf.prefix_sum(rounds), separations[way])
+    separation = int(flags["min_separation"])
+    encoder = bands_curve.encoder_of(mf.prefix_sum(rounds), separation)
     return encoder.errors().root_mean
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,9 +23,8 @@ from dpfl import files
 
 from .. import factorizations
 from ..tables import Row, Rows, where, write_columns
-from . import medium, sweep
 from .plotting import Plot
-from .sweep import SCALES, Cell, Curves, Figure, Work, axis, cross
+from .sweep import Curves, Figure, Work
 
 _PAPER = "Denisov et al. 2022"
 
@@ -184,150 +182,14 @@ def _evaluations(rows: Rows) -> list[Row]:
     ]
 
 
-# Rounds of the medium scale: the clients are dealt into 49 rounds.
-_ONE_PASS = {
-    **{"rounds": 49, "rounds_per_epoch": 49},
-    **{"eval_every": 7, "checkpoint_every": 49},
-}
-_DIGITS = {"task": "digits", "num_clients": 400, "cohort_size": 10, "rounds": 40}
-_FASHION = {
-    **medium.FLAGS[medium.FASHION],
-    **{"cohort_size": 20, "rounds_per_epoch": 100, "eval_every": 10},
-}
-# Three fifths of the clients, as the paper's 100 of 167 clients a round.
-FEWER = "fashion, 12 clients"
-# One pass over the clients; the paper's 2048 rounds of 100 clients are part of one. On
-# MNIST a round has 17 writers, so that a pass is long enough for streams to differ.
-PROBLEMS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
-    "small": {"digits": {**_DIGITS, "delta": 1e-3}},
-    "medium": {
-        "mnist": {**medium.FLAGS[medium.MNIST], **_ONE_PASS, "cohort_size": 17},
-        "fashion": _FASHION,
-        FEWER: {**_FASHION, "cohort_size": 12},
-    },
-    "paper": {
-        "stackoverflow": {
-            **{"flagfile": "tasks/stackoverflow.flags", "cohort_size": 100},
-            **{"rounds": 2048, "rounds_per_epoch": 2048, "eval_every": 32},
-            **{"client_lr": 1.0, "server_lr": 0.5, "clip_norm": 1.0},
-        },
-    },
-}
-
-# The server's rate at the medium scale by budget and method: the best of the tried ones
-# on the validation set (docs/results/medium_validation.csv for MNIST, and
-# mf_search.csv). At one rate for all, factorizations with more noise lose more than
-# they have to. On MNIST schedules have the rate of the constant one. Combinations
-# without a rate are not run.
-NO_NOISE = "no-noise"
-_TUNED = (*TITLES, "optimal drop", "optimal cooldown")
-_TUNED_OF_FEWER = ("honaker-online", *_TUNED[3:])
-_SERVER_RATES: Mapping[str, Mapping[float, Mapping[str, float]]] = {
-    medium.MNIST: {
-        4.0: dict(zip(TITLES, (0.2, 0.1, 0.2, 0.2))),
-        8.0: dict(zip(TITLES, (0.2, 0.2, 0.5, 1.0))),
-        16.0: dict(zip(TITLES, (0.5, 0.5, 1.0, 1.0))),
-        math.inf: {NO_NOISE: 4.0},
-    },
-    medium.FASHION: {
-        2.0: dict(zip(_TUNED, (0.1, 0.2, 0.2, 0.2, 0.5, 0.5))),
-        8.0: dict(zip(_TUNED, (0.5, 0.5, 1.0, 1.0, 1.0, 1.0))),
-        math.inf: {NO_NOISE: 1.0, f"{NO_NOISE} cooldown": 2.0},
-    },
-    FEWER: {
-        2.0: dict(zip(_TUNED_OF_FEWER, (0.1, 0.2, 0.2, 0.5))),
-        8.0: dict(zip(_TUNED_OF_FEWER, (0.2, 0.5, 1.0, 1.0))),
-    },
-}
-_ON_SERVER = {"matrix_momentum": 0.0, "server_momentum": MOMENTUM}
-_IN_MATRIX = {"matrix_momentum": MOMENTUM, "server_momentum": 0.0}
-_OPTIMAL = {"matrix_method": "optimal", **_IN_MATRIX}
-# Streams: a prefix sum with momentum after it, or momentum in the matrix; by mechanism
-# and schedule.
-STREAMS: Mapping[tuple[str, str], Mapping[str, Any]] = {
-    ("honaker-online", "constant"): {"matrix_method": "honaker-online", **_ON_SERVER},
-    ("honaker-full", "constant"): {"matrix_method": "honaker-full", **_ON_SERVER},
-    ("optimal-prefix-sum", "constant"): {"matrix_method": "optimal", **_ON_SERVER},
-    ("optimal", "constant"): {"matrix_schedule": "constant", **_OPTIMAL},
-    ("optimal", "drop"): {"matrix_schedule": "drop", **_OPTIMAL},
-    ("optimal", "cooldown"): {"matrix_schedule": "cooldown", **_OPTIMAL},
-}
-# Flags by schedule. A falling rate is the matrix's, also without noise.
-_WITHOUT_NOISE: Mapping[str, Mapping[str, Any]] = {
-    "constant": {"mechanism": "gaussian", "server_momentum": MOMENTUM},
-    "cooldown": {"mechanism": "matrix_factorization", **STREAMS["optimal", "cooldown"]},
-}
-# Budgets by problem; each budget of Denisov et al., Table 4, at paper scale. On MNIST
-# with 17 clients a round nothing was learned at epsilon 2 with a rate of 0.5, and no
-# other was tried.
-BUDGETS: Mapping[str, Mapping[str, tuple[float, ...]]] = {
-    "small": {"digits": (1.0, 2.0, 4.0)},
-    "medium": {
-        medium.MNIST: (4.0, 8.0, 16.0),
-        **dict.fromkeys((medium.FASHION, FEWER), (2.0, 8.0)),
-    },
-    "paper": {"stackoverflow": (0.8, 1.7, 3.7, 8.2, 18.9)},
-}
-# Seeds by problem; on Fashion-MNIST a run takes seconds.
-SEEDS = {
-    # Two of the paper's three, with which Fig. 3 is a day of one card.
-    **{"digits": (1, 2), "stackoverflow": (1, 2), medium.MNIST: medium.SEEDS},
-    **dict.fromkeys((medium.FASHION, FEWER), tuple(range(1, 11))),
-}
-
-
-def _cells(problem: str, scale: str, streams: Any, epsilon: float) -> list[Cell]:
-    """The runs of streams at a budget; infinity means no noise."""
-    cells: list[Cell] = []
-    for method, schedule in streams:
-        flags: dict[str, Any] = dict(PROBLEMS[scale][problem])
-        if method == NO_NOISE:
-            flags = {**sweep.without_budget(flags), "noise_multiplier": 0.0}
-            flags |= _WITHOUT_NOISE[schedule]
-        else:
-            flags |= {"mechanism": "matrix_factorization", "epsilon": epsilon}
-            flags |= STREAMS[method, schedule]
-        if scale == "medium":
-            rates = _SERVER_RATES[problem].get(epsilon, {})
-            rate = rates.get(f"{method} {schedule}", rates.get(method))
-            if rate is None:
-                continue
-            flags["server_lr"] = rate
-        flags["participation"] = "once_per_epoch"
-        labels = {"problem": problem, "mechanism": method, "schedule": schedule}
-        cells.append(({**labels, "epsilon": epsilon}, flags))
-    return cross(cells, axis("seed", SEEDS[problem]))
-
-
-def _budgets(scale: str) -> Iterator[Cell]:
-    """The runs of Fig. 3: every stream at every budget, and without noise."""
-    for problem, epsilons in BUDGETS[scale].items():
-        for epsilon in epsilons:
-            yield from _cells(problem, scale, STREAMS, epsilon)
-    for problem in PROBLEMS[scale]:
-        # Rates are each schedule's own on Fashion-MNIST alone.
-        schedules = list(_WITHOUT_NOISE)[: None if problem == medium.FASHION else 1]
-        streams = [(NO_NOISE, schedule) for schedule in schedules]
-        yield from _cells(problem, scale, streams, math.inf)
-
-
-FINAL_EPSILON = {"small": 4.0, "medium": 8.0, "paper": 8.2}
-
-
-def _final(scale: str) -> Iterator[Cell]:
-    """The runs of Fig. 6: the optimal streams at one budget."""
-    streams = [stream for stream in STREAMS if stream[0].startswith("optimal")]
-    for problem in PROBLEMS[scale]:
-        if problem != FEWER:
-            yield from _cells(problem, scale, streams, FINAL_EPSILON[scale])
-
-
 def _constant(rows: Rows) -> list[Row]:
     """Rows with noise, a constant rate, and the default cohort."""
-    noised = [r for r in where(rows, schedule="constant") if r["problem"] != FEWER]
-    return [row for row in noised if row["mechanism"] != NO_NOISE]
+    fewer = "fashion, 12 clients"
+    noised = [r for r in where(rows, schedule="constant") if r["problem"] != fewer]
+    return [row for row in noised if row["mechanism"] != "no-noise"]
 
 
+ROWS = {"mf_fig3": _constant}
 FIGURES = [
     Figure(
         "mf_fig1",
@@ -348,19 +210,6 @@ FIGURES = [
         ),
     ),
     Figure(
-        "mf_fig3",
-        f"Over budgets optimal matrices beat trees: {_PAPER}, Figs. 2 and 3",
-        _budgets,
-        Plot(
-            *("epsilon", "mechanism", "problem"),
-            rows=_constant,
-            log="x",
-            titles=TITLES,
-            baseline="honaker-online",
-        ),
-        *("mf_sweep", SCALES),
-    ),
-    Figure(
         "mf_fig4",
         f"{_PAPER}, Fig. 4: loss against time of the fixed point and of L-BFGS",
         _solvers,
@@ -371,12 +220,5 @@ FIGURES = [
         ),
         words=SECONDS,
         needs_folders="it shows each evaluation of each solver",
-    ),
-    Figure(
-        "mf_fig6",
-        f"{_PAPER}, Fig. 6: accuracy over the final part of training",
-        _final,
-        Plot("round", "mechanism schedule", "problem"),
-        *("mf_sweep", SCALES, sweep.EVALUATED),
     ),
 ]

@@ -27,173 +27,11 @@ from dpfl import mechanisms, planning
 
 from .. import effects
 from ..tables import Row, Rows, where
-from . import medium, stream_errors
+from . import stream_errors
 from .plotting import Plot
-from .sweep import Cell, Figure, Work
+from .sweep import Figure, Work
 
 EPSILON = 8.0
-# A point is named by its own flags: r10_b7 has a compression rate of 10 and 7 bits.
-_LETTERS = {"r": "compression_rate", "b": "bits", "k": "sketch_size"}
-# The point without compression.
-_WHOLE = "b32"
-
-
-def _flags(
-    rounds_per_epoch: int, groups: int, matrix_method: str
-) -> dict[str, Mapping[str, Any]]:
-    """The flags of each compared mechanism, by its name in the results table.
-
-    Only DOME, whose clients must not be sampled afresh, uses the rounds of an epoch.
-    For correlated noise C has as many diagonals as there are groups.
-    """
-    poisson = {"participation": "poisson"}
-    helpers = {**poisson, "noise_source": "helpers"}
-    cyclic = _one_stream("cyclic_poisson", groups, matrix_method)
-    once = {"participation": "once_per_epoch", "rounds_per_epoch": rounds_per_epoch}
-    once |= {"server_momentum": 0.0}
-    return {
-        "gaussian": {"mechanism": "gaussian", **poisson},
-        "ddg": {"mechanism": "distributed_discrete_gaussian", **helpers},
-        "skellam": {"mechanism": "distributed_skellam", **helpers},
-        "l2_csgm": {"mechanism": "l2_csgm", **poisson},
-        "sketched_ddg": {"mechanism": "sketched_ddg", **helpers},
-        "project_and_perturb": {"mechanism": "project_and_perturb", **poisson},
-        "linf_csgm": {"mechanism": "linf_csgm", **poisson},
-        "mf": {"mechanism": "matrix_factorization", **cyclic},
-        "sgmf": {"mechanism": "sgmf", **cyclic},
-        "dome": {"mechanism": "dome", **once},
-        "dome_whole": {"mechanism": "dome", **once, "mean_removal": False},
-    }
-
-
-def _one_stream(
-    participation: str, separation: int, matrix_method: str = "toeplitz"
-) -> Mapping[str, Any]:
-    return {
-        **{"participation": participation, "min_separation": separation},
-        **{"noise_stream": "run", "matrix_method": matrix_method},
-        "matrix_bands": separation,
-    }
-
-
-TITLES = {
-    "gaussian": "Gaussian, Poisson",
-    "ddg": "DDG, Poisson",
-    "skellam": "Skellam, Poisson",
-    "l2_csgm": "L2-CSGM, Poisson",
-    "sketched_ddg": "sketched DDG, Poisson",
-    "project_and_perturb": "project and perturb, Poisson",
-    "linf_csgm": "L∞-CSGM, Poisson",
-    "mf": "matrix factorization, cyclic",
-    "sgmf": "SGMF, cyclic",
-    "dome": "DOME, once an epoch",
-    "dome_whole": "DOME, no mean removal, once an epoch",
-}
-# Flags of each problem, and those of its mechanisms. The clip is 0.3; a sketch of k
-# random rows has one that grows with sqrt(k).
-_MNIST: Mapping[str, Any] = {
-    **{"task": medium.MNIST, "model": "small_cnn", "cohort_size": 100, "rounds": 48},
-    **{"client_lr": 0.1, "server_momentum": 0.9, "delta": 1e-4},
-    **{"eval_every": 8, "checkpoint_every": 48, "clip_norm": 0.3},
-}
-_CLIP_OF_ONE_ROW = 0.0025
-PROBLEMS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Mapping[str, Any]]]] = {
-    "equal_bits": (_MNIST, _flags(8, 8, "banded")),
-    # After 48 rounds accuracy still rises.
-    "equal_bits_long": (
-        {**_MNIST, "rounds": 192, "eval_every": 32, "checkpoint_every": 96},
-        _flags(8, 8, "banded"),
-    ),
-    "equal_bits_fashion": (
-        medium.FLAGS[medium.FASHION],
-        _flags(20, 20, "toeplitz"),
-    ),
-}
-# The server's rate of each point: the best of the tried ones on the validation set
-# (docs/results/rates_search.csv and long_search.csv). Points without trials have the
-# rate of their kind with other bits.
-POINTS: Mapping[str, Mapping[str, Mapping[str, float]]] = {
-    "equal_bits": {
-        "gaussian": {_WHOLE: 2.0},
-        "ddg": {"b16": 2.0, "b8": 2.0, "b7": 2.0, "b6": 2.0},
-        "skellam": {"b16": 2.0, "b8": 2.0},
-        "l2_csgm": {"r10": 1.0, "r30": 0.5, "r100": 0.25},
-        "sketched_ddg": {"r10_b16": 1.0, "r10_b7": 1.0, "r30_b9": 0.5, "r100_b10": 0.5},
-        "project_and_perturb": {"r10": 1.0, "r100": 0.25},
-        "linf_csgm": {"r10": 0.125, "r100": 0.125},
-        "mf": {_WHOLE: 2.0},
-        "sgmf": {"r10": 2.0, "r100": 0.5},
-        "dome": {"k256": 0.01},
-        "dome_whole": {"k64": 0.015, "k256": 0.015, "k1024": 0.015},
-    },
-    "equal_bits_long": {
-        "gaussian": {_WHOLE: 0.5},
-        "ddg": {"b8": 0.5},
-        "l2_csgm": {"r10": 0.5},
-        "sketched_ddg": {"r10_b7": 0.5},
-        "linf_csgm": {"r10": 0.05},
-        "mf": {_WHOLE: 0.5},
-        "sgmf": {"r10": 0.5},
-        "dome_whole": {"k256": 0.0075},
-    },
-    "equal_bits_fashion": {
-        "gaussian": {_WHOLE: 1.0},
-        "ddg": {"b8": 1.0},
-        "l2_csgm": {"r10": 1.0},
-        "sketched_ddg": {"r10_b7": 0.5},
-        "mf": {_WHOLE: 2.0},
-        "sgmf": {"r10": 1.0},
-    },
-}
-
-
-def _equal_bits(name: str, _: str) -> Iterator[Cell]:
-    """The runs of all points of all mechanisms of a figure in `PROBLEMS`."""
-    shared, flags = PROBLEMS[name]
-    for mechanism, rates in POINTS[name].items():
-        for point, rate in rates.items():
-            words = point.split("_") if point != _WHOLE else []
-            own: dict[str, Any] = {_LETTERS[w[0]]: int(w[1:]) for w in words}
-            if "sketch_size" in own:
-                own["clip_norm"] = _CLIP_OF_ONE_ROW * math.sqrt(own["sketch_size"])
-            given = {**shared, **flags[mechanism], **own}
-            given |= {"server_lr": rate, "epsilon": EPSILON}
-            labels = {"mechanism": mechanism, "point": point}
-            yield from medium.seeded(name, [(labels, given)])
-
-
-# Rounds of an epoch: the clients suffice for so many cohorts.
-ROUNDS_PER_EPOCH, GROUPS = 20, 20
-SHARED: Mapping[str, Any] = {
-    **medium.FLAGS[medium.FASHION],
-    **{"epsilon": EPSILON, "server_lr": 1.0},
-}
-_EPOCHS = {"rounds_per_epoch": ROUNDS_PER_EPOCH}
-# Ways to select clients and draw noise.
-WAYS: Mapping[str, Mapping[str, Any]] = {
-    "Poisson sampling": {"participation": "poisson"},
-    "random allocation": {**_EPOCHS, "participation": "random_allocation"},
-    "by epochs": {**_EPOCHS, "participation": "once_per_epoch"},
-    "one stream": {**_EPOCHS, **_one_stream("once_per_epoch", ROUNDS_PER_EPOCH)},
-    "one stream, cyclic sampling": _one_stream("cyclic_poisson", GROUPS),
-}
-# Mechanism by its name in a row, compression and ways.
-STREAMS: tuple[tuple[str, str, int, tuple[str, ...]], ...] = (
-    ("GM", "gaussian", 1, tuple(WAYS)[:2]),
-    ("MF", "matrix_factorization", 1, tuple(WAYS)[2:]),
-    ("CSGM", "l2_csgm", 10, tuple(WAYS)[:1]),
-    ("SGMF", "sgmf", 10, tuple(WAYS)[2:]),
-)
-
-
-def _streams(_: str) -> Iterator[Cell]:
-    """The runs with independent noise, noise by epochs and noise in one stream."""
-    for name, mechanism, rate, ways in STREAMS:
-        for way in ways:
-            given = {**SHARED, "mechanism": mechanism, **WAYS[way]}
-            given |= {} if rate == 1 else {"compression_rate": rate}
-            labels = {"mechanism": name, "way": way, "rate": rate}
-            yield from medium.seeded("stream_training", [(labels, given)])
 
 
 def _with_task(task: str, rows: Rows) -> list[Row]:
@@ -202,31 +40,6 @@ def _with_task(task: str, rows: Rows) -> list[Row]:
         {**row, "task": task, "name": f"{row['mechanism']}, {row.get('way')}"}
         for row in rows
     ]
-
-
-_FASHION_ROWS = functools.partial(_with_task, medium.FASHION)
-
-
-# Series drawn: the baseline, and one of each way to send fewer bits.
-_DRAWN = ("gaussian", "ddg", "l2_csgm", "sketched_ddg", "mf", "sgmf", "dome_whole")
-
-
-def _against_bits(name: str, finding: str, task: str) -> Figure:
-    return Figure(
-        name,
-        f"{finding} (ours; epsilon 8)",
-        functools.partial(_equal_bits, name),
-        Plot(
-            *("uplink_bits_per_parameter", "mechanism"),
-            by="point",
-            log="x",
-            titles=TITLES,
-            rows=functools.partial(_with_task, task),
-            shown=_DRAWN,
-            baseline="gaussian",
-        ),
-        scales=("medium",),
-    )
 
 
 # Runs of coordinates kept at random, exactly accounted: clients, rounds and delta.
@@ -307,6 +120,11 @@ def _intervals(_: str) -> list[Work]:
     ]
 
 
+_MNIST, _FASHION = (functools.partial(_with_task, t) for t in ("mnist", "fashion"))
+ROWS = {
+    **dict.fromkeys(("equal_bits", "equal_bits_long"), _MNIST),
+    **dict.fromkeys(("equal_bits_fashion", "stream_training"), _FASHION),
+}
 FIGURES = [
     Figure(
         "intervals",
@@ -326,27 +144,5 @@ FIGURES = [
             titles=_ACCOUNTING_METHODS,
         ),
         scales=("small",),
-    ),
-    _against_bits(
-        "equal_bits",
-        "Three bits of SGMF are ahead of 32 of Gaussian noise: small network, MNIST",
-        medium.MNIST,
-    ),
-    _against_bits(
-        "equal_bits_long",
-        "After 192 rounds ten-fold compression costs L2-CSGM less than a point",
-        medium.MNIST,
-    ),
-    _against_bits(
-        "equal_bits_fashion",
-        "Correlated noise is ahead on Fashion-MNIST, and a sketch costs over a point",
-        medium.FASHION,
-    ),
-    Figure(
-        "stream_training",
-        "Ours: training with independent noise, noise by epochs, and one stream",
-        _streams,
-        Plot("name", "mechanism", "rate", rows=_FASHION_ROWS),
-        scales=("medium",),
     ),
 ]

@@ -62,8 +62,6 @@ _MOST_MARKED = 24
 # Distance between the dots of series, as a share of that between names.
 _APART = 0.16
 _HEADS = {**HEADS, "noise_multiplier": "noise multiplier z"}
-# Titles of compression rates.
-UNCOMPRESSED = {"1": "no compression"}
 # Most places of an axis with a tick at each.
 _FEW_PLACES = 4
 # The same in a grid of a user's own.

@@ -170,13 +170,6 @@ def _all_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
     return {**(flag_files.values(name) if name else {}), **flags}
 
 
-def without_budget(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Flags without epsilon, so that the noise may be given in its place."""
-    given = dict(flags)
-    name = given.pop("flagfile", None)
-    return {**(flag_files.values(name, "epsilon") if name else {}), **given}
-
-
 # Labels and flags of a run, or of a group of runs.
 Cell = tuple[Mapping[str, Any], Mapping[str, Any]]
 

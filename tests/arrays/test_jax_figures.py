@@ -57,7 +57,8 @@ def runs(name):
 
 def planned(work, folder, tmp_path):
     """The plan of a run of a few rounds, with noise in place of a budget."""
-    given = sweep.without_budget(work.flags)
+    left_out = "flagfile", "epsilon"
+    given = {n: v for n, v in work.all_flags.items() if n not in left_out}
     given.update(engine="jax", data_dir=folder, allow_partial_data=True)
     given.setdefault("noise_multiplier", 1.0)
     given.update((n, v) for n, v in ROUNDS.items() if n in given)
