@@ -36,7 +36,7 @@ margin:1rem 0}
 padding:.5rem .7rem}
 .cards b{display:block;font-size:1.35rem;line-height:1.3}
 .cards span{color:var(--soft);font-size:.85rem}
-.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(19rem,100%),1fr));
+.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(19rem,100%),1fr));
 gap:1rem}
 figure{margin:0}figcaption{font-size:.9rem;font-weight:600}
 svg{width:100%;height:auto;display:block}svg text{fill:var(--soft);font-size:11px}

@@ -110,7 +110,7 @@ def thinned(points: Sequence[Point]) -> list[Point]:
 
 def _number(value: float) -> str:
     """The label of a tick."""
-    if value and not 1e-4 <= abs(value) < 1e5:
+    if value and not 1e-3 <= abs(value) < 1e5:
         return f"{value:.3g}".replace("e+0", "e").replace("e-0", "e-").replace("+", "")
     return f"{value:.4g}"
 
