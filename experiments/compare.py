@@ -27,6 +27,7 @@ JAX is not installed.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -141,7 +142,9 @@ def page(
 def _columns(rows: tables.Rows) -> dict[str, str]:
     """Heads of the columns of any row."""
     names = dict.fromkeys(name for row in rows for name in row)
-    return {name: _HEADS.get(name, name.replace("_", " ")) for name in names}
+    heads = {name: _HEADS.get(name, name.replace("_", " ")) for name in names}
+    percent = r"(client .*) (\d+)", r"\1, \2th percentile"
+    return {name: re.sub(*percent, head) for name, head in heads.items()}
 
 
 def main(argv: Sequence[str]) -> None:

@@ -15,7 +15,6 @@ sweep share a folder. The same command goes on where it was stopped.
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -179,7 +178,6 @@ def _do_work(
     is_alone = _WORKERS.value or not all(work.has_groups for work in runs)
     parallel_runs.do(
         *(grid, table, folder, checked.values()),
-        on_check=functools.partial(table.check_device, grid),
         jobs=_JOBS.value or (1 if is_alone else None),
         concurrency=_CONCURRENCY.value,
     )
@@ -229,7 +227,7 @@ def _reproduce(figure: sweep.Figure, grid: Sequence[sweep.Work], folder: Path) -
                 f"{folder / 'results.csv'} must have the columns of {figure.name}, "
                 f"found none named {error.args[0]}"
             ) from error
-    missing = len(grid) - len(rows)
+    missing = max(0, len(grid) - len(rows))
     note = f" ({missing} of {len(grid)} rows are still missing)" if missing else ""
     print(f"figure: {path}{note}")
 

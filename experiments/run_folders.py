@@ -317,7 +317,8 @@ def _weights(run: RunFolder) -> list[np.ndarray]:
 
 def _without_model(run: RunFolder, error: Exception) -> ValueError:
     wanted = f"a folder with the run's {engine.MODEL}"
-    found = f"{run.folder} ({str(error).splitlines()[0]})"
+    reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+    found = f"{run.folder} ({reason})"
     return ValueError(checks.message("RUN", wanted, found))
 
 

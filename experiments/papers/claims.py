@@ -283,10 +283,10 @@ _CHEN2024 = (
     _cohorts("400", "100", "100"),
     *(
         one
-        for figure in (7, 8)
+        for figure, clip in ((7, "1"), (8, "0.03"))
         for one in _rates(
             f"sgmf_fig{figure}",
-            f"{_LARGE}, by epochs, ε=2 and 8",
+            f"{_LARGE}, ε=2 and 8, clip {clip}",
             f"section 1, Fig. {figure}",
             mechanism="SGMF",
             chosen={},

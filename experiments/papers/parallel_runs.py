@@ -21,7 +21,7 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
@@ -107,11 +107,11 @@ class ParallelRuns:
         self._threads = 0
         self._first: dict[str, _Round] = {}
 
-    def check(self, works: Iterable[sweep.Work]) -> str:
+    def check(self, works: Iterable[sweep.Work]) -> Optional[str]:
         """Checks flags and data of runs, before any work is done.
 
         Returns:
-          The kind of JAX's device; "" if TFF trains, or nothing does.
+          The kind of JAX's device; "" if TFF trains, and None if nothing does.
 
         Raises:
           ValueError: If they are refused.
@@ -119,7 +119,7 @@ class ParallelRuns:
         """
         runs = [work for work in works if isinstance(work, Training)]
         if not runs:
-            return ""
+            return None
         trainer = self._new_trainer()
         try:
             with refusals():
@@ -378,7 +378,6 @@ def do(
     checked: Iterable[sweep.Work],
     later: Sequence[Training] = (),
     words: str = "",
-    on_check: Callable[[str], Any] = str,
     **options: Any,
 ) -> None:
     """Does the work of a binary's grid that a table lacks, or ends the process.
@@ -390,15 +389,17 @@ def do(
       checked: Runs whose flags and data are checked before any work is done.
       later: As for `ParallelRuns.do`.
       words: Printed once the runs are checked.
-      on_check: Called before with the kind of JAX's device, "" without JAX.
       **options: Those of `ParallelRuns`.
 
     Raises:
-      ValueError: If a run that is checked is refused, or by `on_check`.
+      ValueError: If a run that is checked is refused, or is on another device than
+        those in the table.
     """
     runs = ParallelRuns(folder, **options)
     try:
-        on_check(runs.check(checked))
+        device = runs.check(checked)
+        if device is not None:
+            table.check_device(device)
         print(words, end="", flush=True)
         runs.do(grid, table, later)
     except WorkFailedError as error:

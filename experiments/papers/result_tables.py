@@ -7,9 +7,9 @@
     result_tables.write(path, figure, "medium", works, rows)
     rows = result_tables.read(path, figure, "medium", works)
 
-Each line names its figure and scale. If the drawing shows curves, `NAME_curves.csv`
-beside `NAME.csv` has the points of each row, identified by its labels, and `NAME.csv`
-their number.
+Each line names its figure and scale, and that of a run in JAX its device. If the
+drawing shows curves, `NAME_curves.csv` beside `NAME.csv` has the points of each row,
+identified by its labels, and `NAME.csv` their number.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _OWNER = ("figure", "scale")
 # Column of the number of a row's points.
 _POINTS = "points"
 # Columns of a results table about its making rather than its results.
-_LEFT_OUT = (KEY, "folder", "wall_time_seconds", DEVICE)
+_LEFT_OUT = (KEY, "folder", "wall_time_seconds")
+# Label that need not be one of the figure's.
+_SEED = "seed"
 # Texts of a missing value, as `str` and `csv` write it.
 _NOTHING = ("", "None")
 
@@ -83,7 +85,7 @@ def write(
 
 
 def read(path: Path, figure: Figure, scale: str, works: Sequence[Work]) -> list[Row]:
-    """Reads a figure's table as drawings ask for it; some work may have no row.
+    """Reads a figure's table as drawings ask for it; any seeds may have rows.
 
     Args:
       path: Path of the table.
@@ -99,14 +101,17 @@ def read(path: Path, figure: Figure, scale: str, works: Sequence[Work]) -> list[
     seen = set()
     for place, row in _lines(path, figure, scale):
         for work in works:
-            if all(row.get(name) == str(value) for name, value in work.labels.items()):
+            labels = {n: str(v) for n, v in work.labels.items() if n != _SEED}
+            if all(row.get(name) == value for name, value in labels.items()):
                 break
         else:
             raise refused(figure, scale, f"a row that is not of its grid in {place}")
-        if work.key in seen:
+        own = tuple(row.get(name) for name in work.labels)
+        if own in seen:
             raise refused(figure, scale, f"a row for the second time in {place}")
-        seen.add(work.key)
-        measured = [name for name in row if name not in (*work.labels, *figure.words)]
+        seen.add(own)
+        words = (*labels, *figure.words, DEVICE)
+        measured = [name for name in row if name not in words]
         _check_numbers({name: row[name] for name in measured}, place, figure, scale)
         rows.append(row)
     if figure.curves is None:

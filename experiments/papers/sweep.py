@@ -41,8 +41,8 @@ SUMMARY_COLUMNS = (
 )
 # Column of a row without a folder: a file with the curves of all rows.
 CURVES = "curves"
-# Column of the device in rows of runs in JAX.
-DEVICE = "device"
+# Column of the device in rows of runs in JAX, and words on those in TFF.
+DEVICE, _TFF = "device", "TFF's processors"
 # Flags on which no row depends.
 HARMLESS = ("data_dir", "download", "workers", "round_deadline", "concurrency")
 
@@ -300,32 +300,36 @@ class ResultsTable:
         labels = {name: str(value) for name, value in work.labels.items()}
         return {**self._rows[work.key], **labels, "folder": work.folder}
 
-    def check_device(self, works: Iterable[Work], device: str) -> None:
-        """Raises ValueError for another device than that of the works that are done.
+    def check_device(self, device: str) -> None:
+        """Raises ValueError unless all runs in the table are of a kind of device.
 
         Args:
-          works: The works.
-          device: The kind of JAX's device; "" if no run is left that would begin one.
+          device: The kind of JAX's device; "" in TFF, which has processors alone.
         """
-        if not device:
-            return
-        for row in (self.row(work) for work in works if work in self):
-            if (other := row.get(DEVICE) or device) != device:
-                wanted = f"{other}, as of the rows in {self._path}"
-                raise ValueError(checks.message("the device", wanted, device))
+        for row in self._rows.values():
+            # Without a time are other work and runs that diverged.
+            if row.get("wall_time_seconds") and row.get(DEVICE, "") != device:
+                wanted = f"{row.get(DEVICE) or _TFF}, as of the rows in {self._path}"
+                raise ValueError(checks.message("the device", wanted, device or _TFF))
 
     def add(self, work: Work, results: Mapping[str, Any]) -> None:
         """Adds a row to those of the file, which is replaced atomically.
 
         Rows that another process adds at the same moment may be lost in the file, until
         it adds its next one.
+
+        Raises:
+          ValueError: If the work is a run on another device than those in the file.
         """
+        self._rows = {**self._read(), **self._rows}
+        if "wall_time_seconds" in results:
+            self.check_device(results.get(DEVICE, ""))
         row = {**work.labels, KEY: work.key}
         for name, value in results.items():
             # For instance the requested and the spent epsilon.
             row[f"measured_{name}" if name in work.labels else name] = value
         own = {work.key: {k: str(v) for k, v in row.items()}}
-        self._rows = {**self._read(), **self._rows, **own}
+        self._rows |= own
         columns = dict.fromkeys(name for done in self._rows.values() for name in done)
         del columns[KEY]
         text = files.csv_text([*columns, KEY], self._rows.values(), end="\r\n")

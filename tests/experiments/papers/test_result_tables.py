@@ -26,9 +26,9 @@ MEDIUM = {n: each for n, each in index.FIGURES.items() if "medium" in each.scale
 KINDS = {(str(f.curves), f.needs_folders): name for name, f in MEDIUM.items()}
 
 
-def rows_of(name, folder):
+def rows_of(name, folder, seeds=()):
     """Works of a figure and rows as they would leave them."""
-    works = index.FIGURES[name].grid("medium")
+    works = index.FIGURES[name].grid("medium", {}, seeds)
     found = list(invented.rows(works, folder, COLUMNS))
     # As the noise of a run without any is told.
     for work, row in zip(works, found):
@@ -93,6 +93,17 @@ def test_without_curves_there_is_one_file(tmp_path):
     assert all(sweep.CURVES not in row for row in found)
 
 
+def test_rows_of_jax_and_of_any_seeds_are_kept(tmp_path):
+    name = "stream_training"
+    figure, path = index.FIGURES[name], tmp_path / "t.csv"
+    works, [one, other, *_] = rows_of(name, tmp_path / "runs", [21, 22])
+    rows = [one, {**other, sweep.DEVICE: "H200"}]
+    result_tables.write(path, figure, "medium", works, rows)
+    found = result_tables.read(path, figure, "medium", figure.grid("medium"))
+    assert [row["seed"] for row in found] == ["21", "22"]
+    assert [row[sweep.DEVICE] for row in found] == ["", "H200"]
+
+
 @pytest.fixture
 def table(tmp_path):
     """A table of csgm_fig2, with curves beside it."""
@@ -127,9 +138,15 @@ DAMAGES = {
     "letters": ("t.csv", lambda t: t.replace("0.501", "oops", 1), "'oops'"),
     "a strange row": (
         "t.csv",
-        lambda text: text.replace("mnist,100,2.0,1,1,", "mnist,100,2.0,1,9,"),
+        lambda text: text.replace("mnist,100,2.0,1,1,", "mnist,100,2.0,7,1,"),
         "grid",
         "line 2",
+    ),
+    "a seed of words": (
+        "t.csv",
+        lambda text: text.replace("mnist,100,2.0,1,1,", "mnist,100,2.0,1,one,"),
+        "'one'",
+        "seed",
     ),
     "a row twice": (
         "t.csv",

@@ -57,16 +57,26 @@ def test_a_label_is_not_overwritten_by_a_measured_column(tmp_path):
 
 
 def test_a_table_is_of_one_device(tmp_path):
-    table, works = sweep.ResultsTable(tmp_path / "results.csv"), []
-    for name in ("tff", "cpu"):
-        works.append(counting_work(name, []))
-        table.add(works[-1], {} if name == "tff" else {sweep.DEVICE: name})
-        table.check_device(works, "cpu")
-    with refuses(ValueError, "device", "cpu", "H200"):
-        table.check_device(works, "H200")
-    table.check_device(works[:1], "H200")
-    # Nothing is left to train.
-    table.check_device(works, "")
+    kinds = {"": {}, "cpu": {sweep.DEVICE: "cpu"}, "H200": {sweep.DEVICE: "H200"}}
+    for first in kinds:
+        folder = files.public_folder(tmp_path / (first or "tff"))
+        tables = [sweep.ResultsTable(folder / "results.csv") for _ in kinds]
+        # Work that trains nothing, and a run that diverged.
+        tables[0].add(counting_work("other", []), {"final_accuracy": "nan"})
+        for table, device in zip(tables, kinds):
+            table.check_device(device)
+        time = {"wall_time_seconds": 1}
+        tables[0].add(counting_work("first", []), {**time, **kinds[first]})
+        for table, device in zip(tables, kinds):
+            work = counting_work(device, [])
+            if device == first:
+                table.add(work, {**time, **kinds[device]})
+                continue
+            # It began before there was a row.
+            with refuses(ValueError, "device", first or "TFF", device or "TFF"):
+                table.add(work, {**time, **kinds[device]})
+            with refuses(ValueError, "device", first or "TFF", device or "TFF"):
+                tables[0].check_device(device)
 
 
 def test_only_rows_of_jax_name_their_device(tmp_path):
