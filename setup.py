@@ -64,7 +64,7 @@ setup(
     package_data={
         "dpfl": ["py.typed", "privacy_coverage.csv", "requirements-tff.txt"],
         "dpfl.tasks": ["mnist_writers.npz", "mnist_writers.LICENSE"],
-        "dpfl.configs": ["**/*.flags", "**/*.ini"],
+        "dpfl.configs": ["**/*.flags", "**/*.ini", "**/*.csv"],
     },
     include_package_data=False,
     zip_safe=False,

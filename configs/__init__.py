@@ -3,5 +3,6 @@
 
 """Flag files: a folder a paper, `tasks` and, for own questions, `evidence`.
 
-`papers` has the grids of the papers' figures; see `experiments/papers/index.py`.
+`papers` has the grids of the papers' figures, and the papers' claims; see `index`,
+`claims` and `coverage` in `experiments/papers`.
 """
