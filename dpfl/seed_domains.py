@@ -48,6 +48,12 @@ class RoundDomain(enum.IntEnum):
     COUNT_NOISE = 6
 
 
+class ClientKeyDomain(enum.IntEnum):
+    """Domains of a client's key, besides `RoundDomain.CLIENT`."""
+
+    CANARY = 0x6361_6E61_7279
+
+
 class RotationDomain(enum.IntEnum):
     """Domains of the seed of a round's rotation, besides the rotation."""
 

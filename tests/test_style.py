@@ -37,7 +37,9 @@ LAYERS = {
     ),
     "tasks": {"arrays", "mechanisms", "vectors"},
     "pages": set(),
-    "training": {"accounting", "arrays", "mechanisms", "pages", "planning", "tasks"},
+    "training": set(
+        "accounting arrays mechanisms pages planning tasks vectors".split()
+    ),
     # Engines train for a run: it knows their table alone, and they know its plan.
     "engines": set(
         "aggregators arrays codecs mechanisms planning tasks training vectors".split()

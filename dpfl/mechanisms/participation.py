@@ -63,6 +63,8 @@ class Participation(Checked, abc.ABC):
     name: ClassVar[str]
     # Whether cohorts of different rounds are independent.
     draws_afresh: ClassVar[bool] = False
+    # Whether nobody but a client may know its rounds.
+    are_rounds_secret: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -193,6 +195,7 @@ class FixedSize(Participation):
 
     name: ClassVar[str] = "fixed"
     draws_afresh: ClassVar[bool] = True
+    are_rounds_secret: ClassVar[bool] = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,6 +210,7 @@ class WithoutReplacement(FixedSize):
     """
 
     name: ClassVar[str] = "without_replacement"
+    are_rounds_secret: ClassVar[bool] = True
 
     def run_event(self, round_event: DpEvent) -> DpEvent:
         """See base class; the cohorts amplify."""
@@ -272,6 +276,7 @@ class OncePerEpoch(InEpochs):
     min_separation: Optional[int] = option(None, None, at_least=1)
 
     name: ClassVar[str] = "once_per_epoch"
+    are_rounds_secret: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -32,6 +32,8 @@ _UNSAID = (_SEED, "task fingerprint")
 # Limit of a manifest's size in bytes, some hundred times the usual one.
 _MOST_MANIFEST = 1 << 24
 _PATTERN = "checkpoint-" + 8 * "[0-9]"
+# The scores of no canaries.
+_NO_SCORES = np.zeros(0, np.float32)
 
 
 class ChangedFlagsError(ValueError):
@@ -235,11 +237,13 @@ def check_unchanged(
 
 
 class Progress(NamedTuple):
-    """The progress of a run, of a size that does not grow with the rounds.
+    """The progress of a run; with the rounds grow the scores of canaries alone.
 
     Attributes:
       round_index: Rounds done.
       leaves: Leaves of the process's state; set only for a checkpoint.
+      scores: float32[rounds + 1, K], of each of K canaries by round, behind those of
+        the initial model; see `training.canaries`.
       totals: The sum of all rows of metrics.csv.
       rows: Rows of metrics.csv since the newest checkpoint; in a checkpoint, since the
         one before it.
@@ -250,6 +254,7 @@ class Progress(NamedTuple):
 
     round_index: int
     leaves: list[np.ndarray]
+    scores: np.ndarray
     totals: RunTotals
     rows: list[Row]
     times: list[Row]
@@ -262,6 +267,7 @@ class Progress(NamedTuple):
         cohort: Sequence[int],
         seconds: float,
         *,
+        scores: np.ndarray = _NO_SCORES,
         without_exact: bool = False,
     ) -> Progress:
         """The progress after one more round.
@@ -270,6 +276,7 @@ class Progress(NamedTuple):
           row: The row of metrics.csv.
           cohort: Indices of the clients that took part.
           seconds: Wall time of the round.
+          scores: float32[K], those of the canaries.
           without_exact: Whether exact columns are left out of the files' rows.
         """
         counts = self.participations.copy()
@@ -287,6 +294,7 @@ class Progress(NamedTuple):
             totals=self.totals.plus(row),
             rows=[*self.rows, written[0]],
             times=[*self.times, written[1]],
+            scores=np.concatenate([self.scores, scores[np.newaxis]]),
             participations=counts,
             seconds=self.seconds + seconds,
         )
@@ -304,7 +312,7 @@ class Progress(NamedTuple):
             "seconds": self.seconds,
             "marks": marks,
         }
-        arrays = [self.participations, *self.leaves]
+        arrays = [self.participations, self.scores, *self.leaves]
         return Checkpoint(self.round_index, arrays, info)
 
     def recorded(self) -> Progress:
@@ -312,17 +320,24 @@ class Progress(NamedTuple):
         return self._replace(rows=[], times=[], leaves=[])
 
 
-def beginning(population: int) -> Progress:
-    """The progress of a run of N clients before its first round, without a state."""
-    return Progress(0, [], RunTotals(), [], [], np.zeros(population, np.int64), 0.0)
+def beginning(population: int, scores: np.ndarray = _NO_SCORES) -> Progress:
+    """The progress of a run before its first round, without a state.
+
+    Args:
+      population: The number of clients.
+      scores: float32[K], those of the canaries in the initial model.
+    """
+    counts, scores = np.zeros(population, np.int64), scores[np.newaxis]
+    return Progress(0, [], scores, RunTotals(), [], [], counts, 0.0)
 
 
 def from_checkpoint(checkpoint: Checkpoint) -> Progress:
     """Restores the progress from a checkpoint; inverse of `Progress.to_checkpoint`."""
-    participations, *leaves = checkpoint.arrays
+    participations, scores, *leaves = checkpoint.arrays
     return Progress(
         checkpoint.round_index,
         leaves,
+        scores,
         RunTotals(**checkpoint.info["totals"]),
         checkpoint.info["rows"],
         checkpoint.info["times"],

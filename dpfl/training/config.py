@@ -70,6 +70,8 @@ _MOST_PROCESSES = 10_000
 # A third of a year; beyond about 1e9 seconds the system's clocks overflow.
 LONGEST_DEADLINE = 1e7
 _LARGEST_EPSILON = 1e6
+# Most canaries, and most scores of them, one a round.
+MOST_CANARIES, MOST_SCORES = 10**6, 10**8
 # Longer seeds add nothing: the run's other seeds are parts of a SHA-256 of the seed.
 _LARGEST_SEED = 2**256 - 1
 _OF_ROUNDS: dict[str, Any] = {"at_least": 1, "at_most": _MOST_ROUNDS}
@@ -179,6 +181,13 @@ class RunConfig(Checked):
         "of the device suggests.",
         **_OF_CLIENTS,
     )
+    canaries: Optional[int] = option(
+        None,
+        "Number of further clients with random updates at the clip, which audit the "
+        "run: the summary has what an attacker learns of them.",
+        at_least=100,
+        at_most=MOST_CANARIES,
+    )
     seed: Optional[int] = option(
         None,
         "Seed of all random numbers; default: drawn and stored in the run's folder.",
@@ -255,6 +264,7 @@ class RunConfig(Checked):
         if self.profile and self.measure == RELEASED:
             wanted = f"left out with measure {RELEASED}, since times are exact"
             raise ValueError(checks.message("profile", wanted, self.profile))
+        self._check_canaries()
         self._check_participation()
         self._check_mechanism()
 
@@ -294,6 +304,14 @@ class RunConfig(Checked):
             checks.require(value is not None, name, wanted, value)
         most = (self.num_processes or 1) - 1
         checks.integer("process_id", self.process_id, 0, most)
+
+    def _check_canaries(self) -> None:
+        """Refuses canaries that have no weight, or whose coins may not be used."""
+        others = {"weighted": self.weighted, "measure": self.measure == RELEASED}
+        for name, is_set in others.items():
+            if self.canaries and is_set:
+                wanted = f"left out with {name} {getattr(self, name)}"
+                raise ValueError(checks.message("canaries", wanted, self.canaries))
 
     def _check_participation(self) -> None:
         once = mechanisms.OncePerEpoch.name

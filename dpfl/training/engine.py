@@ -106,11 +106,14 @@ class RoundOutput(NamedTuple):
       train: Metrics of the clients on their batches, each before its step, by name.
         They are exact, so outside of the privacy guarantee.
       aggregator: The aggregator's measurements, which may be nested.
+      released: The aggregate in the order of the trainable weights, if the run has
+        canaries; else nothing.
     """
 
     state: State
     train: Mapping[str, Any]
     aggregator: Mapping[str, Any]
+    released: Sequence[Any] = ()
 
 
 class Engine(Protocol):

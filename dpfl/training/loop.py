@@ -23,6 +23,7 @@ import tqdm
 from dpfl import privacy_coverage
 from dpfl.planning import ledger as ledger_lib
 from dpfl.privacy_coverage import RELEASED
+from dpfl.training import canaries as canaries_lib
 from dpfl.training import checkpoint as checkpoint_lib
 from dpfl.training import plan as plan_lib
 from dpfl.training import report, selection
@@ -81,6 +82,7 @@ class Loop:
         self._say = say
         self._on_round = on_round
         self._ledger = ledger_lib.Ledger.of(plan.cost)
+        self._canaries = canaries_lib.Canaries(plan, key)
         self._warned = False
 
     def run(self) -> tuple[Any, Progress]:
@@ -99,13 +101,14 @@ class Loop:
         with self._bar(progress.round_index) as bar:
             while progress.round_index < last:
                 begun = time.monotonic()
-                state, row, cohort = self._round(state, progress.totals)
+                state, row, cohort, scores = self._round(state, progress.totals)
                 problem = self._problem(state, row)
                 self._warn(row)
                 progress = progress.advanced(
                     row,
                     cohort,
                     time.monotonic() - begun,
+                    scores=scores,
                     without_exact=self._plan.config.measure == RELEASED,
                 )
                 if problem or self._plan.is_saved(progress.round_index):
@@ -175,7 +178,9 @@ class Loop:
         if checkpoint is None:
             first = self._engine.initialize()
             self._record.rewind()
-            return first, checkpoint_lib.beginning(self._plan.participation.population)
+            scores = self._canaries.scores(self._engine.weights(first))
+            number = self._plan.participation.population
+            return first, checkpoint_lib.beginning(number, scores)
         progress = checkpoint_lib.from_checkpoint(checkpoint)
         try:
             state = self._engine.from_leaves(progress.leaves)
@@ -203,11 +208,15 @@ class Loop:
         )
         return [int(client) for client in chosen]
 
-    def _round(self, state: Any, before: RunTotals) -> tuple[Any, Row, list[int]]:
-        """Runs a round; returns the next state, the round's row and its clients."""
-        clients = self._cohort(before.rounds)
-        epsilon = self._ledger.record_round(clients)
+    def _round(
+        self, state: Any, before: RunTotals
+    ) -> tuple[Any, Row, list[int], np.ndarray]:
+        """Runs a round; returns the next state, its row, clients and scores."""
+        chosen = self._cohort(before.rounds)
+        epsilon = self._ledger.record_round(chosen)
+        clients = canaries_lib.present(self._plan, self._key, chosen)
         output = self._engine.round(state, clients)
+        scores = self._canaries.scores(output.released)
         is_due = self._plan.is_evaluated(before.rounds + 1)
         row = round_row(
             self._plan,
@@ -218,4 +227,4 @@ class Loop:
             epsilon,
             output.aggregator,
         )
-        return output.state, row, clients
+        return output.state, row, clients, scores

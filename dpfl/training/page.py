@@ -152,7 +152,9 @@ def _exact_section(
         elements.paragraph(" ".join(sentences)),
         elements.cards({**_cards(exact), **_seconds(times)}),
         elements.charts(charts),
-        elements.facts({**_communication(exact), **most}),
+        elements.facts(
+            {**_communication(exact), **most, **report.audit_facts(summary)}
+        ),
     ]
 
 

@@ -24,6 +24,8 @@ from dpfl.training import engine, server_optimizers
 DEFAULT_EPSILON = 8.0
 # Memory of the processes of a run for a small model.
 _BASE_BYTES = 900_000_000
+# The length of a canary over the clip.
+_CANARY_LENGTH = 8.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -51,6 +53,18 @@ class Plan:
     def dimension(self) -> int:
         """The number of trainable parameters, d."""
         return self.task.dimension
+
+    @property
+    def canary_length(self) -> Optional[float]:
+        """The L2 norm of a canary's update; None without canaries.
+
+        It is much longer than the clip, so that the mechanism's own clip shortens it,
+        and one that is not applied is seen. Without a clip it is the task's.
+        """
+        if not self.config.canaries:
+            return None
+        clip = getattr(self.mechanism, "clip_norm", None)
+        return _CANARY_LENGTH * clip if clip else self.task.defaults.clip_norm
 
     @property
     def task_entry(self) -> registry.TaskEntry:
@@ -215,7 +229,7 @@ def _with_defaults(config: config_lib.RunConfig, task: Any) -> config_lib.RunCon
         chosen["server_momentum"] = task.defaults.server_momentum
     chosen["engine"] = engine.of(config.engine)
     if config.delta is None:
-        chosen["delta"] = ledger_lib.default_delta(task.population)
+        chosen["delta"] = ledger_lib.default_delta(_population(config, task))
     is_private = config.mechanism_class.is_private
     if is_private and config.noise_multiplier is None and config.epsilon is None:
         chosen["epsilon"] = DEFAULT_EPSILON
@@ -230,12 +244,22 @@ def _check_engine(config: config_lib.RunConfig, task: Any) -> None:
     engine.check_settings(config, config.engine)
 
 
+def _population(config: config_lib.RunConfig, task: Any) -> int:
+    """The number of clients, canaries included."""
+    return task.population + (config.canaries or 0)
+
+
 def _participation(config: config_lib.RunConfig, task: Any) -> Participation:
+    rounds = _given("rounds", config.rounds)
+    if config.canaries:
+        limit = f"for {rounds} rounds, each with a score of each canary"
+        most = config_lib.MOST_SCORES // rounds
+        checks.integer("canaries", config.canaries, 0, most, limit)
     return participation_lib.build(
         config.participation,
-        task.population,
+        _population(config, task),
         _given("cohort_size", config.cohort_size),
-        _given("rounds", config.rounds),
+        rounds,
         rounds_per_epoch=config.rounds_per_epoch,
         min_separation=config.min_separation,
     )

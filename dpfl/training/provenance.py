@@ -106,6 +106,9 @@ def digest(plan: plan_lib.Plan) -> str:
         del facts["engine"]
         for name in ("engine", "precision", "clients_at_once"):
             del named[name]
+    if named["canaries"] is None:
+        # A later option, which runs without it do not have.
+        del named["canaries"]
     named["participation"] = plan.participation.name_in_digests
     flags = {_NAMES_IN_DIGEST.get(k, k): named[k] for k in named}
     gone = {**plan.mechanism.gone_fields(), **plan.config.task_config.former_fields}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Optional
 
 import attr
 import numpy as np
@@ -27,6 +27,10 @@ from dpfl.training.checkpoint import Progress
 
 # Name of the digest of the data in `provenance.settings`.
 _FINGERPRINT = "task fingerprint"
+_AUDITED = (
+    "{} of the clients are canaries: the run is for auditing, and its model is worse "
+    "for them."
+)
 
 
 def describe(plan: plan_lib.Plan) -> str:
@@ -99,10 +103,20 @@ def privacy_sentence(plan: plan_lib.Plan) -> str:
     )
 
 
-def summary(plan: plan_lib.Plan, progress: Progress) -> dict[str, Any]:
-    """The content of summary.json, without a seed that was drawn."""
+def summary(
+    plan: plan_lib.Plan, progress: Progress, audit: Optional[Mapping[str, Any]] = None
+) -> dict[str, Any]:
+    """The content of summary.json, without a seed that was drawn.
+
+    Args:
+      plan: The plan of the run.
+      progress: Its progress.
+      audit: The findings of its canaries, if it has any.
+    """
     privacy = plan.cost.report_after(progress.round_index, figures=True)
     content = _summary(plan, progress, privacy)
+    if audit:
+        content[privacy_coverage.KEY]["audit"] = dict(audit)
     content["remarks"] = _remarks(plan, privacy.epsilon, progress.round_index)
     return content
 
@@ -237,8 +251,30 @@ def final_lines(summary: Mapping[str, Any]) -> str:
     if exact:
         most = exact["max_participations"]
         lines.append(f"exact: a client took part in at most {most} rounds")
+        found = audit_facts(summary).items()
+        lines += [f"exact: {name}: {value}" for name, value in found]
         lines.append("epsilon does not cover the lines that begin with exact")
     return "\n".join(lines)
+
+
+def audit_facts(summary: Mapping[str, Any]) -> dict[str, str]:
+    """The findings of canaries for readers; none without canaries."""
+    audit = summary.get(privacy_coverage.KEY, {}).get("audit")
+    if not audit:
+        return {}
+    facts = {}
+    for view, found in audit["views"].items():
+        name = f"epsilon of {audit['canaries']} canaries, {view.replace('_', ' ')}"
+        estimate = "about {epsilon:.4g} ({low:.4g} to {high:.4g})"
+        bounds = "at least {epsilon:.4g}, or {gaussian_epsilon:.4g} as a Gaussian's"
+        facts[name] = "; ".join(
+            [
+                estimate.format(**found["estimate"]),
+                bounds.format(**found["lower_bounds"]),
+                f"{100 * audit['confidence']:g}% each",
+            ]
+        )
+    return facts
 
 
 def words(column: str) -> str:
@@ -277,16 +313,18 @@ def postfix(plan: plan_lib.Plan, totals: record.RunTotals) -> str:
 def _remarks(plan: plan_lib.Plan, epsilon: float, rounds: int) -> list[str]:
     """Sentences about an epsilon or a delta that mean little."""
     cost = plan.cost
+    number = plan.config.canaries
+    audited = [_AUDITED.format(number)] if number else []
     if not plan.mechanism.is_private:
-        return []
+        return audited
     budget = (cost.delta, cost.accounting_method)
     setting = Setting(plan.dimension, plan.participation, *budget)
     sentences = [
         remarks.epsilon_remark(epsilon, plan.mechanism, setting),
-        remarks.delta_remark(cost.delta, plan.task.population),
+        remarks.delta_remark(cost.delta, plan.participation.population),
     ]
     if rounds and plan.config.noise_multiplier is not None:
         done = plan.participation.first(rounds)
         setting = Setting(plan.dimension, done, *budget)
         sentences.append(remarks.bits_remark(epsilon, plan.mechanism, setting))
-    return [sentence for sentence in sentences if sentence]
+    return audited + [sentence for sentence in sentences if sentence]

@@ -25,6 +25,7 @@ from collections.abc import Callable
 from typing import Any, Optional
 
 from dpfl import files, machine, privacy_coverage, reading, seed_domains
+from dpfl.training import canaries as canaries_lib
 from dpfl.training import checkpoint as checkpoint_lib
 from dpfl.training import engine as engine_lib
 from dpfl.training import loop as loop_lib
@@ -183,7 +184,11 @@ class Run:
             )
             state, progress = loop.run()
             trainer.save_model(state, self._directory)
-        summary = report.summary(self.plan, progress)
+            audit = None
+            if self.plan.config.canaries:
+                canaries = canaries_lib.Canaries(self.plan, self._key)
+                audit = canaries.audit(progress.scores, trainer.weights(state))
+        summary = report.summary(self.plan, progress, audit)
         files.write_json(self._directory / "summary.json", summary)
         page.write(summary)
         return summary

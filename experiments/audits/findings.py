@@ -24,9 +24,8 @@ import numpy as np
 from scipy import special
 
 from dpfl import accounting, mechanisms
-from dpfl.accounting import calibration
+from dpfl.accounting import calibration, lower_bounds
 
-from . import bounds
 from .score_distributions import ScoreDistribution
 
 
@@ -200,7 +199,7 @@ def enough_trials(
     for _ in range(_MOST_DOUBLINGS):
         promised = max(
             expected.threshold(name, trials, delta, _BY_DISTRIBUTION)[1]
-            for name in bounds.DIRECTIONS
+            for name in lower_bounds.DIRECTIONS
         )
         if promised >= _EXPECTED_RATIO * epsilon:
             break
@@ -230,17 +229,17 @@ def epsilon_finding(
     present, absent = scores
     trials = min(len(present), len(absent))
     promised, reached = {}, {}
-    for name in bounds.DIRECTIONS:
+    for name in lower_bounds.DIRECTIONS:
         threshold, promised[name] = expected.threshold(
             name, trials, delta, _BY_DISTRIBUTION
         )
-        reached[name] = bounds.epsilon_lower_bound_at(
+        reached[name] = lower_bounds.epsilon_lower_bound_at(
             *(present, absent, delta),
             threshold=threshold,
             direction=name,
             confidence=_BY_DISTRIBUTION,
         ).epsilon
-    halves = bounds.epsilon_lower_bound(
+    halves = lower_bounds.epsilon_lower_bound(
         present, absent, delta, confidence=_BY_HALVES
     ).epsilon
     largest = max(*reached.values(), halves)

@@ -24,10 +24,11 @@ import numpy as np
 from scipy import signal, special
 
 from dpfl import mechanisms
+from dpfl.accounting import lower_bounds
 from dpfl.mechanisms import integer
 from dpfl.mechanisms.integer import CLIP_COUNT_BITS
 
-from . import adversary, bounds
+from . import adversary
 
 # Width of a class of scores, and the largest absolute score that is distinguished.
 _STEP, _LARGEST = 1 / 512, 64.0
@@ -71,7 +72,7 @@ class ScoreDistribution:
         For log-likelihood ratios that is the epsilon of the pair itself.
         """
         epsilons = [0.0]
-        for direction in bounds.DIRECTIONS:
+        for direction in lower_bounds.DIRECTIONS:
             hit, false = self._rates(direction)
             is_seen = (hit > delta) & (false > 0)
             ratio = (hit[is_seen] - delta) / false[is_seen]
@@ -86,7 +87,7 @@ class ScoreDistribution:
         The promised bound at delta assumes that both counts equal their expectations.
 
         Args:
-          direction: One of `bounds.DIRECTIONS`.
+          direction: One of `lower_bounds.DIRECTIONS`.
           trials: Number of trials with the canary, and as many without.
           delta: The delta of the bound.
           confidence: Probability that the bound holds.

@@ -18,8 +18,9 @@ from typing import Optional
 import attr
 import numpy as np
 
+from dpfl.accounting import lower_bounds
 from dpfl.accounting.integer import summed_noise
-from experiments.audits import adversary, bounds
+from experiments.audits import adversary
 
 
 def extreme_vector(l2, linf, dimension):
@@ -168,9 +169,11 @@ class DistributedNoiseSimulator:
 def audit(simulator, trials, delta, *, seed, confidence=0.99):
     """Runs a simulator on both inputs and bounds its epsilon from below.
 
-    Half of the trials on each input choose the test; see `bounds.epsilon_lower_bound`.
+    Half of the trials on each input choose the test; see `lower_bounds.epsilon_lower_bound`.
     """
     rng = np.random.default_rng(seed)
     present = simulator.score(simulator.sample(rng, True, trials))
     absent = simulator.score(simulator.sample(rng, False, trials))
-    return bounds.epsilon_lower_bound(present, absent, delta, confidence=confidence)
+    return lower_bounds.epsilon_lower_bound(
+        present, absent, delta, confidence=confidence
+    )

@@ -12,12 +12,11 @@ import numpy as np
 import tensorflow as tf
 
 from dpfl import accounting, mechanisms
-from dpfl.accounting import accountant
+from dpfl.accounting import accountant, lower_bounds
 from dpfl.accounting.integer import summed_noise
 from dpfl.arrays import in_tensorflow as nx
 from dpfl.codecs import distributed
 from dpfl.vectors import integer_noise, randomness, rounding
-from experiments.audits import bounds
 from tests.accounting import simulators
 from tests.many_draws import many
 
@@ -95,7 +94,7 @@ def audited(release, trials):
     relation, *_ = accounting.relations_of(event)
     ledger = accountant.DpflAccountant(neighboring_relation=relation)
     ledger.compose(event)
-    found = bounds.epsilon_lower_bound(present, absent, DELTA)
+    found = lower_bounds.epsilon_lower_bound(present, absent, DELTA)
     return found.epsilon, ledger.get_epsilon(DELTA)
 
 

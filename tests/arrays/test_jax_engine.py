@@ -28,6 +28,7 @@ from dpfl.training import config as config_lib
 from dpfl.training import engine as engine_lib
 from dpfl.training import plan as plan_lib
 from dpfl.training import run as run_lib
+from dpfl.vectors import canaries
 from experiments.benchmarks import jax_rounds, peers
 
 SIZES = np.array([5, 0, 8, 3, 1])
@@ -102,6 +103,19 @@ def test_rounds_are_those_of_one_client_after_the_other(tmp_path, at_once, weigh
         logits = networks.apply(made.task.network, trainer.weights(output.state), x)
         assert evaluated["accuracy"] == pytest.approx(np.mean(logits.argmax(-1) == y))
         assert trainer.evaluate(state, False) == {"loss": None, "accuracy": None}
+
+
+def test_canaries_send_their_directions_at_the_clip(tmp_path):
+    made = plan("gaussian", noise_multiplier=0.0, canaries=100, client_lr=1e-6)
+    with opened(made, tmp_path) as trainer:
+        # Their places are behind the five clients.
+        output = trainer.round(trainer.initialize(), [1, 3, 7, 50, 104])
+        keys = [selection.client_key(7, client) for client in (7, 50, 104)]
+    d, clip = made.dimension, made.mechanism.clip_norm
+    expected = sum(canaries.update(key, d, clip / 4) for key in keys)
+    found = np.concatenate([np.ravel(part) for part in output.released])
+    assert 0 < sum(map(canaries.is_in, keys))
+    assert_allclose(found, expected, atol=1e-3 * np.abs(expected).max())
 
 
 # Sums of floats, and of integers with masks that follow from a client's place.
@@ -198,13 +212,15 @@ def test_a_killed_run_ends_with_the_same_bits(tmp_path):
             accounting_method="rdp",
             **{"noise_multiplier": 1.0, "output_dir": tmp_path / name, "seed": 5},
             **{"checkpoint_every": 2, "progress": False, "eval_every": 4},
+            canaries=100,
         )
         with run_lib.Run(made, said.append, on_round=on_round) as run:
             summary = run.train()
         newest = checkpoint.CheckpointStore(tmp_path / name / "checkpoints")
         arrays = [part.tobytes() for part in newest.load_newest().arrays]
         rows = (tmp_path / name / "metrics.csv").read_text()
-        found.append((arrays, rows, (tmp_path / name / "model.npz").read_bytes()))
+        model = (tmp_path / name / "model.npz").read_bytes()
+        found.append((arrays, rows, model, summary["exact"]["audit"]))
     assert said == ["resuming after round 2"] and found[0] == found[1]
     assert made.about.repeats_rounds
     at_once = made.about.facts["clients_at_once"]

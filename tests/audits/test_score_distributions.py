@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from dpfl import accounting, mechanisms
-from experiments.audits import adversary, bounds, canaries, cases, cohorts, findings
+from dpfl.accounting import lower_bounds
+from experiments.audits import adversary, canaries, cases, cohorts, findings
 from experiments.audits import score_distributions as laws
 from tests.accounting import simulators
 
@@ -53,7 +54,7 @@ class TestGaussian:
     def bound(rng, trials, threshold, direction):
         where = {"threshold": threshold, "direction": direction}
         scores = rng.normal([[0.5], [-0.5]], 1.0, (2, trials))
-        return bounds.epsilon_lower_bound_at(*scores, 1e-3, **where).epsilon
+        return lower_bounds.epsilon_lower_bound_at(*scores, 1e-3, **where).epsilon
 
 
 # Scores that come from something of their own: masks, rounding, counts, samples.
@@ -127,7 +128,7 @@ def test_every_case_can_show_more_than_half(name):
         assert trials in (10_000, 20_000, 40_000, 80_000)
         expected = [
             law.threshold(name, trials, case.delta, findings._BY_DISTRIBUTION)[1]
-            for name in bounds.DIRECTIONS
+            for name in lower_bounds.DIRECTIONS
         ]
         assert max(expected) > 0.52 * epsilon
 

@@ -92,6 +92,7 @@ class FakeEngine:
             state=state + sum(clients),
             train={"loss": np.float32(0.1)},
             aggregator={"uplink_bits": np.float32(8), "inner": {"x": 2, "y": [1, 2]}},
+            released=(),
         )
         self._change(output, len(self.rounds))
         return output

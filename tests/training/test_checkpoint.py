@@ -29,17 +29,18 @@ def store_of(folder, **kwargs):
 
 
 def test_round_trip_keeps_every_bit(tmp_path):
-    progress = checkpoint.beginning(4)._replace(leaves=make(3).arrays)
+    scores = np.arange(3, dtype=np.float32)
+    progress = checkpoint.beginning(4, scores)._replace(leaves=make(3).arrays)
     for epsilon in (1.5, float("inf")):
         row = {"round": 1, "exact_clients": 2, "epsilon": epsilon}
-        progress = progress.advanced(row, [0, 2], 0.25)
+        progress = progress.advanced(row, [0, 2], 0.25, scores=scores + 1)
     store_of(tmp_path).save(progress.to_checkpoint({"metrics.csv": [0, "digest"]}))
     saved = store_of(tmp_path).load_newest()
     found = checkpoint.from_checkpoint(saved)
     assert saved.info["marks"] == {"metrics.csv": [0, "digest"]}
-    assert found._replace(leaves=[], participations=[]) == progress._replace(
-        leaves=[], participations=[]
-    )
+    without = {"leaves": [], "participations": [], "scores": []}
+    assert found._replace(**without) == progress._replace(**without)
+    np.testing.assert_array_equal(found.scores, [[0, 1, 2], [1, 2, 3], [1, 2, 3]])
     np.testing.assert_array_equal(found.participations, [2, 0, 2, 0])
     for a, b in zip(make(3).arrays, found.leaves):
         assert a.dtype == b.dtype and a.shape == b.shape

@@ -181,7 +181,10 @@ def test_source_digest_changes_with_a_module_s_text(tmp_path, monkeypatch):
 def test_a_renamed_setting_keeps_its_name_in_the_digest(make_plan, monkeypatch):
     plan = make_plan(seed=4)
     of_jax = {"engine", "precision", "clients_at_once"}
-    of_manifest = {"seed", "measure", *of_jax} ^ set(provenance.settings(plan))
+    # Runs without canaries have the digests of runs before there were any.
+    of_manifest = {"seed", "measure", "canaries", *of_jax} ^ set(
+        provenance.settings(plan)
+    )
     monkeypatch.setattr(provenance.files, "digest", lambda content: content)
     in_digest = provenance.digest(plan)["flags"]
     assert in_digest["accountant"] == plan.config.accounting_method == "rdp"
@@ -356,6 +359,7 @@ def test_settings_accept_any_number_type():
     given = {**given, "client_lr": 0.5, "server_lr": 0.5, "server_momentum": 0.5}
     given = {**given, "noise_multiplier": 1.5, "delta": 0.25, "seed": 100}
     given = {**given, "checkpoint_every": 100, "keep_checkpoints": 3, "eval_every": 2}
+    given = {**given, "canaries": 100}
     given = {**given, "round_deadline": 100.0, "concurrency": 100, "weighted": False}
     given = {**given, "min_separation": 2, "progress": False, "clients_at_once": 100}
     given = {**given, "participation": "random_allocation", "profile": False}

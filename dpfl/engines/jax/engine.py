@@ -26,8 +26,8 @@ from dpfl.engines.jax import rounds as rounds_lib
 from dpfl.engines.jax.aggregator import jax_aggregator
 from dpfl.engines.jax.rounds import State
 from dpfl.tasks import clients as clients_lib
+from dpfl.training import canaries, provenance, selection
 from dpfl.training import plan as plan_lib
-from dpfl.training import provenance, selection
 from dpfl.training.engine import (
     About,
     RoundOutput,
@@ -117,8 +117,9 @@ def follow(plan: plan_lib.Plan, setup: Setup) -> None:
     with opened(plan, setup) as trainer:
         state = trainer.initialize()
         for index in range(int(state.round_index), plan.last_round):
-            clients = selection.select_cohort(plan.participation, trainer.key, index)
-            state = trainer.round(state, [int(client) for client in clients]).state
+            chosen = selection.select_cohort(plan.participation, trainer.key, index)
+            clients = canaries.present(plan, trainer.key, chosen.tolist())
+            state = trainer.round(state, clients).state
 
 
 class _Trace(contextlib.ExitStack):
@@ -283,18 +284,21 @@ class JaxEngine:
         if index + 1 < plan.last_round:
             # While the device computes, what the run is to ask for next.
             chosen = selection.select_cohort(plan.participation, self.key, index + 1)
-            guess = [int(client) for client in chosen]
+            guess = canaries.present(plan, self.key, chosen.tolist())
             self._ahead = (index + 1, *guess), self._given(index + 1, guess)
         with processes.failures_told():
-            measured = jax.device_get(output.aggregator)
+            measured, released = jax.device_get((output.aggregator, output.released))
         train = {}
         if self._aggregator.measures_exactly:
             train = evaluation.metrics(plan.task.objective, output.train)
-        return RoundOutput(output.state, train, measured)
+        return RoundOutput(output.state, train, measured, released)
 
     def _given(self, index: int, clients: Sequence[int]) -> tuple[Any, Any]:
         """The examples and the cohort of a round, which are copied to the devices."""
-        task, chosen = self._plan.task, np.array(clients, np.int64)
+        task = self._plan.task
+        # Canaries are behind them, and have no examples.
+        chosen = np.array([c for c in clients if c < task.population], np.int64)
+        canaries_here = len(clients) - len(chosen)
         orders = clients_lib.local_orders(
             task.clients.sizes, chosen, index, task.config
         )
@@ -309,8 +313,9 @@ class JaxEngine:
         else:
             starts = task.clients.starts[chosen]
         orders = [start + order for start, order in zip(starts, orders)]
+        orders += [np.zeros(0, np.int64)] * canaries_here
         keys = [selection.client_key(self.key, client) for client in clients]
-        return examples, self._rounds.cohort(orders, keys)
+        return examples, self._rounds.cohort(orders, keys, canaries_here)
 
     def evaluate(self, state: State, is_due: bool) -> Mapping[str, Any]:
         """See base class."""

@@ -38,6 +38,7 @@ from dpfl.tasks.task import JaxParts
 from dpfl.training import plan as plan_lib
 from dpfl.training import server_optimizers
 from dpfl.training.engine import RoundOutput, check_memory
+from dpfl.vectors import canaries
 
 # Growth of the space for a cohort's examples, so that few programs are compiled.
 _GROWTH = 1.25
@@ -71,6 +72,7 @@ class CohortArrays(NamedTuple):
       sizes: int32[clients], the number of a client's examples in the round.
       keys: uint32[clients, 4], a client's secret.
       is_there: bool[clients], False for absent clients.
+      is_canary: bool[clients], whether a client is a canary.
     """
 
     rows: np.ndarray
@@ -78,6 +80,7 @@ class CohortArrays(NamedTuple):
     sizes: np.ndarray
     keys: np.ndarray
     is_there: np.ndarray
+    is_canary: np.ndarray
 
 
 # Examples on the device, of all clients or of a cohort: inputs as they are stored,
@@ -185,14 +188,19 @@ class Rounds:
         )
 
     def cohort(
-        self, orders: Sequence[np.ndarray], keys: Sequence[Sequence[int]]
+        self,
+        orders: Sequence[np.ndarray],
+        keys: Sequence[Sequence[int]],
+        canaries_last: int = 0,
     ) -> CohortArrays:
         """The cohort of clients, padded so that few programs are compiled.
 
         Args:
           orders: Places of each client's examples, in the order of training.
           keys: Each client's secret, two words of 64 bits.
+          canaries_last: How many of the last clients are canaries.
         """
+        is_canary = np.arange(len(orders)) >= len(orders) - canaries_last
         sizes = np.array([len(order) for order in orders], np.int32)
         by_size = np.argsort(-sizes, kind="stable")
         self._make_room(len(orders))
@@ -208,6 +216,7 @@ class Rounds:
             own,
             padded(words, self._clients).view(np.uint32),
             np.arange(self._clients) < len(orders),
+            padded(is_canary[by_size], self._clients),
         )
 
     def _make_room(self, clients: int) -> None:
@@ -238,8 +247,9 @@ class Rounds:
             weights=cohort.sizes if self._aggregator.takes_weights else None,
             has_aux=True,
         )
-        after = self._stepped(state, made.mean)
-        return RoundOutput(after._replace(aggregator=made.state), sums, made.measured)
+        after = self._stepped(state, made.mean)._replace(aggregator=made.state)
+        released = jax.tree.leaves(made.mean) if self._plan.config.canaries else ()
+        return RoundOutput(after, sums, made.measured, released)
 
     def _trained(
         self, state: State, examples: Examples, cohort: CohortArrays, places: Array
@@ -262,7 +272,7 @@ class Rounds:
             return Batch(jnp.where(there, x, 0), y, is_there)
 
         keys = jax.vmap(_dropout_key, (0, None))(words, state.round_index)
-        return local_training.train(
+        update, sums = local_training.train(
             self._model,
             task.objective,
             state.params,
@@ -272,6 +282,9 @@ class Rounds:
             keys=keys,
             precision=self._plan.config.precision,
         )
+        if (length := self._plan.canary_length) is not None:
+            update = _with_canaries(update, words, cohort.is_canary[places], length)
+        return update, sums
 
     def _stepped(self, state: State, mean: Any) -> State:
         """The state after the server's step, or the same if the mean is not finite."""
@@ -302,6 +315,29 @@ def _check_memory(program: Any, clients_at_once: int) -> None:
     what = f"a round with {clients_at_once} clients at once"
     mend = "a smaller --clients_at_once needs less, in another output_dir"
     check_memory(needed, free, what, mend)
+
+
+def _with_canaries(update: Any, words: Array, is_canary: Array, length: float) -> Any:
+    """Updates of clients, [m, ...], with those of canaries in their places.
+
+    Args:
+      update: The updates of training.
+      words: uint32[m, 4], the clients' keys.
+      is_canary: bool[m].
+      length: The L2 norm of a canary's update.
+    """
+    leaves, structure = jax.tree.flatten(update)
+    sizes = [math.prod(leaf.shape[1:]) for leaf in leaves]
+    with jax.enable_x64(True):
+        keys = jax.lax.bitcast_convert_type(words.reshape([-1, 2, 2]), jnp.int64)
+        own = jax.vmap(lambda key: canaries.update(key, sum(sizes), length))(keys)
+
+    def chosen(part: Array, leaf: Array) -> Array:
+        is_own = is_canary.reshape([-1, *[1] * (leaf.ndim - 1)])
+        return jnp.where(is_own, part.reshape(leaf.shape), leaf)
+
+    parts = jnp.split(own, np.cumsum(sizes)[:-1], axis=1)
+    return jax.tree.unflatten(structure, list(map(chosen, parts, leaves)))
 
 
 def _dropout_key(words: Array, round_index: Array) -> Array:

@@ -131,7 +131,13 @@ class TffEngine:
             rounds = setup.last.get(
                 (digest, config.measure, config.task_config, groups, is_elsewhere),
                 lambda: grouped.GroupedRounds(
-                    plan.task, model, aggregator, plan.client_lr, optimizer, groups
+                    plan.task,
+                    model,
+                    aggregator,
+                    plan.client_lr,
+                    optimizer,
+                    groups,
+                    plan.canary_length,
                 ),
                 lambda last: last.with_other_seeds(model, aggregator),
             )

@@ -51,8 +51,8 @@ from dpfl.tasks.task import Task
 from dpfl.training.engine import RoundOutput
 from dpfl.training.server_optimizers import ServerOptimizer
 
-# Function from weights, round and client to the result of the client's training.
-Train = Callable[[Any, Any, Any], local_training.Trained]
+# Function from weights, round, client and its key to the result of its training.
+Train = Callable[[Any, Any, Any, Any], local_training.Trained]
 # Most groups that each compute the shared values for themselves. Sending them through
 # TFF serializes them, with copies whose number does not grow with the groups.
 OWN_SHARED = 2
@@ -172,7 +172,7 @@ class Cohort:
         steps, codec = self._steps, self._steps.codec
 
         def client(row: tf.Tensor) -> tuple[Any, tf.Tensor]:
-            trained = self._train(weights, round_index, row[1])
+            trained = self._train(weights, round_index, row[1], row[2:])
             value = _value(trained.update, row[2:])
             message, sums = steps.encode(value, shared)
             metrics = trained.metrics if steps.measures_exactly else {}
@@ -219,6 +219,7 @@ class GroupedRounds:
         client_lr: float,
         server_optimizer: ServerOptimizer,
         groups: int,
+        canary_length: Optional[float] = None,
     ):
         """Initializes the computations.
 
@@ -229,6 +230,8 @@ class GroupedRounds:
           client_lr: Learning rate of the clients' SGD.
           server_optimizer: Optimizer of the server.
           groups: Number of groups.
+          canary_length: The L2 norm of canaries, the clients behind the task's own;
+            None for none.
 
         Raises:
           ValueError: If the factory has no seed, since groups and server prepare the
@@ -242,12 +245,23 @@ class GroupedRounds:
                 "with seed=None"
             )
 
-        def train(weights: Any, round_index: Any, client: Any) -> Any:
+        def train(weights: Any, round_index: Any, client: Any, key: Any) -> Any:
             initial = (tuple(weights.trainable), tuple(weights.non_trainable))
-            return local_training.train(
-                task, model, initial, client, round_index, client_lr
+
+            def own() -> local_training.Trained:
+                return local_training.train(
+                    task, model, initial, client, round_index, client_lr
+                )
+
+            if canary_length is None:
+                return own()
+            return tf.cond(
+                client < task.population,
+                own,
+                lambda: local_training.canary(model, initial, key, canary_length),
             )
 
+        self._has_canaries = canary_length is not None
         self.groups = groups
         self._model, self._steps, self._optimizer = model, steps, server_optimizer
         first = tff.tensorflow.computation(steps.initial_state)
@@ -351,6 +365,7 @@ class GroupedRounds:
             self.values.written(after, values[2]),
             finalized(self._model, metrics),
             output["measurements"],
+            tuple(tf.nest.flatten(output["result"])) if self._has_canaries else (),
         )
 
 

@@ -19,6 +19,7 @@ import tensorflow_federated as tff
 from dpfl.engines.tff.datasets import IndexedClients
 from dpfl.tasks.metrics import LARGEST_SUM
 from dpfl.tasks.task import Task
+from dpfl.vectors import canaries
 
 # Weights of a model, trainable and other.
 Weights = tuple[Sequence[tf.Tensor], Sequence[tf.Tensor]]
@@ -66,6 +67,29 @@ def train(
         tuple(old - new for old, new in zip(initial[0], trained)),
         collections.OrderedDict(_bounded(metrics, model.initialize_metrics_state())),
         examples,
+    )
+
+
+def canary(
+    model: tff.learning.models.FunctionalModel,
+    initial: Weights,
+    key: tf.Tensor,
+    length: float,
+) -> Trained:
+    """The update of a canary, which trains on nothing.
+
+    Args:
+      model: The task's model.
+      initial: The initial weights, trainable and other.
+      key: The canary's key, int64[2].
+      length: The L2 norm of its update.
+    """
+    sizes = [weight.shape.num_elements() for weight in initial[0]]
+    parts = tf.split(canaries.update(key, sum(sizes), length), sizes)
+    return Trained(
+        tuple(tf.reshape(part, w.shape) for part, w in zip(parts, initial[0])),
+        collections.OrderedDict(model.initialize_metrics_state()),
+        tf.zeros([], tf.int64),
     )
 
 

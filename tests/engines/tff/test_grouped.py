@@ -22,6 +22,7 @@ from dpfl.engines.tff import (
 )
 from dpfl.engines.tff import local_worker as worker_lib
 from dpfl.training import engine, server_optimizers
+from dpfl.vectors import canaries
 
 CLIENTS = [5, 0, 3, 1, 4]
 KEYS = {client: (7 * client + 1, 2**40 + client) for client in range(6)}
@@ -171,6 +172,30 @@ def test_integer_sums_leave_the_same_bits(task, tff_secure_context, name, groups
     secure = MECHANISMS[name].sums_securely
     assert found[0].aggregator.get("exact_clients", 5 * secure) == 5
     assert bits(found) == bits(one_at_a_time(task, name))
+
+
+def test_canaries_send_their_directions(task, tff_context):
+    """Their indices are behind those of the six clients, one of which trains too."""
+    rounds = grouped.GroupedRounds(
+        *(
+            task,
+            task.functional_model(0),
+            aggregators.build(MECHANISMS["none"], seed=5),
+        ),
+        *(0.1, server_optimizers.build_server_optimizer("sgd", 1.0), 2, 3.0),
+    )
+    training = federated_averaging.GroupedProcess(
+        rounds, lambda state: state, lambda client: (client, 77)
+    )
+    found = []
+    for clients in ([1], [1, 6, 7, 8, 9]):
+        output = training.next(training.initialize(), clients)
+        moved = np.concatenate([np.ravel(part) for part in output.released])
+        found.append(moved * len(clients))
+    keys = [np.array([client, 77]) for client in clients[1:]]
+    expected = sum(canaries.update(key, len(found[0]), 3.0) for key in keys)
+    assert np.any(expected)
+    np.testing.assert_allclose(found[1] - found[0], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("groups", [1, 2])

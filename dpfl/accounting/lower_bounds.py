@@ -3,7 +3,7 @@
 
 """Lower bounds on epsilon by experiment: a canary, a threshold, Clopper-Pearson.
 
-    found = bounds.epsilon_lower_bound(present, absent, delta=1e-3)
+    found = lower_bounds.epsilon_lower_bound(present, absent, delta=1e-3)
     found.epsilon, found.confidence
 
 If a mechanism is (epsilon, delta)-DP, every event A has P(A) <= exp(epsilon) Q(A) +
@@ -110,7 +110,7 @@ def epsilon_lower_bound(
     """
     spec = _spec(delta, confidence)
     if direction is not None:
-        checks.choice("direction", direction, DIRECTIONS)
+        direction = checks.choice("direction", direction, DIRECTIONS)
     present, absent = _scores("present", present), _scores("absent", absent)
     chosen = []
     for name in DIRECTIONS if direction is None else (direction,):
@@ -148,7 +148,7 @@ def epsilon_lower_bound_at(
       ValueError: As for `epsilon_lower_bound`.
     """
     spec = _spec(delta, confidence)
-    checks.choice("direction", direction, DIRECTIONS)
+    direction = checks.choice("direction", direction, DIRECTIONS)
     hit, false = _scores("present", present), _scores("absent", absent)
     if direction == "absent":
         hit, false, threshold = -false, -hit, -threshold
