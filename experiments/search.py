@@ -163,8 +163,8 @@ def _do_runs(
     The metric of a diverged run is NaN in the table.
 
     Raises:
-      ValueError: If a run at an end of the searched ranges is refused, before any is
-        done.
+      ValueError: If a run at an end of the searched ranges is refused, or the table
+        has another device, before any is done.
       WorkFailedError: If a run fails.
     """
     begun, hours = time.monotonic(), _HOURS.value
@@ -173,7 +173,7 @@ def _do_runs(
         missing = [one for one in grid if one not in table]
         with trainers.refusals():
             for one in tuning.ends(missing) if done < _RUNS.value else []:
-                trainer.check(one, folder)
+                table.check_device(trainer.check(one, folder))
         cli.work_begins()
         for one in grid:
             is_late = hours is not None and time.monotonic() - begun > 3600 * hours

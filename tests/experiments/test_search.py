@@ -23,6 +23,10 @@ def parsed():
     search.flags.FLAGS.unparse_flags()
 
 
+# The kind of JAX's device, none in TFF.
+DEVICE = {"kind": ""}
+
+
 def fake_training(calls):
     """A trainer of nothing: the best are server_lr 1 and clip 0.1."""
 
@@ -31,6 +35,7 @@ def fake_training(calls):
             calls.append("checked")
             if work.flags["clip_norm"] == 0:
                 raise search.trainers.WorkFailedError("failed", 2, "clip_norm must be")
+            return DEVICE["kind"]
 
         def train(self, work, folder):
             calls.append(work.arguments(folder))
@@ -121,6 +126,13 @@ def test_failed_run_is_a_one_line_error(monkeypatch, capsys, tmp_path):
         assert said.startswith("error: killed\n") and said.count("\n") == lines
     # What was done is kept.
     assert len((tmp_path / "out/search.csv").read_text().splitlines()) == 2
+
+
+def test_a_search_is_of_one_device(monkeypatch, capsys, tmp_path):
+    searched(monkeypatch, capsys, tmp_path, *GRID, "--runs=1")
+    monkeypatch.setitem(DEVICE, "kind", "H200")
+    with refuses(ValueError, "device", "H200", "search.csv"):
+        searched(monkeypatch, capsys, tmp_path, *GRID, "--runs=2")
 
 
 def test_hours_end_a_search(monkeypatch, capsys, tmp_path):
