@@ -68,7 +68,7 @@ def test_cached_monte_carlo_epsilon_is_bit_exact(folder, monkeypatch):
     ask = secret_participation._epsilon_of.__wrapped__
     fresh = ask.__wrapped__(EVENT, 1e-2, 0)
     assert ask(EVENT, 1e-2, 0) == fresh and len(names(folder)) == 1
-    monkeypatch.setattr(secret_participation, "_sampled", None)
+    monkeypatch.setattr(balls_in_bins.BallsInBinsDpEvent, "removal", None)
     again = ask(EVENT, 1e-2, 0)
     assert again == fresh and fresh[1] == "monte-carlo"
     assert [type(each) for each in again] == [float, str]

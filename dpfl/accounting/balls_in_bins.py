@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import attr
 import dp_accounting
@@ -41,10 +41,14 @@ _NUMBERS = 2**22
 _LEAST_DRAWS, _MOST_DRAWS = 2**12, 2**17
 # Numbers in a block of draws.
 _BLOCK = 2**13
+# A pilot with one in so many draws chooses the shift of the draws, in standard
+# deviations of the noise.
+_PILOT = 16
+_SHIFTS = range(7)
 
 
 @attr.s(frozen=True, auto_attribs=True)
-class BallsInBinsDpEvent(secret_participation.SecretParticipationDpEvent):
+class BallsInBinsDpEvent(secret_participation.SecretRunDpEvent):
     """A run in which each client is in the rounds of one group, which is its secret.
 
     Each client draws one of b groups with equal probability, independently of the other
@@ -72,6 +76,8 @@ class BallsInBinsDpEvent(secret_participation.SecretParticipationDpEvent):
         converter=secret_participation.read_only, eq=secret_participation.matrix_key
     )
     groups: int = attr.ib(metadata=said(check=events.whole))
+
+    pages: ClassVar[tuple[str, ...]] = ("balls_in_bins.md",)
 
     @groups.default
     def _all(self) -> int:
@@ -127,9 +133,23 @@ class BallsInBinsDpEvent(secret_participation.SecretParticipationDpEvent):
         return float(np.max(self._in_units)) if self.noise_multiplier else math.inf
 
     def draws(self) -> int:
-        """See base class; none if there is but one group, which is no secret."""
+        """The number of draws; none if there is but one group, which is no secret."""
         most = min(_MOST_DRAWS, max(_LEAST_DRAWS, _NUMBERS // len(self.gram)))
         return most if self.groups > 1 else 0
+
+    def drawn_epsilon(self, delta: float, most: float, seed: int) -> float:
+        """See base class, at the shift that a pilot chooses."""
+        share = secret_participation.FAILURE
+        goal = delta * (1 - share), share * delta, most
+
+        def of_pilot(shift: float) -> float:
+            pilot = self.removal(max(1, self.draws() // _PILOT), shift, 2 * seed + 1)
+            return pilot.epsilon(*goal)
+
+        if not self.draws():
+            return math.inf
+        best = min(_SHIFTS, key=of_pilot)
+        return self.removal(self.draws(), best, 2 * seed).epsilon(*goal)
 
     def removal(self, draws: int, shift: float, seed: int) -> Draws:
         """Draws for P against Q, from P with its means a factor longer.
@@ -165,33 +185,6 @@ class BallsInBinsDpEvent(secret_participation.SecretParticipationDpEvent):
                 -math.expm1(-epsilon) * (groups - turned) / turned
             )
             return top - share - more * least + 0.5 * factor * more * longest
-
-        return Draws(np.concatenate(losses), np.concatenate(weights), log_bound)
-
-    def addition(self, draws: int, shift: float, seed: int) -> Draws:
-        """Draws for Q against P, with the sign of the mean reversed.
-
-        By the inequality of the means log R is at least the mean of W_g - K_gg / 2, so
-        that draws that count have a mean of W_g of at most the mean of K_gg / 2 less
-        epsilon.
-
-        Args:
-          draws: The number of draws.
-          shift: Length of Q's mean, in standard deviations of the noise.
-          seed: The seed of the draws.
-        """
-        groups, gram = self.groups, _of_turns(self._in_units)
-        own = np.diag(gram)
-        factor = shift * groups / math.sqrt(np.sum(gram))
-        losses, weights = [], []
-        for rows, _ in _blocks(gram, draws, seed):
-            rows = rows - factor / groups * np.sum(gram, axis=0)
-            losses.append(-_log_mean_exp(rows - 0.5 * own, groups))
-            weights.append(factor / groups * np.sum(rows, axis=1) + 0.5 * shift * shift)
-
-        def log_bound(epsilon: float) -> float:
-            mean = 0.5 * float(np.sum(own)) / groups
-            return factor * (mean - epsilon) + 0.5 * shift * shift
 
         return Draws(np.concatenate(losses), np.concatenate(weights), log_bound)
 

@@ -12,8 +12,8 @@ independent coins: there the slots are of blocks in which it may sit out.
 
 With Gaussian noise the ratio of a run is R = sum_i h_i M_i. h is the law of the number
 of the client's rounds and M_i the mean of the products of i of x_1, ..., x_r, the
-ratios of rounds. delta of removal is estimated from draws with a density that is R^2
-U^b over its mean, U = prod_t (1 + y x_t), and of addition by slots, or other draws.
+ratios of rounds. delta is estimated from draws with a density that is R^2 U^b over its
+mean, U = prod_t (1 + y x_t).
 
 docs/privacy/random_allocation.md has the proofs.
 """
@@ -46,7 +46,7 @@ from dpfl.fields import said
 _FEW_COINS, _OCTAVE = 32, 64
 # Most coins for which they are computed, from a matrix of this size.
 _MOST_COINS = 2**11
-# Allowance for the rounding of chances, and of the terms of a mean over draws.
+# Allowance for the rounding of chances.
 _ROUNDING = 1e-9
 # Above the error of a coin near 0.
 _LEAST_COIN = 1e-15
@@ -60,9 +60,6 @@ _MOST_ROUNDS, _LEAST_NOISE = 64, 0.2
 # Exponents b, and factors of y over k / r, of which the least bound is chosen.
 _POWERS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24)
 _FACTORS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.85, 1.0)
-# Stakes of the bets on the mean, over the inverse of the largest term.
-_STAKES = 0.5 ** np.arange(8)
-_STEPS = 26
 
 
 class Law(NamedTuple):
@@ -215,30 +212,24 @@ class KOfTDpEvent(secret_participation.SecretRunDpEvent):
         return number / self.noise_multiplier**2 if self.noise_multiplier else math.inf
 
     def drawn_epsilon(self, delta: float, most: float, seed: int) -> float:
-        """See base class; each direction by slots, or by draws if those give less."""
-        parts = gaussian.gaussian_parts(trees.releases(self.as_composition()))
-        curves = gaussian.EpsilonCurves(parts or collections.Counter(), delta)
-        found = curves.pld_of_both()
-        if isinstance(found, str) or not 0 < min(found) <= max(found) < math.inf:
-            return math.inf
-        remove, add = found
+        """See base class."""
+        composed = secret_participation.composed_epsilon(self, delta)
         number = min(self.rounds, self.law.most)
         draws = _PRODUCTS // (self.rounds * (number + 8))
         is_in_reach = number <= _MOST_ROUNDS and self.noise_multiplier >= _LEAST_NOISE
         if number == 1 or draws < _LEAST_DRAWS or not is_in_reach:
             return math.inf
+        if not 0 < composed < math.inf:
+            return math.inf
         law = numbers(self.law, self.rounds)
         tilted = _Tilted(self.noise_multiplier, self.rounds, law)
         draws = min(draws, _MOST_DRAWS)
         failure = secret_participation.FAILURE
-        bets = delta * (1 - failure), 0.5 * failure * delta
         with np.errstate(all="ignore"):
-            drawn = tilted.removal(remove, draws, 2 * seed)
-            result = min(remove, epsilon_by_bets(drawn, *bets, remove))
-            if result < add:
-                drawn = tilted.addition(add, draws, 2 * seed + 1)
-                result = max(result, min(add, epsilon_by_bets(drawn, *bets, add)))
-        return result if result < max(remove, add) else math.inf
+            drawn = tilted.removal(composed, draws, 2 * seed)
+            goal = delta * (1 - failure)
+            result = drawn.epsilon_by_bets(goal, failure * delta, composed)
+        return result if result < composed else math.inf
 
 
 def numbers(law: Law, first: int) -> np.ndarray:
@@ -261,51 +252,6 @@ def numbers(law: Law, first: int) -> np.ndarray:
             part = of(law.k + more)
             result[: part.size] += chance * part
     return result
-
-
-def epsilon_by_bets(drawn: Draws, delta: float, failure: float, most: float) -> float:
-    """An epsilon of at most `most` that is too small with at most a probability.
-
-    A bet on a mean delta of terms from 0 to B, 1 + l (delta - term) for each of them,
-    has a mean of at most 1 if theirs is larger, and so has the mean of several products
-    of bets. So that is above 1 / failure with at most the probability `failure`
-    (Markov), for l of at most 1 / (B - delta).
-
-    Args:
-      drawn: The draws; terms and their bound fall in epsilon.
-      delta: The delta to meet.
-      failure: The probability with which the result may be too small.
-      most: The largest epsilon of interest.
-
-    Returns:
-      The epsilon; infinite if `most` is too small for these draws.
-    """
-    losses, weights, log_bound = drawn
-    stakes = _STAKES * math.exp(-log_bound(most)) / 1.05
-
-    def is_met(epsilon: float) -> bool:
-        bound = math.exp(min(log_bound(epsilon), 700.0)) * (1 + 3 * _ROUNDING)
-        counts = losses > epsilon
-        terms = np.exp(weights[counts]) * -np.expm1(epsilon - losses[counts])
-        terms *= 1 + _ROUNDING
-        wealth = [
-            np.sum(np.log1p(stake * (delta - terms)))
-            + (losses.size - terms.size) * math.log1p(stake * delta)
-            for stake in stakes
-            if stake * (bound - delta) < 1
-        ]
-        if not wealth:
-            return False
-        log_wealth = special.logsumexp(wealth) - math.log(stakes.size)
-        return log_wealth > -math.log(failure)
-
-    if not np.all(np.isfinite(losses) & np.isfinite(weights)) or not is_met(most):
-        return math.inf
-    low, high = 0.0, most
-    for _ in range(_STEPS):
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if is_met(middle) else (middle, high)
-    return high
 
 
 class _Tilted:
@@ -403,35 +349,6 @@ class _Tilted:
         b, log_y = min(ways, key=lambda way: log_largest(epsilon, *way))
         losses, weights = self._draws(b, log_y, draws, seed)
         return Draws(losses, weights, lambda at: log_largest(at, b, log_y))
-
-    def addition(self, epsilon: float, draws: int, seed: int) -> Draws:
-        """Draws for Q against P, with the sign of the mean reversed.
-
-        By the inequality of the means log R is at least the mean of log x times that of
-        the client's number of rounds.
-
-        Args:
-          epsilon: The epsilon at which the largest term is the least.
-          draws: The number of draws.
-          seed: Their seed.
-        """
-        shift = self._mean / self._rounds / self._z
-        half = 0.5 * self._mean / self._z**2
-        square = self._rounds * shift * shift
-        factor = max(0.0, (epsilon - half) / square)
-        generator = np.random.default_rng(seed)
-        losses, weights = [], []
-        for size in _sizes(draws, self._rounds):
-            x = generator.standard_normal((self._rounds, size)) - factor * shift
-            weights.append(
-                factor * shift * np.sum(x, axis=0) + 0.5 * factor * factor * square
-            )
-            losses.append(-self._log_ratio(np.exp((x - 0.5 / self._z) / self._z)))
-
-        def log_bound(at: float) -> float:
-            return factor * (half - at) + 0.5 * factor * factor * square
-
-        return Draws(np.concatenate(losses), np.concatenate(weights), log_bound)
 
     def _draws(
         self, b: int, log_y: float, draws: int, seed: int

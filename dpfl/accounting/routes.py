@@ -135,7 +135,7 @@ def _by_draws(question: Question) -> Found:
 def _exact(question: Question) -> Found:
     """Exact epsilon of Gaussians; of a run of secret rounds as if they were none."""
     event = secret_participation.alone(question.event)
-    if event is None or hasattr(event, "as_composition"):
+    if event is None or event.as_composition() is not None:
         return _of_gaussians(_EXACT)(question)
     return secret_participation.revealed_epsilon(event, question.delta)
 

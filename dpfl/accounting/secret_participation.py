@@ -9,8 +9,9 @@ function of the likelihood ratio has at most the mean that it has under
   R = E_S exp(W_S - K_SS / 2),   W ~ N(0, K),   K_SU = <m_S, m_U>,
 
 which is the ratio of P, the mean over S of N(m_S, I), to Q = N(0, I), for any and even
-adaptive updates of clients. Draws give an upper bound on delta of both directions,
-which fails with a stated probability. The proofs are in docs/privacy/balls_in_bins.md.
+adaptive updates of clients. Draws give an upper bound on delta of removing a client,
+which fails with a stated probability. Adding one has no larger delta: see
+docs/privacy/gaussian_mixtures.md, and docs/privacy/balls_in_bins.md for the rest.
 
 Sources: Choquette-Choo et al. (2024), 'Near Exact Privacy Amplification for Matrix
 Mechanisms'; Kahane (1986), 'Une inegalite du type de Slepian et Gordon'; Wang et al.
@@ -27,6 +28,7 @@ from typing import Any, ClassVar, NamedTuple, Optional
 
 import dp_accounting
 import numpy as np
+from scipy import special
 
 from dpfl import cache_folder, checks, disk_cache
 from dpfl.accounting import events, gaussian, trees
@@ -37,11 +39,9 @@ FAILURE = 1e-15
 ROUNDING = 1e-9
 """Relative allowance for rounding, of the matrix and of sums."""
 
-# A pilot with one in so many draws chooses the shift of the draws, in standard
-# deviations of the noise beyond P's or Q's own.
-_PILOT = 16
-_SHIFTS = range(7)
 _STEPS = 32
+# Stakes of the bets on a mean, over the inverse of the largest term.
+_STAKES = 0.5 ** np.arange(8)
 
 
 def read_only(value: Any) -> np.ndarray:
@@ -63,6 +63,10 @@ class SecretRunDpEvent(events.RdpDpEvent):
     # Not cached: each prefix of a run has another matrix.
     is_remembered: ClassVar[bool] = False
 
+    def as_composition(self) -> Optional[dp_accounting.DpEvent]:
+        """A composition of releases that costs no less; None if none is known."""
+        return None
+
     @abc.abstractmethod
     def longest(self) -> float:
         """The largest K_SS, in units of the noise; infinite without noise."""
@@ -81,53 +85,11 @@ class SecretRunDpEvent(events.RdpDpEvent):
         """
 
 
-class SecretParticipationDpEvent(SecretRunDpEvent):
-    """A run of secret rounds with draws in both directions."""
-
-    pages: ClassVar[tuple[str, ...]] = ("balls_in_bins.md",)
-
-    def drawn_epsilon(self, delta: float, most: float, seed: int) -> float:
-        """See base class."""
-        if not self.draws():
-            return math.inf
-        goal, failure = delta * (1 - FAILURE), 0.5 * FAILURE * delta
-        return max(
-            _sampled(draw, self.draws(), goal, failure, most, seed)
-            for draw in (self.removal, self.addition)
-        )
-
-    @abc.abstractmethod
-    def draws(self) -> int:
-        """The number of draws for an epsilon in each direction; 0 if none are used."""
-
-    @abc.abstractmethod
-    def removal(self, draws: int, shift: float, seed: int) -> Draws:
-        """Draws for P against Q.
-
-        Args:
-          draws: The number of draws; there may be more.
-          shift: Standard deviations of the noise by which the draws are shifted, at
-            least 0.
-          seed: The seed of the draws.
-        """
-
-    @abc.abstractmethod
-    def addition(self, draws: int, shift: float, seed: int) -> Draws:
-        """Draws for Q against P.
-
-        Args:
-          draws: The number of draws.
-          shift: Standard deviations of the noise by which the draws are shifted, at
-            least 0.
-          seed: The seed of the draws.
-        """
-
-
 class Draws(NamedTuple):
     """Log-losses of draws, the logs of their weights, and a bound on a draw's term.
 
     Attributes:
-      losses: log R for P against Q, -log R for Q against P; float64 [n].
+      losses: log R; float64 [n].
       weights: Log of the likelihood of a draw without its shift, over that with it;
         float64 [n].
       log_bound: Maps epsilon to the log of the largest possible weight (1 - e^(epsilon
@@ -179,23 +141,48 @@ class Draws(NamedTuple):
                 low = middle
         return high
 
+    def epsilon_by_bets(self, delta: float, failure: float, most: float) -> float:
+        """An epsilon of at most `most` that is too small with at most a probability.
 
-def _sampled(
-    draw: Callable[[int, float, int], Draws],
-    draws: int,
-    delta: float,
-    failure: float,
-    most: float,
-    seed: int,
-) -> float:
-    """The epsilon of one direction, at the shift that a pilot chooses."""
+        A bet on a mean delta of terms from 0 to B, 1 + l (delta - term) for each of
+        them, has a mean of at most 1 if theirs is larger, and so has the mean of
+        several products of bets. So that is above 1 / failure with at most the
+        probability `failure` (Markov), for l of at most 1 / (B - delta).
 
-    def of_pilot(shift: float) -> float:
-        pilot = draw(max(1, draws // _PILOT), shift, 2 * seed + 1)
-        return pilot.epsilon(delta, failure, most)
+        Args:
+          delta: The delta to meet.
+          failure: The probability with which the result may be too small.
+          most: The largest epsilon of interest.
 
-    best = min(_SHIFTS, key=of_pilot)
-    return draw(draws, best, 2 * seed).epsilon(delta, failure, most)
+        Returns:
+          The epsilon; infinite if `most` is too small for these draws.
+        """
+        losses, weights, log_bound = self
+        stakes = _STAKES * math.exp(-log_bound(most)) / 1.05
+
+        def is_met(epsilon: float) -> bool:
+            bound = math.exp(min(log_bound(epsilon), 700.0)) * (1 + 3 * ROUNDING)
+            counts = losses > epsilon
+            terms = np.exp(weights[counts]) * -np.expm1(epsilon - losses[counts])
+            terms *= 1 + ROUNDING
+            wealth = [
+                np.sum(np.log1p(stake * (delta - terms)))
+                + (losses.size - terms.size) * math.log1p(stake * delta)
+                for stake in stakes
+                if stake * (bound - delta) < 1
+            ]
+            if not wealth:
+                return False
+            log_wealth = special.logsumexp(wealth) - math.log(stakes.size)
+            return log_wealth > -math.log(failure)
+
+        if not np.all(np.isfinite(losses) & np.isfinite(weights)) or not is_met(most):
+            return math.inf
+        low, high = 0.0, most
+        for _ in range(_STEPS):
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if is_met(middle) else (middle, high)
+        return high
 
 
 def alone(event: dp_accounting.DpEvent) -> Optional[SecretRunDpEvent]:
@@ -230,6 +217,19 @@ def tight_epsilon(
 def revealed_epsilon(event: SecretRunDpEvent, delta: float) -> float:
     """Epsilon of a run of hidden turns at a delta as if its rounds were no secret."""
     return gaussian.gaussian_epsilon(delta, max(event.longest(), 1e-300) ** -0.5)
+
+
+def composed_epsilon(event: SecretRunDpEvent, delta: float) -> float:
+    """Epsilon of a run's `as_composition` by privacy losses; infinite if none is known.
+
+    Args:
+      event: The run.
+      delta: In (0, 1).
+    """
+    composition = event.as_composition()
+    parts = composition and gaussian.gaussian_parts(trees.releases(composition))
+    found = gaussian.EpsilonCurves(parts, delta).pld() if parts else ""
+    return math.inf if isinstance(found, str) else found
 
 
 def _cached_epsilon(

@@ -163,7 +163,7 @@ def releases(
         counts as that.
     """
     if splits and hasattr(event, "as_composition"):
-        event = event.as_composition()
+        event = event.as_composition() or event
     if isinstance(event, (events.RunDpEvent, dp_accounting.SelfComposedDpEvent)):
         times = min(count * getattr(event, "count", 1), MOST_PRODUCTS)
         yield from releases(event.event, times, splits=splits)

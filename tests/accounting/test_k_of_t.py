@@ -260,18 +260,6 @@ def test_draws_have_their_density_and_no_term_above_the_bound(law, first, b, y):
         assert np.max(terms) <= bound * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("law, first", [*LAWS[:4], (k_of_t.Law(5, 20, 0.5), 12)])
-def test_draws_of_adding_a_client(law, first):
-    """Their weights have the mean 1, and no term is above the largest."""
-    tilted = k_of_t._Tilted(1.2, first, k_of_t.numbers(law, first))
-    drawn = tilted.addition(0.8, 40_000, 1)
-    weights = np.exp(drawn.weights)
-    assert abs(np.mean(weights) - 1) <= 5 * np.std(weights) / 200
-    for epsilon in (0.0, 0.5, 2.0):
-        terms = weights * np.maximum(-np.expm1(epsilon - drawn.losses), 0)
-        assert np.max(terms) <= math.exp(drawn.log_bound(epsilon)) * (1 + 1e-9)
-
-
 def test_bets_fail_no_more_often_than_they_may():
     """Two rounds of four, at a failure of a fifth, by few draws."""
     law, z, delta = k_of_t.Law(2, 4), 1.0, 0.05
@@ -284,9 +272,7 @@ def test_bets_fail_no_more_often_than_they_may():
         step /= 2
     with np.errstate(all="ignore"):
         found = [
-            k_of_t.epsilon_by_bets(
-                tilted.removal(truth + 1, 400, seed), delta, 0.2, truth + 1
-            )
+            tilted.removal(truth + 1, 400, seed).epsilon_by_bets(delta, 0.2, truth + 1)
             for seed in range(40)
         ]
     assert np.mean(np.array(found) < truth) <= 0.2 + 2.5 * math.sqrt(0.16 / 40)

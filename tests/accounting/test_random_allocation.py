@@ -317,6 +317,24 @@ def test_chord_of_mixtures_lies_between_the_truth_and_the_chord(seed):
     assert np.all(half[orders > 2] <= truth[orders > 2] + 1e-12)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_adding_to_a_mixture_costs_no_more_than_removing(seed):
+    """Four Gaussians with any means, in the plane; for one mean both are the same."""
+    rng = np.random.default_rng(seed)
+    means = rng.normal(size=(4, 2)) * rng.choice([0.3, 1.0, 2.5], (4, 1))
+    weights = rng.dirichlet(0.3 * np.ones(4))
+    axis = np.arange(-12, 12.01, 0.05)
+    points = np.stack(np.meshgrid(axis, axis)).reshape(2, -1)
+    of_q = np.exp(-0.5 * np.sum(points**2, axis=0))
+    of_q /= of_q.sum()
+    shifts = means @ points - 0.5 * np.sum(means**2, axis=1)[:, None]
+    ratio = weights @ np.exp(shifts)
+    for t in np.exp([0.01, 0.1, 0.5, 1.0, 2.0, 4.0]):
+        remove = of_q @ np.maximum(ratio - t, 0)
+        add = of_q @ np.maximum(1 - t * ratio, 0)
+        assert add <= remove * (1 + 1e-6)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_laplace_transforms_of_mixtures_are_below_the_gaussians(seed):
     """Of the same second moment; this is what lets slots treat clients that adapt."""
