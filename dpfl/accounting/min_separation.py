@@ -253,7 +253,7 @@ class MinSeparationDpEvent(secret_participation.SecretRunDpEvent):
 
 
 class _Steps(NamedTuple):
-    """What copies of a client may do in a round, by the rounds until they are free.
+    """Moves of copies of a client in a round, by the rounds until each is free.
 
     Attributes:
       waits: The rounds until each copy is free, rising, of all states in which one is;
