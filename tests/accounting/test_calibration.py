@@ -85,6 +85,20 @@ def test_tight_needs_no_more_noise(target, delta):
     assert accounting.gaussian_epsilon(delta, tight / 1.0002) > target
 
 
+@pytest.mark.parametrize(
+    ("accounting_method", "target"), [("rdp", 0.5), ("auto", 20.0)]
+)
+def test_sampled_skellam_meets_the_budget_within_a_percent(accounting_method, target):
+    config = mechanisms.DistributedSkellam(10, 1.0, 1.0, 14, noise_source="helpers")
+    plan = mechanisms.PoissonSampling(100, 10, 20)
+
+    def make_event(z):
+        return config.with_noise_multiplier(z).dp_event(plan, 30)
+
+    z = calibrate(make_event, target, 1e-5, accounting_method=accounting_method)
+    assert 0.99 * target < epsilon_of(make_event(z), 1e-5, accounting_method) <= target
+
+
 def test_tight_with_sampling():
     z = calibrate(sampled_gaussian, 2.0, 1e-5, accounting_method="tight", rtol=0.01)
     report = accounting.epsilon(sampled_gaussian(z), 1e-5, accounting_method="tight")
