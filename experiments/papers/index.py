@@ -14,7 +14,7 @@ section that has them as `runs`. A line is a grid, as in `dpfl-sweep`:
 
 `NAME=VALUE,VALUE` are labels, `--NAME=VALUE` flags, and other words are flag files or
 names in `sets`. A label is a flag, unless `sets` has `NAME VALUE` or `NAME *` with the
-flags it stands for; these may name labels in braces, and `-NAME` is no flag.
+flags it stands for; these may name labels in braces. `-NAME` takes a flag away.
 """
 
 from __future__ import annotations
@@ -77,9 +77,7 @@ def _axis(word: str, sets: Sets) -> list[Cell]:
     return axis
 
 
-def _cells(
-    lines: Mapping[str, Sequence[str]], sets: Sets, scale: str
-) -> Iterator[Cell]:
+def _cells(lines: Lines, sets: Sets, scale: str) -> Iterator[Cell]:
     for line in lines[scale]:
         axes = [_axis(word, sets) for word in shlex.split(line)]
         for labels, flags in cross(*axes):
@@ -103,8 +101,8 @@ def _trained(paper: str, module: Optional[ModuleType]) -> Iterator[Figure]:
         own: dict[str, Any] = {n: v for n, v in given.items() if n not in SCALES}
         source, folder = own.pop("source"), own.pop("folder", None)
         curves = tuple(own.pop("curves", "").split())
-        named = (line.split(": ", 1) for line in own.pop("titles", "").split("\n"))
-        own["titles"] = {**titles, **dict(pair for pair in named if pair != [""])}
+        named = own.pop("titles", "").strip().splitlines()
+        own["titles"] = {**titles, **dict(line.split(": ", 1) for line in named)}
         own["shown"] = own.pop("shown", "").split()
         plot = Plot(**own, rows=functions.get(name, list))
         cells = functools.partial(_cells, lines, sets)
