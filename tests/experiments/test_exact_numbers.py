@@ -3,11 +3,12 @@
 
 """Tables of computed numbers are what the code computes, and pages have the tables."""
 
+import math
 from pathlib import Path
 
 import pytest
 
-from dpfl import accounting, files, planning
+from dpfl import accounting, files, mechanisms, planning
 from dpfl.mechanisms import build, participation
 from tests.refusals import refuses
 from tools import exact_numbers, pages, tightness
@@ -66,6 +67,27 @@ def test_shifted_gaussians_have_the_closed_form_divergence():
         found = tightness.shifted(0.3).summed(count).delta(1.0)
         exact = accounting.gaussian_delta(1.0, 1 / (0.3 * count**0.5))
         assert found == pytest.approx(exact, rel=1e-4)
+
+
+def test_drawn_losses_are_those_of_an_equal_law(monkeypatch):
+    monkeypatch.setattr(tightness, "_DRAWS", 5_000)
+    noised = mechanisms.Gaussian(100, 1.0, 1.0)
+
+    def delta(truth, plan):
+        return truth(tightness.Run("", noised, plan, (0.3, 1e-3)), noised)
+
+    # Coins in each round, and one of 16 rounds.
+    poisson = delta(tightness.of_rounds, participation.PoissonSampling(800, 100, 16))
+    coins = participation.BMinSeparation(800, 100, 16, min_separation=1)
+    once = 1600, 100, 16
+    slots = delta(tightness.of_slots, participation.RandomAllocation(*once))
+    equal = (
+        (poisson, delta(tightness.of_separated, coins)),
+        (slots, delta(tightness.of_drawn_rounds, participation.KOfT(*once))),
+        (slots, delta(tightness.of_secret_group, participation.BallsInBins(*once))),
+    )
+    for (exact, error), (found, other) in equal:
+        assert abs(found - exact) < 4 * math.hypot(error, other) < 0.1 * exact
 
 
 ACCOUNTED_TASKS = {
