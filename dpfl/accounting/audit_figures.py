@@ -46,6 +46,8 @@ _WORDS = {
     "sampled": "sampling does not lower it",
     "approximate": "not known for what is not Gaussian",
 }
+# Of the curve, where draws gave the epsilon at the report's delta.
+_WITHOUT_DRAWS = "without draws, and larger than need be"
 # Where the search for the last epsilon of interest begins and ends.
 _FIRST, _LAST = 1e-9, 1e7
 _EVEN, _NEAR_ZERO = 1000, 200
@@ -92,7 +94,9 @@ def facts(figures: Mapping[str, Any]) -> dict[str, Any]:
     """
     names = {"mu": "mu of GDP, but for the delta", "rho": "rho of zCDP"}
     rates = figures["true_positive_rates"].items()
+    of_draws = figures["absent"].get("mu") == "draws"
     return {
+        **({"epsilon at other deltas": _WITHOUT_DRAWS} if of_draws else {}),
         **{
             name: f"none ({_WORDS[why]})"
             if (why := figures["absent"].get(key))

@@ -128,6 +128,16 @@ def _coins_of(law: Law, first: int) -> np.ndarray:
     return np.minimum(1.0, each)
 
 
+def _lengths(chances: np.ndarray, rounds: int) -> np.ndarray:
+    """The lengths of the blocks: equal, but for a last one that alone has a chance."""
+    others, last = chances.size - 1, rounds // chances.size
+    if others and np.all(chances[:-1] == 1):
+        ideal = rounds * chances[-1] / np.sum(chances)
+        last = min(last, max(1, round(float(ideal))))
+    size, more = divmod(rounds - last, max(1, others))
+    return np.append(size + (np.arange(others) < more), last)
+
+
 def slots(
     release: dp_accounting.DpEvent, rounds: int, law: Law
 ) -> dp_accounting.DpEvent:
@@ -140,10 +150,8 @@ def slots(
       law: The law of the client's rounds.
     """
     chances = _coins_of(law, rounds)[:rounds]
-    size, more = divmod(rounds, chances.size)
-    counts = collections.Counter(
-        (size + (i < more), chance) for i, chance in enumerate(chances.tolist())
-    )
+    lengths = _lengths(chances, rounds)
+    counts = collections.Counter(zip(lengths.tolist(), chances.tolist()))
     kind = random_allocation.RandomAllocationDpEvent
     parts = [
         dp_accounting.SelfComposedDpEvent(kind(release, length, length / chance), n)

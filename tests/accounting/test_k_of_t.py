@@ -105,6 +105,7 @@ def exact(law, first, z, epsilon):
 LAWS = [
     *((k_of_t.Law(2, 3), 3), (k_of_t.Law(2, 4), 4), (k_of_t.Law(3, 4), 2)),
     *((k_of_t.Law(1, 4, 0.3), 3), (k_of_t.Law(0, 3, 0.7), 2), (k_of_t.Law(1, 3), 3)),
+    (k_of_t.Law(1, 4, 0.3), 4),
 ]
 
 
@@ -156,6 +157,15 @@ def test_clients_that_adapt_and_remember_gain_nothing(count):
 
         found = [deltas(ratio(points, law, z, sent), weights, at) for at in epsilons]
         assert np.all(np.array(found) <= np.array(always) + 1e-12)
+
+
+@pytest.mark.parametrize("law", [(1, 30, 0.1), (6, 48, 0.25), (46, 48, 0.9), (7, 48)])
+def test_blocks_are_all_rounds_and_a_rare_one_is_short(law):
+    law = k_of_t.Law(*law)
+    chances = k_of_t._coins_of(law, law.rounds)
+    lengths = k_of_t._lengths(chances, law.rounds)
+    assert np.sum(lengths) == law.rounds and np.min(lengths) >= 1
+    assert lengths[0] - lengths[-1] * (1 / chances[-1]) <= 1 + 0.5 / chances[-1]
 
 
 def test_everybody_and_one_round_have_their_own_figures():

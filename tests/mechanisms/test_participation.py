@@ -156,7 +156,7 @@ class TestKOfT:
         event = GAUSSIAN.dp_event(chosen.first(30), 50).event
         assert event == k_of_t.KOfTDpEvent(1.0, 30, 3, 35, 0.5)
         masked = FAMILIES[0].dp_event(chosen, 50).event.events
-        assert [part.event.slots for part in masked] == [9, 16]
+        assert [part.event.rounds for part in masked] == [10, 5]
         with refuses(ValueError, "rounds", 36):
             chosen.first(36)
 
