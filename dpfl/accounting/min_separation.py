@@ -155,7 +155,7 @@ class MinSeparationDpEvent(secret_participation.SecretRunDpEvent):
             noise = dp_accounting.GaussianDpEvent(self.noise_multiplier / norm)
             if is_slot:
                 slot = random_allocation.RandomAllocationDpEvent
-                return slot(noise, count, 1 / self.rate)
+                return slot(noise, count, max(count, 1 / self.rate))
             once = dp_accounting.PoissonSampledDpEvent(self.probability, noise)
             parts.append(dp_accounting.SelfComposedDpEvent(once, count))
         return dp_accounting.ComposedDpEvent(tuple(parts))
@@ -273,15 +273,16 @@ class _Steps(NamedTuple):
 def _steps(separation: int, copies: int) -> _Steps:
     rows = itertools.combinations_with_replacement(range(separation), copies - 1)
     waits = np.array([(0, *row) for row in rows], np.int64)
-    # Numbers of states, which rise with them.
-    digits = float(separation) ** np.arange(copies)[::-1]
+    # Numbers of states, which rise with them; the first digit is 0, and the others are
+    # below 2^63 as long as `_MOST_TERMS` and `_MOST_COPIES` hold.
+    digits = separation ** np.arange(copies - 1, dtype=np.int64)[::-1]
     after, rounds = [], []
     for joining in range(copies + 1):
         left = waits.copy()
         left[:, :joining] = separation
         passed = np.maximum(1, np.min(left, axis=1))
         left = np.sort(np.maximum(left - passed[:, None], 0), axis=1)
-        after.append(np.searchsorted(waits @ digits, left @ digits))
+        after.append(np.searchsorted(waits[:, 1:] @ digits, left[:, 1:] @ digits))
         rounds.append(passed)
     alike, ways = np.ones(len(waits)), np.ones(len(waits))
     for i in range(1, copies):

@@ -134,21 +134,30 @@ def _by_draws(question: Question) -> Found:
     return epsilon if is_least else "Monte Carlo gives no smaller epsilon"
 
 
-def _exact(question: Question) -> Found:
-    """Exact epsilon of Gaussians; of a run of secret rounds as if they were none."""
-    event = secret_participation.alone(question.event)
-    if event is None or event.as_composition() is not None:
-        return _of_gaussians(_EXACT)(question)
-    return secret_participation.revealed_epsilon(event, question.delta)
+def _if_known(curve: Curve, is_composed: bool) -> Callable[[Question], Found]:
+    """A route of Gaussians, or of a run with secret rounds as if they were known.
+
+    Args:
+      curve: The route of Gaussians, and of runs that are not of its kind.
+      is_composed: Whether the run's kind is one with a composition that costs no less.
+    """
+
+    def find(question: Question) -> Found:
+        event = secret_participation.alone(question.event)
+        if event is None or (event.as_composition() is not None) != is_composed:
+            return _of_gaussians(curve)(question)
+        return secret_participation.revealed_epsilon(event, question.delta)
+
+    return find
 
 
 _EXACT, _PLD = gaussian.EpsilonCurves.exact, gaussian.EpsilonCurves.pld
 _UNSAMPLED = gaussian.EpsilonCurves.unsampled
 ROUTES: tuple[Route, ...] = (
     Route("monte-carlo", _by_draws, is_last=True),
-    Route("exact-gaussian", _exact, is_last=True),
+    Route("exact-gaussian", _if_known(_EXACT, False), is_last=True),
     Route("pld", _of_gaussians(_PLD)),
-    Route("unsampled-gaussian", _of_gaussians(_UNSAMPLED)),
+    Route("unsampled-gaussian", _if_known(_UNSAMPLED, True)),
     Route("stopped-exact-gaussian", _of_dominating(_EXACT), is_last=True),
     Route("stopped-pld", _of_dominating(_PLD)),
     Route("stopped-unsampled-gaussian", _of_dominating(_UNSAMPLED)),

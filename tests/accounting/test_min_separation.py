@@ -18,7 +18,7 @@ from dpfl.accounting import (
     random_allocation,
 )
 from dpfl.accounting.min_separation import MinSeparationDpEvent
-from dpfl.accounting.secret_participation import tight_epsilon
+from dpfl.accounting.secret_participation import revealed_epsilon, tight_epsilon
 from tests.refusals import refuses
 
 DIRECTIONS = {
@@ -126,6 +126,14 @@ class TestCopies:
         assert event.rdp([2.0]) == pytest.approx(own)
         assert event.rdp([1.5]) == pytest.approx(0.75 * log_moment)
 
+    def test_states_beyond_float64_are_numbered_apart(self):
+        waits, _, after, rounds = min_separation._steps(6, 24)
+        for joining in (1, 12):
+            left = waits.copy()
+            left[:, :joining] = 6
+            left = np.maximum(left - rounds[:, [joining]], 0)
+            assert np.array_equal(waits[after[:, joining]], np.sort(left, axis=1))
+
     @pytest.mark.parametrize("event, copies", [(COPIES[0][0], 2), COPIES[2], COPIES[5]])
     def test_copies_are_drawn_with_their_weights(self, event, copies):
         number = 200_000
@@ -173,6 +181,17 @@ class TestEpsilon:
         run = slot(dp_accounting.GaussianDpEvent(0.8), 9, 1 / event.rate)
         exact = accounting.epsilon(run, 1e-5).epsilon
         assert accounting.epsilon(event, 1e-5).epsilon == pytest.approx(exact, rel=1e-3)
+
+    def test_a_slot_whose_length_rounds_below_its_rounds(self):
+        event = MinSeparationDpEvent(9.0, columns(93, 1.0), 93, 1.0)
+        assert accounting.epsilon(event, 1e-5).epsilon > 0
+
+    def test_no_more_than_if_rounds_were_known(self):
+        event = MinSeparationDpEvent(5.0, columns(2000, 1.0), 500, 0.9)
+        revealed = revealed_epsilon(event, 1e-5)
+        report = accounting.epsilon(event, 1e-5, accounting_method="tight")
+        assert report.epsilon == pytest.approx(revealed)
+        assert report.accounting_method == "unsampled-gaussian"
 
     def test_probability_one_and_no_noise(self):
         whole = MinSeparationDpEvent(2.0, columns(9, 1.0), 1, 1.0)
