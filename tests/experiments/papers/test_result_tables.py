@@ -86,10 +86,8 @@ def test_without_curves_there_is_one_file(tmp_path):
     result_tables.write(tmp_path / "t.csv", figure, "medium", works, table)
     assert not result_tables.curves_path(tmp_path / "t.csv").exists()
     found = result_tables.read(tmp_path / "t.csv", figure, "medium", works)
-    assert tables.distinct(found, "way") == [
-        *("Poisson sampling", "random allocation", "by epochs"),
-        *("one stream", "one stream, cyclic sampling"),
-    ]
+    ways = list(dict.fromkeys(work.labels["way"] for work in works))
+    assert tables.distinct(found, "way") == ways and len(ways) > 2
     assert all(sweep.CURVES not in row for row in found)
 
 
