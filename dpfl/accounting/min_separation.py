@@ -180,6 +180,7 @@ class MinSeparationDpEvent(secret_participation.SecretRunDpEvent):
         return result
 
     @functools.cached_property
+    @np.errstate(over="ignore", invalid="ignore")
     def _log_moments(self) -> np.ndarray:
         """log E R^l from l = 0 on, as far as they are in reach, rounded up."""
         result = [0.0, 0.0]
@@ -318,8 +319,7 @@ class _Copies:
         latest = np.arange(b)[:, None] + waits[:, -1]
         first = np.where(latest < b, ways * rate**copies, 0.0)
         first[0] *= p ** -free[:, 0].astype(np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):
-            self.first = first * self._sums[:b]
+        self.first = first * self._sums[:b]
 
     def _parts(self, t: int) -> np.ndarray:
         """The parts of each state's sum in round t, by the copies that join."""
@@ -329,8 +329,7 @@ class _Copies:
             before = np.append(self._shared[t], 0.0)[self._apart]
             logs = logs + j * np.sum(before, axis=1)[:, None]
         later = self._sums.reshape(-1)[(t + 1) * n :].take(self._places)
-        with np.errstate(over="ignore", invalid="ignore"):
-            return self._chances * np.exp(logs) * later
+        return self._chances * np.exp(logs) * later
 
     def drawn(self, draws: int, generator: np.random.Generator) -> np.ndarray:
         """Draws how many copies are in each round, with their weights; [T, draws]."""
