@@ -95,6 +95,11 @@ class Canaries:
             found.append(_directions(self._key, first, last, d) @ flat)
         return np.nan_to_num(np.concatenate(found), posinf=0, neginf=0)
 
+    def is_in(self) -> np.ndarray:
+        """The coins, bool[K]."""
+        own = range(self._first, self._first + self._number)
+        return np.array([_is_in(self._key, client) for client in own])
+
     def audit(self, scores: np.ndarray, weights: Sequence[Any]) -> dict[str, Any]:
         """The findings of a run, which are exact, for its summary.
 
@@ -102,13 +107,10 @@ class Canaries:
           scores: float32[rounds + 1, K], those of the initial weights and the rounds.
           weights: The final weights.
         """
-        own = range(self._first, self._first + self._number)
-        is_in = np.array([_is_in(self._key, client) for client in own])
-        rounds = len(scores) - 1
-        chances = self._chances(rounds)
+        is_in, chances = self.is_in(), self._chances(len(scores) - 1)
         could = np.any(chances > 0, 0)
         views = {"final_model": scores[0] - self.scores(weights)}
-        views["all_rounds"] = log_ratios(scores[1:], chances)
+        views["all_rounds"] = self.all_rounds(scores)
         delta = self._plan.cost.delta
 
         def finding(view: np.ndarray) -> dict[str, Any]:
@@ -123,6 +125,10 @@ class Canaries:
             "confidence": CONFIDENCE,
             "views": {name: finding(view) for name, view in views.items()},
         }
+
+    def all_rounds(self, scores: np.ndarray) -> np.ndarray:
+        """The canaries' log-likelihood ratios, float64[K], of the `scores` of a run."""
+        return log_ratios(scores[1:], self._chances(len(scores) - 1))
 
     def _chances(self, rounds: int) -> np.ndarray:
         """The attacker's probability that a canary is in a round, [rounds, K]."""

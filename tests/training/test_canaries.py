@@ -4,11 +4,14 @@
 """Runs that audit themselves, with an engine of vectors and holes made by hand."""
 
 import dataclasses
+import pathlib
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import scipy.stats
 
+from dpfl import reading
 from dpfl.training import canaries, selection
 from dpfl.training import loop as loop_lib
 from dpfl.vectors import canaries as vectors
@@ -200,3 +203,18 @@ def test_plan_counts_canaries_and_refuses_what_they_cannot_audit(make_plan):
         make_plan(canaries=10**6, rounds=1000, noise_multiplier=1.0)
     with refuses(ValueError, "canaries", 99):
         make_plan(canaries=99)
+
+
+def test_honest_runs_exceed_the_claim_no_more_often_than_allowed():
+    root = pathlib.Path(__file__).resolve().parents[2]
+    rows = list(reading.read_csv(root / "docs/results/self_audits.csv"))
+    for view in ("final_model", "all_rounds"):
+        honest = [r for r in rows if (r["kind"], r["view"]) == ("honest", view)]
+        assert len(honest) == 200
+        levels = {"lower_bound": 0.05, "gaussian_lower_bound": 0.05, "low": 0.025}
+        for name, level in levels.items():
+            above = sum(float(row[name]) > float(row["claim"]) for row in honest)
+            assert scipy.stats.binom.sf(above - 1, 200, level) > 0.01
+    holes = [r for r in rows if r["kind"] != "honest" and r["view"] == "all_rounds"]
+    assert len(holes) == 3
+    assert all(float(row["low"]) > 1.2 * float(row["claim"]) for row in holes)

@@ -140,6 +140,7 @@ CHANGES = {
     "rounds": 7,
     "rounds_per_epoch": 3,
     "min_separation": 2,
+    "canaries": 100,
     "client_lr": 0.2,
     "server_lr": 0.5,
     "server_momentum": 0.5,
