@@ -310,7 +310,7 @@ def _error_of_sums(way: str) -> float:
         within = bands_curve.encoder_of(mf.prefix_sum(epoch), epoch).step_errors()
         ended = np.arange(rounds) // epoch * within[-1]
         return float(np.mean(ended + np.resize(within, rounds)) ** 0.5)
-    if "min_separation" not in flags:
+    if flags["mechanism"] == "gaussian" or "min_separation" not in flags:
         return float(((rounds + 1) / 2) ** 0.5)
     separation = int(flags["min_separation"])
     encoder = bands_curve.encoder_of(mf.prefix_sum(rounds), separation)

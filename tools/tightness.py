@@ -591,7 +591,6 @@ _WAYS: tuple[tuple[Any, Any, Any], ...] = (
 )
 # Reasons by mechanism and participation, where there are any.
 _REASONS = {
-    ("gaussian", "balls_in_bins"): "draws, with a bound on their error",
     ("l2_csgm", "without_replacement"): "two vectors are compared by way of none",
     ("l2_csgm", "k_of_t"): "slots stand for it",
     ("distributed_discrete_gaussian", "k_of_t"): "slots stand for it",

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Optional
 
 import attr
 import dp_accounting
@@ -100,6 +100,23 @@ class BallsInBinsDpEvent(secret_participation.SecretRunDpEvent):
         wanted = "symmetric, by its distance from its transpose"
         checks.require(is_symmetric, attribute.name, wanted, apart)
 
+    def as_composition(self) -> Optional[dp_accounting.DpEvent]:
+        """See base class: a slot, if groups share nothing and are alike."""
+        own = np.diag(self.gram)
+        turned = own[own > 0]
+        is_slot = turned.size and self.groups > 1 and np.ptp(turned) == 0
+        if not is_slot or np.any(self.gram - np.diag(own)):
+            return None
+        return self._slot(float(turned[0]))
+
+    def _slot(self, squared: float) -> random_allocation.RandomAllocationDpEvent:
+        """One epoch of random allocation with vectors of a squared norm."""
+        return random_allocation.RandomAllocationDpEvent(
+            dp_accounting.GaussianDpEvent(self.noise_multiplier / math.sqrt(squared)),
+            int(np.count_nonzero(np.diag(self.gram))),
+            self.groups,
+        )
+
     def rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class.
 
@@ -114,13 +131,8 @@ class BallsInBinsDpEvent(secret_participation.SecretRunDpEvent):
         own = longest - shared
         if not own or not self.noise_multiplier:
             return whole
-        slot = random_allocation.RandomAllocationDpEvent(
-            dp_accounting.GaussianDpEvent(self.noise_multiplier / math.sqrt(own)),
-            int(np.count_nonzero(np.diag(self.gram))),
-            self.groups,
-        )
         common = _gaussian_rdp(self.noise_multiplier, shared, orders)
-        return np.minimum(whole, common + slot.rdp(orders))
+        return np.minimum(whole, common + self._slot(own).rdp(orders))
 
     @functools.cached_property
     def _in_units(self) -> np.ndarray:
@@ -138,7 +150,7 @@ class BallsInBinsDpEvent(secret_participation.SecretRunDpEvent):
         return most if self.groups > 1 else 0
 
     def drawn_epsilon(self, delta: float, most: float, seed: int) -> float:
-        """See base class, at the shift that a pilot chooses."""
+        """See base class, at the shift that a pilot chooses; none for a slot."""
         share = secret_participation.FAILURE
         goal = delta * (1 - share), share * delta, most
 
@@ -146,7 +158,7 @@ class BallsInBinsDpEvent(secret_participation.SecretRunDpEvent):
             pilot = self.removal(max(1, self.draws() // _PILOT), shift, 2 * seed + 1)
             return pilot.epsilon(*goal)
 
-        if not self.draws():
+        if not self.draws() or self.as_composition() is not None:
             return math.inf
         best = min(_SHIFTS, key=of_pilot)
         return self.removal(self.draws(), best, 2 * seed).epsilon(*goal)

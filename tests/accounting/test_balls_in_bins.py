@@ -103,6 +103,10 @@ class TestEpsilon:
             1 / groups, dp_accounting.GaussianDpEvent(0.7)
         )
         exact = accounting.epsilon(sampled, 1e-3, accounting_method="tight").epsilon
+        event = BallsInBinsDpEvent(0.7, gram)
+        assert accounting.epsilon(event, 1e-3).epsilon == pytest.approx(exact, rel=1e-3)
+        # Groups that are not alike are drawn.
+        gram[1, 1] = 1e-3
         found, _ = tight_epsilon(BallsInBinsDpEvent(0.7, gram), 1e-3)
         assert exact < found < 1.05 * exact
 
@@ -126,7 +130,7 @@ class TestEpsilon:
         assert found[2] == pytest.approx(found[0], rel=0.01)
 
     def test_only_a_run_by_itself_is_sampled(self):
-        event = BallsInBinsDpEvent(2.0, np.eye(3))
+        event = BallsInBinsDpEvent(2.0, np.eye(3) + 0.1)
         run = accounting.RunDpEvent(
             dp_accounting.SelfComposedDpEvent(event, 1), event.neighboring_relations
         )
@@ -273,6 +277,8 @@ class TestRenyi:
             dp_accounting.GaussianDpEvent(1.5), 8, 8
         )
         assert np.array_equal(event.rdp(self.ORDERS), slots.rdp(self.ORDERS))
+        found, wanted = (accounting.epsilon(one, 1e-4) for one in (event, slots))
+        assert found.accounting_method == "pld" and found.epsilon == wanted.epsilon
 
     def test_both_directions_are_below_the_bound(self):
         """By quadrature over two groups, where shifts are alike and where not."""

@@ -155,7 +155,7 @@ class _ByRenyiAlone(accounting.RdpDpEvent):
     [
         _ByRenyiAlone(),
         COMPOSED([GAUSSIAN(1.0), _ByRenyiAlone()]),
-        balls_in_bins.BallsInBinsDpEvent(1.0, np.eye(3)),
+        balls_in_bins.BallsInBinsDpEvent(1.0, np.eye(3) + 0.1),
         dp_accounting.LaplaceDpEvent(1.0),
         GAUSSIAN(0.0),
         L2(0.0, 0.1, 0.05, 4096),

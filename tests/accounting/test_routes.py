@@ -20,7 +20,7 @@ SELF = dp_accounting.SelfComposedDpEvent
 SAMPLED = dp_accounting.PoissonSampledDpEvent(0.5, GAUSSIAN(1.3))
 CSGM = accounting.SparsifiedGaussianDpEvent(3.3513, 0.01, 0.041227, 2**14, 0.5)
 SECRET = mechanisms.Gaussian(10, 1.0, 1.3).dp_event(
-    mechanisms.BallsInBins(100, 10, 20), 100
+    mechanisms.BallsInBins(100, 10, 25), 100
 )
 # The event, the routes that have an epsilon, and the one that is taken.
 CASES = {

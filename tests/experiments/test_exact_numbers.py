@@ -20,7 +20,7 @@ SLOW = (
     *(exact_numbers.SLOW, "optimal dense C", "z, q = 0.5,"),
     *("error by privacy loss, h = 1,", "error by privacy loss, h = 16,"),
     *("epsilon = 2, T = 1000, ", "balls_in_bins", "b_min_separation", "best cyclic"),
-    "k of T",
+    *(f"{n}, k of T" for n in (10, 33, 1000)),
 )
 
 
