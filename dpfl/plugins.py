@@ -41,13 +41,12 @@ TAKEN: dict[str, frozenset[str]] = {
         run_with_pdb run_with_profiling showprefixforinfo stderrthreshold undefok
         use_cprofile_for_profiling v verbosity version
 
-        accounting_method bands checkpoint_every client_lr clients_at_once
-        compression_rates concurrency coordinator_address delta dimension engine
-        epsilon equal eval_every json keep_checkpoints mean_squared_error measure
-        mechanism mechanisms min_separation num_processes output output_dir
-        participation plot population precision process_id profile progress
-        round_deadline seed server_lr server_momentum server_optimizer task weighted
-        widths worker_isolation workers
+        accounting_method bands canaries checkpoint_every client_lr clients_at_once
+        compression_rates concurrency coordinator_address delta dimension engine epsilon
+        equal eval_every json keep_checkpoints mean_squared_error measure mechanism
+        mechanisms min_separation num_processes output output_dir participation plot
+        population precision process_id profile progress round_deadline seed server_lr
+        server_momentum server_optimizer task weighted widths worker_isolation workers
         """.split()
     ),
     TASKS: frozenset(

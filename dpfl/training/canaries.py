@@ -116,8 +116,11 @@ class Canaries:
         def finding(view: np.ndarray) -> dict[str, Any]:
             bounds = one_run.lower_bounds(view, is_in, delta, CONFIDENCE)
             parts = view[is_in & could], view[~is_in & could]
-            guess = one_run.estimate(*parts, delta, CONFIDENCE)
-            return {"lower_bounds": attr.asdict(bounds), "estimate": attr.asdict(guess)}
+            found = {"lower_bounds": attr.asdict(bounds)}
+            if min(map(len, parts)) > 1:
+                guess = one_run.estimate(*parts, delta, CONFIDENCE)
+                found["estimate"] = attr.asdict(guess)
+            return found
 
         return {
             "canaries": self._number,

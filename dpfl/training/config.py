@@ -183,8 +183,9 @@ class RunConfig(Checked):
     )
     canaries: Optional[int] = option(
         None,
-        "Number of further clients with random updates at the clip, which audit the "
-        "run: the summary has what an attacker learns of them.",
+        "Number of further clients with random updates that are clipped, which audit "
+        "the run: the summary has what an attacker learns of them. With the rounds it "
+        f"makes at most {MOST_SCORES:,} scores.",
         at_least=100,
         at_most=MOST_CANARIES,
     )

@@ -39,7 +39,7 @@ def describe(plan: plan_lib.Plan) -> str:
     bits = plan.mechanism.uplink_bits(d)
     stream = _of_stream(plan, matrix_factorization.sentence)
     lines = [
-        f"task {task.name}: {task.population} clients, {d} parameters",
+        f"task {task.name}: {plan.participation.population} clients, {d} parameters",
         f"mechanism {config.mechanism}: {bits:.4g} bits up per client and round "
         f"({32 * d / bits:.4g}-fold compression)",
         *(f"chosen: {sentence}" for sentence in plan.choices),
@@ -170,7 +170,7 @@ def _summary(
         "planned_participations": plan.participation.max_participations,
         "noise_stream": _of_stream(plan, matrix_factorization.numbers),
         "dimension": plan.dimension,
-        "population": plan.task.population,
+        "population": plan.participation.population,
         "mechanism_options": dataclasses.asdict(plan.mechanism),
         "task_options": dataclasses.asdict(config.task_config),
         "settings": {
@@ -267,13 +267,10 @@ def audit_facts(summary: Mapping[str, Any]) -> dict[str, str]:
         name = f"epsilon of {audit['canaries']} canaries, {view.replace('_', ' ')}"
         estimate = "about {epsilon:.4g} ({low:.4g} to {high:.4g})"
         bounds = "at least {epsilon:.4g}, or {gaussian_epsilon:.4g} as a Gaussian's"
-        facts[name] = "; ".join(
-            [
-                estimate.format(**found["estimate"]),
-                bounds.format(**found["lower_bounds"]),
-                f"{100 * audit['confidence']:g}% each",
-            ]
-        )
+        words = [bounds.format(**found["lower_bounds"])]
+        if "estimate" in found:
+            words.insert(0, estimate.format(**found["estimate"]))
+        facts[name] = "; ".join([*words, f"{100 * audit['confidence']:g}% each"])
     return facts
 
 

@@ -227,6 +227,7 @@ class StubEngine:
             state=state,
             train={"loss": np.float32(state[0]), "accuracy": np.float32(0.5)},
             aggregator={"clients": np.int32(len(clients))},
+            released=(),
         )
 
     def evaluate(self, state: np.ndarray, is_due: bool) -> dict[str, Any]:

@@ -309,8 +309,13 @@ class ResultsTable:
         for row in self._rows.values():
             # Without a time are other work and runs that diverged.
             if row.get("wall_time_seconds") and row.get(DEVICE, "") != device:
-                wanted = f"{row.get(DEVICE) or _TFF}, as of the rows in {self._path}"
-                raise ValueError(checks.message("the device", wanted, device or _TFF))
+                wanted = (
+                    f"{row.get(DEVICE) or _TFF}, as of the rows in {self._path} (or "
+                    "another folder be asked for)"
+                )
+                raise ValueError(
+                    checks.message("engine's device", wanted, device or _TFF)
+                )
 
     def add(self, work: Work, results: Mapping[str, Any]) -> None:
         """Adds a row to those of the file, which is replaced atomically.

@@ -195,7 +195,7 @@ def test_bfloat16_trains_float32_weights_and_rounds_are_traced(tmp_path):
     with opened(made, tmp_path) as trainer:
         state = trainer.initialize()
         for _ in range(6):
-            state, train, _ = trainer.round(state, CHOSEN)
+            state, train, *_ = trainer.round(state, CHOSEN)
             losses.append(train["loss"])
         first = NETWORK.initial_weights(3)
         moved = trainer.weights(state)[0] - first[0]

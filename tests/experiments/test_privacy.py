@@ -492,6 +492,7 @@ RUNS = {
     },
     "slots": {"participation": "random_allocation", "noise_multiplier": 1.0},
     "secret": {"participation": "balls_in_bins", "noise_multiplier": 1.0},
+    "canaries": {"canaries": 100, "noise_multiplier": 1.0},
     "none": {"mechanism": "none"},
 }
 

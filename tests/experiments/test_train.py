@@ -280,7 +280,8 @@ def test_damage_changed_flags_and_lock(reference, tmp_path):
     whole = newest.read_bytes()
     header, arrays = files.read_arrays(newest)
     del header["checksum"]
-    arrays["array_0001"] = arrays["array_0001"][..., None]
+    last = max(arrays)
+    arrays[last] = arrays[last][..., None]
     files.write_arrays(newest, header, arrays)
     before = (run / "metrics.csv").read_bytes()
     done = train(run, "--seed=5", code=2)

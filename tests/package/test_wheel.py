@@ -89,7 +89,7 @@ def test_wheel_holds_one_complete_package(wheel):
     for folder in IN_THE_WHEEL:
         inside = "" if folder == "dpfl" else "dpfl/"
         for path in (ROOT / folder).rglob("*"):
-            if path.suffix in (".py", ".flags"):
+            if path.suffix in (".py", ".flags", ".ini", ".csv"):
                 expected.add(f"{inside}{path.relative_to(ROOT).as_posix()}")
     assert len(expected) > 100
     assert {name for name in names if name.startswith("dpfl/")} == expected
