@@ -48,8 +48,8 @@ def present(plan: plan_lib.Plan, key: int, clients: Sequence[int]) -> list[int]:
     removed = events.NAMES[events.Relation.ADD_OR_REMOVE_ONE]
     if plan.config.canaries and plan.cost.planned.relation == removed:
         own = plan.task.population
-        clients = [client for client in clients if client < own or _is_in(key, client)]
-    return [int(client) for client in clients]
+        return [client for client in clients if client < own or _is_in(key, client)]
+    return list(clients)
 
 
 @functools.lru_cache(maxsize=1 << 20)
