@@ -260,7 +260,7 @@ def points(
     reference: dict[Mechanism, float] = {}
     for mechanism in mechanisms:
         try:
-            noised = budget.calibrate(
+            noised = choice.calibrate(
                 mechanism, participation, dimension, epsilon, delta, accounting_method
             )
             noised.check_noise(dimension)
@@ -269,7 +269,7 @@ def points(
             continue
         plain = choice.gaussian_like(mechanism)
         if plain not in reference:
-            gaussian = budget.calibrate(
+            gaussian = choice.calibrate(
                 plain, participation, dimension, epsilon, delta, accounting_method
             )
             reference[plain] = gaussian.mean_squared_error(dimension)

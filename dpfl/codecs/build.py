@@ -11,15 +11,12 @@ The codec's class is that of the mechanism's row in `mechanisms.registry`.
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from dpfl import arrays as libraries
 from dpfl import checks, mechanisms, planning
 from dpfl.codecs.base import Codec
 from dpfl.mechanisms import registry
-
-_LOGGER = logging.getLogger(__name__)
 
 
 def make_codec(
@@ -47,10 +44,8 @@ def make_codec(
     length = checks.dimension("dimension", dimension)
     nx = libraries.named(arrays)
     resolved = planning.resolve(mechanism, None, length)
-    for sentence in resolved.sentences:
-        _LOGGER.warning("%s: %s", mechanism.name, sentence)
     codec = registry.codec(type(mechanism))
-    return codec(resolved.mechanism, length, nx, **options)
+    return codec(resolved.logged(), length, nx, **options)
 
 
 def check(mechanism: mechanisms.Mechanism) -> None:

@@ -10,8 +10,8 @@
 Imports no TensorFlow.
 """
 
-from dpfl.planning.budget import calibrate, epsilon, privacy_report
-from dpfl.planning.choice import ResolvedMechanism, resolve
+from dpfl.planning.budget import epsilon, privacy_report
+from dpfl.planning.choice import ResolvedMechanism, calibrate, resolve
 from dpfl.planning.ledger import Ledger
 from dpfl.planning.noise import Noise, noise
 

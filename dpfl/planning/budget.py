@@ -3,10 +3,12 @@
 
 """The noise that a run needs for a budget, and the epsilon of a run with noise.
 
-    mechanism = calibrate(mechanism, plan, dimension, epsilon=8.0, delta=1e-6)
+    setting = Setting(dimension, plan, delta=1e-6)
+    mechanism = setting.calibrated(mechanism, epsilon=8.0)
     epsilon(mechanism, plan, dimension, delta=1e-6)   # at most 8
 
 Both use the event that the mechanism makes of the plan, so that they cannot disagree.
+`planning.calibrate` also chooses numbers that are "auto".
 """
 
 from __future__ import annotations
@@ -38,37 +40,6 @@ OF_A_RUN: Mapping[str, checks.Check] = {
     **{"epsilon": checks.positive, "delta": checks.delta},
     "accounting_method": functools.partial(checks.choice, choices=ACCOUNTING_METHODS),
 }
-
-
-@checks.of_arguments(OF_A_RUN)
-def calibrate(
-    mechanism: _Mechanism,
-    participation: Optional[Participation],
-    dimension: int,
-    epsilon: float,
-    delta: float,
-    accounting_method: str = "auto",
-) -> _Mechanism:
-    """The mechanism with the least noise that meets a budget over a whole run.
-
-    Args:
-      mechanism: The mechanism; its own noise multiplier is ignored.
-      participation: The choice of clients over the run; None is one release in which
-        all clients take part.
-      dimension: Length d of the flattened model update.
-      epsilon: The budget's, greater than 0.
-      delta: The budget's, in (0, 1).
-      accounting_method: See `dpfl.accounting.epsilon`.
-
-    Raises:
-      dpfl.accounting.CalibrationError: If the noise that meets the budget does not suit
-        the rest, as where bits are too few for it.
-      dpfl.accounting.BudgetNotBindingError: If hardly any noise meets the budget.
-      dpfl.accounting.UnreachableBudgetError: If no noise meets it.
-      ValueError: If an argument is out of range.
-    """
-    setting = Setting(dimension, participation, delta, accounting_method)
-    return setting.calibrated(mechanism, epsilon)
 
 
 @checks.of_arguments(OF_A_RUN)
@@ -149,7 +120,7 @@ class Setting:
         return accounting.epsilon(event, self.delta, accounting_method=method)
 
     def calibrated(self, mechanism: _Mechanism, epsilon: float) -> _Mechanism:
-        """The mechanism with the least noise that meets a budget; see `calibrate`."""
+        """The mechanism with the least noise for a budget; see `planning.calibrate`."""
         try:
             noised = self._with_least_noise(mechanism, epsilon)
         except accounting.UnreachableBudgetError as error:

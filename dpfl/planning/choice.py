@@ -1,9 +1,10 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The choice of bits and compression rates that are "auto".
+"""The noise for a budget, and the choice of bits and compression rates that are "auto".
 
-    resolved = resolve(mechanism, participation, dimension, epsilon=8.0)
+    mechanism = calibrate(mechanism, plan, dimension, epsilon=8.0, delta=1e-6)
+    resolved = resolve(mechanism, plan, dimension, epsilon=8.0, delta=1e-6)
     resolved.mechanism, resolved.sentences
 
 `bits` "auto" is the fewest bits with which the error by noise, rounding and wraps is
@@ -20,19 +21,23 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import logging
 import math
 from collections.abc import Callable
-from typing import Any, Optional
+from typing import Any, Optional, TypeVar, cast
 
 from dpfl import accounting, checks, fields
 from dpfl.mechanisms.dome import DomeDdg
 from dpfl.mechanisms.gaussian import Gaussian
-from dpfl.mechanisms.integer import IntegerMechanism
+from dpfl.mechanisms.integer import DistributedDiscreteGaussian, IntegerMechanism
 from dpfl.mechanisms.integer_grid import LEAST_BITS, MOST_BITS
 from dpfl.mechanisms.mechanism import Mechanism
 from dpfl.mechanisms.participation import Participation
 from dpfl.mechanisms.sketch import CountSketched
 from dpfl.planning.budget import DEFAULT_DELTA, OF_A_RUN, Setting
+
+_LOGGER = logging.getLogger(__name__)
+_Mechanism = TypeVar("_Mechanism", bound=Mechanism)
 
 # Largest errors of chosen bits and rates, over the errors that they are compared with.
 BITS_TOLERANCE, RATE_TOLERANCE = 1.02, 1.5
@@ -54,6 +59,45 @@ class ResolvedMechanism:
 
     mechanism: Mechanism
     sentences: tuple[str, ...] = ()
+
+    def logged(self) -> Mechanism:
+        """The mechanism, once its sentences are in the log."""
+        for sentence in self.sentences:
+            _LOGGER.warning("%s: %s", self.mechanism.name, sentence)
+        return self.mechanism
+
+
+@checks.of_arguments(OF_A_RUN)
+def calibrate(
+    mechanism: _Mechanism,
+    participation: Optional[Participation],
+    dimension: int,
+    epsilon: float,
+    delta: float,
+    accounting_method: str = "auto",
+) -> _Mechanism:
+    """The mechanism with the least noise that meets a budget over a whole run.
+
+    Args:
+      mechanism: The mechanism; its own noise multiplier is ignored, and numbers that
+        are "auto" are chosen for the budget, as by `resolve`, and logged.
+      participation: The choice of clients over the run; None is one release in which
+        all clients take part.
+      dimension: Length d of the flattened model update.
+      epsilon: The budget's, greater than 0.
+      delta: The budget's, in (0, 1).
+      accounting_method: See `dpfl.accounting.epsilon`.
+
+    Raises:
+      dpfl.accounting.CalibrationError: If the noise that meets the budget does not suit
+        the rest, as where bits are too few for it.
+      dpfl.accounting.BudgetNotBindingError: If hardly any noise meets the budget.
+      dpfl.accounting.UnreachableBudgetError: If no noise meets it.
+      ValueError: If an argument is out of range.
+    """
+    setting = Setting(dimension, participation, delta, accounting_method)
+    resolved = _resolved(mechanism, setting, epsilon)
+    return setting.calibrated(cast(_Mechanism, resolved.logged()), epsilon)
 
 
 @checks.of_arguments(OF_A_RUN)
@@ -82,12 +126,18 @@ def resolve(
       accounting.CalibrationError: If no noise meets the budget.
       ValueError: If there is no noise to compare, or no number will do.
     """
+    setting = Setting(dimension, participation, delta, accounting_method)
+    return _resolved(mechanism, setting, epsilon)
+
+
+def _resolved(
+    mechanism: Mechanism, setting: Setting, epsilon: Optional[float]
+) -> ResolvedMechanism:
     if fields.AUTO not in (mechanism.compression_rate, mechanism.bits):
         return ResolvedMechanism(mechanism)
     has_noise = epsilon is not None or mechanism.noise_multiplier
     wanted = "above 0 for bits or compression_rate 'auto'"
     checks.require(has_noise, "noise_multiplier", wanted, 0)
-    setting = Setting(dimension, participation, delta, accounting_method)
     sentences: list[str] = []
     if mechanism.compression_rate == fields.AUTO:
         mechanism, sentence = _with_rate(mechanism, setting, epsilon)
@@ -133,6 +183,13 @@ def _with_rate(
         actual = -_three_digits(-reached)
         compressed = dataclasses.replace(compressed, compression_rate=max(1.0, actual))
     length = compressed.shape(d).length
+    if compressed.compression_rate == 1:
+        is_integer = isinstance(mechanism, IntegerMechanism)
+        other = DistributedDiscreteGaussian if is_integer else Gaussian
+        return compressed, (
+            "compression_rate 1: no sketch is worth taking, since a shorter one has "
+            f"more than {RATE_TOLERANCE:g} times the error of dpfl.{other.__name__}"
+        )
     return compressed, (
         f"compression_rate {compressed.compression_rate:g}: a sketch of {length} "
         f"numbers has {ratio(compressed.compression_rate):.3f} times the error without "

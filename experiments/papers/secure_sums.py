@@ -20,9 +20,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dpfl import accounting, mechanisms
+from dpfl import accounting, mechanisms, planning
 from dpfl.mechanisms.sketch import SketchShape
-from dpfl.planning import budget
 
 from ..tables import Row, Rows, where
 from . import mean_estimation, published_bounds
@@ -77,7 +76,7 @@ def error_ratio(
       The ratio; infinity if no noise meets the budget with so few bits.
     """
     # Both use the same method: only the Gaussian has a tighter one.
-    plain = budget.calibrate(
+    plain = planning.calibrate(
         mechanisms.Gaussian(n, 1.0, 1.0),
         None,
         length,
@@ -88,7 +87,7 @@ def error_ratio(
     try:
         config = BOUNDS[bound](n, 1.0, 1.0, bits)
         config.grid(length)
-        # Any noise is allowed here, even more than `budget.calibrate` accepts.
+        # Any noise is allowed here, even more than `planning.calibrate` accepts.
         noise = accounting.calibrate_noise_multiplier(
             lambda z: config.with_noise_multiplier(z).round_dp_event(length, 1.0),
             *(epsilon, delta),

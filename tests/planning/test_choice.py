@@ -95,7 +95,7 @@ class TestBits:
         """The expression in its sentence, with the arguments of the call."""
         run = mechanisms.FixedSize(1000, 100, 10)
         with refuses(ValueError, "auto") as refused:
-            dpfl.calibrate(config, run, D, 8.0, 1e-5)
+            dpfl.epsilon(config, run, D, 1e-5)
         way = re.search(r"dpfl\.resolve\(.*\)\.mechanism", str(refused.value)).group()
         for argument, value in (("epsilon", "8.0"), ("delta", "1e-5")):
             way = way.replace(f"{argument}=...", f"{argument}={value}")
@@ -103,6 +103,8 @@ class TestBits:
         found = eval(way, {"dpfl": dpfl, **known})
         noised = dpfl.calibrate(found, run, D, 8.0, 1e-5)
         assert dpfl.epsilon(noised, run, D, 1e-5) == pytest.approx(8.0, rel=1e-3)
+        # In one call.
+        assert dpfl.calibrate(config, run, D, 8.0, 1e-5) == noised
 
     def test_unresolved_auto_bits_are_refused(self):
         with refuses(ValueError, "bits", "auto"):
@@ -159,6 +161,22 @@ class TestRate:
         assert found.mechanism.compression_rate == rate
         assert found.mechanism.bits == 8
         assert [s.split()[0] for s in found.sentences] == ["compression_rate", "bits"]
+
+    @pytest.mark.parametrize(
+        ("config", "other"),
+        [
+            (
+                replace(SKETCHED, cohort_size=10**5, bits=20),
+                "DistributedDiscreteGaussian",
+            ),
+            (dpfl.ProjectAndPerturb(10**5, 1, 1, compression_rate="auto"), "Gaussian"),
+        ],
+    )
+    def test_a_calibration_says_if_no_sketch_is_worth_taking(
+        self, config, other, caplog
+    ):
+        assert dpfl.calibrate(config, None, D, 8.0, 1e-5).compression_rate == 1
+        assert names(caplog.text, "compression_rate", 1, f"dpfl.{other}")
 
     def test_auto_rate_has_no_shape(self):
         with refuses(ValueError, "compression_rate", "auto"):
