@@ -68,7 +68,7 @@ ENVIRONMENTS = {
     ),
     "jax-newest": Environment(
         "3.13",
-        ("jax==0.12.0.1", *_JAX),
+        ("jax==0.12.0.1", "optax==0.2.8", "drjax==0.2.1", *_JAX),
         _JAX_MODULES,
     ),
 }

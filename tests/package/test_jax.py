@@ -25,7 +25,10 @@ made = [dpfl.make_codec(dpfl.TEST_CONFIGS["l2_csgm"], 8, arrays=x) for x in ("nu
 assert [codec.nx for codec in made] == [arrays.named("numpy"), arrays.named("jax")]
 """
 # Each compilation takes seconds, so that the later release has a part of the tests.
-CHOSEN = {"jax": "", "jax-newest": "million or precision or vectors or jax-l2_csgm"}
+CHOSEN = {
+    "jax": "",
+    "jax-newest": "million or precision or vectors or loops or jax-l2_csgm",
+}
 
 
 @pytest.mark.parametrize("name", CHOSEN)
