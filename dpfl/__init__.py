@@ -63,6 +63,9 @@ Accounting and planning: epsilon of a run, and numbers that meet a budget.
 
 Aggregators: mechanisms in TFF and in other programs.
 
+- `Server`: rounds of a mechanism in any training loop, by bytes.
+- `encode`: a client's update as bytes for a `Server`.
+- `encode_integers`: the same as integers for a secure sum.
 - `aggregator`: the tff.aggregators factory of a mechanism [TF].
 - `host_noise_aggregator`: the same for a program that holds the state [TF].
 - `no_metrics`: a metrics aggregator for tff.learning that opens nothing [TF].
@@ -123,6 +126,9 @@ if TYPE_CHECKING:
     from dpfl.engines.tff.local_worker import start as _start
     from dpfl.fields import option as option
     from dpfl.fields import required as required
+    from dpfl.loops import Server as Server
+    from dpfl.loops import encode as encode
+    from dpfl.loops import encode_integers as encode_integers
     from dpfl.mechanisms import IntegerMechanism as IntegerMechanism
     from dpfl.mechanisms import Mechanism as Mechanism
     from dpfl.mechanisms import NoiseMechanism as NoiseMechanism
@@ -165,6 +171,7 @@ _NAMES += ["ResolvedMechanism", "Ledger", "loss_distribution", "DpflAccountant"]
 _NAMES += ["CalibrationError", "BudgetNotBindingError", "UnreachableBudgetError"]
 _NAMES += ["NoiseTooLargeError", "NoiseTooSmallError"]
 # Aggregators.
+_NAMES += ["Server", "encode", "encode_integers"]
 _NAMES += ["aggregator", "host_noise_aggregator", "no_metrics", "query", "make_codec"]
 _NAMES += ["jax_aggregator", "noise"]
 # Training runs and tasks.
@@ -175,7 +182,8 @@ _NAMES += ["required", "option", "register", "Codec", "CodecFactory", "TaskConfi
 _NAMES += ["TaskEntry", "TaskMetric", "register_task"]
 
 # Packages in which names are looked up, in this order: the last ones need TensorFlow.
-_PACKAGES = ("mechanisms", "planning", "accounting", "codecs", "tasks", "aggregators")
+_PACKAGES = ["mechanisms", "planning", "accounting", "codecs", "loops", "tasks"]
+_PACKAGES += ["aggregators"]
 # Names that no package lists, or lists under another name: the module and the name
 # there.
 _ELSEWHERE = {
@@ -202,7 +210,7 @@ if not TYPE_CHECKING:
             place, own_name = _ELSEWHERE[name]
             return getattr(importlib.import_module(f"dpfl.{place}"), own_name)
         # Python looks for modules here too; their names begin with a small letter.
-        table = ("mechanisms",) if name[:1].isupper() else ()
+        table = ["mechanisms"] if name[:1].isupper() else []
         for place in _PACKAGES if name in _NAMES else table:
             package = importlib.import_module(f"dpfl.{place}")
             if name in package.__all__:

@@ -259,8 +259,14 @@ def write_npz(
       arrays: The arrays by name, in the archive's order.
       private: Whether only its owner can read it; see `atomically`.
     """
+    with atomically(path, private) as file:
+        write_archive(file, arrays)
+
+
+def write_archive(file: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes arrays by name as an npz archive without the time; see `write_npz`."""
     # As numpy.savez, whose archive is closed too late where the disk is full.
-    with atomically(path, private) as file, zipfile.ZipFile(file, "w") as archive:
+    with zipfile.ZipFile(file, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as part:
                 np.lib.format.write_array(part, np.asarray(array), allow_pickle=False)

@@ -40,6 +40,7 @@ LAYERS = {
     "training": set(
         "accounting arrays mechanisms pages planning tasks vectors".split()
     ),
+    "loops": {"arrays", "codecs", "mechanisms", "planning", "training"},
     # Engines train for a run: it knows their table alone, and they know its plan.
     "engines": set(
         "aggregators arrays codecs mechanisms planning tasks training vectors".split()
@@ -54,7 +55,7 @@ GROUND += " machine needs_tff plugins reading __version__"
 # Those that import dpfl as a whole, for its version.
 OF_ALL = {"connection.py", "provenance.py", "storage.py"}
 WITHOUT_TENSORFLOW = set(
-    "accounting factorization mechanisms pages planning training".split()
+    "accounting factorization loops mechanisms pages planning training".split()
 )
 WITH_TFF = {"aggregators", "engines"}
 PACKAGES = sorted(p.parent for p in (ROOT / "dpfl").glob("*/__init__.py"))

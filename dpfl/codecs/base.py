@@ -97,6 +97,8 @@ class Codec(abc.ABC):
         zeros. A mechanism that needs padding asks for it here, where it costs nothing.
       cohort_size: n, by which the mean divides.
       has_private_randomness: Whether `encode` uses its `client_seed`.
+      counted: Names of the parts of messages and of the broadcast whose first axis has
+        no fixed length, each with the name of the part that says its length.
       modulus_bits: b of each part of a message that is summed modulo 2^b in a secure
         sum, by name; the parts of a message that are not named are summed in the open.
         Empty if the server is trusted with each message.
@@ -112,6 +114,7 @@ class Codec(abc.ABC):
     """
 
     has_private_randomness = False
+    counted: Mapping[str, str] = MappingProxyType({})
     modulus_bits: Mapping[str, int] = MappingProxyType({})
     needed_sums: tuple[str, ...] = ()
     released_measurements: tuple[str, ...] = ()
@@ -173,6 +176,18 @@ class Codec(abc.ABC):
     def message_bits(self, message: Structure) -> Array:
         """The bits of a message, float64; by default those of its tensors."""
         return measurements.structure_bits(self.nx, message)
+
+    def is_possible(self, message: Structure) -> Array:
+        """Whether a client can send a message of the right types, a bool scalar.
+
+        All residues are possible, and by default so is anything. A codec whose
+        `accumulate` finds this out itself says so by `malformed`.
+        """
+        return self.nx.asarray(True, np.bool_)
+
+    def malformed(self, total: Structure) -> Array:
+        """The number of messages that `accumulate` has left out of a sum, int32."""
+        return self.nx.zeros([], np.int32)
 
     def reduce_modulo(self, total: Structure) -> Structure:
         """The sum modulo 2^b, which is all that a secure sum opens.

@@ -14,6 +14,8 @@ The accountings by the L2 and by the L-inf bound share this release.
 from __future__ import annotations
 
 import collections
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Union
 
 import numpy as np
@@ -49,6 +51,7 @@ class SparsifiedSumCodec(Codec):
     """
 
     has_private_randomness = True
+    counted: Mapping[str, str] = MappingProxyType({"values": "number"})
 
     def __init__(self, config: Config, dimension: int, nx: Any):
         super().__init__(config, dimension, nx)
@@ -121,11 +124,8 @@ class SparsifiedSumCodec(Codec):
 
         TFF passes the total by value, which costs another copy of D integers.
         """
-        nx, values, grid = self.nx, message["values"], self._sum.grid
-        # The absolute value would overflow for the least int32.
-        is_within = (values <= grid.max_size) & (values >= -grid.max_size)
-        squared_norm = 2 * nx.half_square_sum(nx.asarray(values, np.float64))
-        is_possible = nx.all(is_within) & (squared_norm <= grid.max_squared_norm)
+        nx, values = self.nx, message["values"]
+        is_possible = self._sum.is_possible(values)
         values = nx.where(is_possible, values, nx.zeros_like(values))
         added, has_right_size = self._mask.scatter_add(
             total["total"], nx.asarray(values, self._sum.dtype), message["seed"]
@@ -135,6 +135,10 @@ class SparsifiedSumCodec(Codec):
             total=added,
             malformed=total["malformed"] + nx.asarray(is_malformed, np.int32),
         )
+
+    def malformed(self, total: Any) -> Array:
+        """The number of messages that added nothing."""
+        return total["malformed"]
 
     def decode(self, received: Received) -> Decoded:
         """The mean: the sum over n gamma, rotated back, without the padding."""

@@ -13,6 +13,8 @@
 from __future__ import annotations
 
 import collections
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -128,6 +130,7 @@ class DomeCodec(Codec):
     """
 
     has_private_randomness = True
+    counted: Mapping[str, str] = MappingProxyType({"basis": "rank"})
 
     def __init__(self, config: mechanisms.Dome, dimension: int, nx: Any):
         """Initializes the codec; raises ValueError if `config` has too few bits."""

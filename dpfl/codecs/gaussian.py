@@ -68,6 +68,13 @@ class GaussianCodec(Codec):
         sums = collections.OrderedDict(l2_clipped=is_clipped)
         return Encoded(message, normed, sums)
 
+    def is_possible(self, message: Fields) -> Array:
+        """Whether the update is within its bounds, and no client votes twice."""
+        is_possible = self._sum.is_possible(message["update"])
+        if self._clip.adapts:
+            is_possible &= ~(message["is_clipped"] & message["is_within_clip"])
+        return is_possible
+
     def zero(self) -> Fields:
         """The sum of updates, and of the votes if the clip adapts."""
         total = collections.OrderedDict(update=self._sum.zero(self.nx))

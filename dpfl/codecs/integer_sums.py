@@ -110,6 +110,14 @@ class IntegerSum:
         steps = nx.asarray(unit * self._steps_per_unit(clip_norm), np.float32)
         return nx.minimum(steps, factor)
 
+    def is_possible(self, message: Array) -> Array:
+        """Whether integers are within a client's bounds, a bool scalar."""
+        nx, grid = arrays.of(message), self.grid
+        # The absolute value would overflow for the least int32.
+        is_within = (message <= grid.max_size) & (message >= -grid.max_size)
+        squared_norm = 2 * nx.half_square_sum(nx.asarray(message, np.float64))
+        return nx.all(is_within) & (squared_norm <= grid.max_squared_norm)
+
     def zero(self, nx: Any) -> Array:
         """The sum of zero vectors, in an array library."""
         return nx.zeros([self.length], self.dtype)

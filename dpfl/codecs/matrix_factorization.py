@@ -215,6 +215,10 @@ class MatrixFactorizationCodec(WithRelease):
         sums = collections.OrderedDict(l2_clipped=normed.norm > self._config.clip_norm)
         return Encoded(self._sum.round(normed, self._config.clip_norm), normed, sums)
 
+    def is_possible(self, message: Array) -> Array:
+        """Whether the integers are within their bounds."""
+        return self._sum.is_possible(message)
+
     def zero(self) -> Array:
         """Zeros of the sum's integer dtype."""
         return self._sum.zero(self.nx)

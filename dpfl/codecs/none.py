@@ -80,6 +80,10 @@ class MeanCodec(Codec):
             clipping.finite(vector, normed), normed, collections.OrderedDict()
         )
 
+    def is_possible(self, message: Array) -> Array:
+        """Whether all numbers are finite."""
+        return self.nx.all(self.nx.isfinite(message))
+
     def zero(self) -> Any:
         """Zeros, float32[input_length]."""
         return self.nx.zeros([self.input_length], np.float32)

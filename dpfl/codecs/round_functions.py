@@ -101,8 +101,15 @@ class RoundFunctions:
 
     def prepared(self, state: Fields, round_seed: Array) -> Fields:
         """As `prepare`, with the seed that all clients of the round may know."""
+        return self.prepared_by(self.broadcast(state, round_seed), round_seed)
+
+    def broadcast(self, state: Fields, round_seed: Array) -> Fields:
+        """The codec's message to every client, of `prepared`."""
         seed = state.get(_PUBLIC, round_seed)
-        broadcast = self.codec.broadcast(_own_state(state), seed)
+        return self.codec.broadcast(_own_state(state), seed)
+
+    def prepared_by(self, broadcast: Fields, round_seed: Array) -> Fields:
+        """As `prepared`, with the `broadcast` of the seed."""
         return collections.OrderedDict(
             round_seed=round_seed,
             expanded=self.codec.decode_broadcast(broadcast),
@@ -166,7 +173,8 @@ class RoundFunctions:
         if self.measures_exactly:
             more = self.codec.exact_metrics(received)
             measured.update(measurements.exact_measurements(sums, more))
-        after = collections.OrderedDict(state, round=state[_ROUND] + 1, **decoded.state)
+        number = self.codec.nx.asarray(state[_ROUND] + 1, np.int32)
+        after = collections.OrderedDict(state, round=number, **decoded.state)
         if _PUBLIC in state:
             after[_PUBLIC] = self.drawn(state, seed_domains.RoundDomain.BROADCAST)
         return collections.OrderedDict(

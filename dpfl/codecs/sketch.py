@@ -204,6 +204,10 @@ class ProjectAndPerturbCodec(Codec):
         message = self._sum.round(sketched, self._sketch_clip)
         return Encoded(message, normed, Fields(l2_clipped=is_clipped))
 
+    def is_possible(self, message: Array) -> Array:
+        """Whether the integers are within their bounds."""
+        return self._sum.is_possible(message)
+
     def zero(self) -> Array:
         """Zeros, one for each of the m coordinates."""
         return self._sum.zero(self.nx)

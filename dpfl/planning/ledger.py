@@ -272,6 +272,8 @@ class Ledger:
         self._known: dict[int, Sequence[Hashable]] = {}
         # Cohorts of lost rounds.
         self._lost: collections.Counter[frozenset] = collections.Counter()
+        # The number of rounds within the budget, by repeated ones.
+        self._allowed: dict[Again, int] = {}
         self._last: Optional[tuple[int, Again, accounting.PrivacyReport]] = None
 
     @property
@@ -309,14 +311,39 @@ class Ledger:
             would not draw such cohorts.
           TypeError: If participants are no names. The ledger is then unchanged, too.
         """
-        names = None if participants is None else names_of(participants)
-        if names is not None:
-            self._history.check(names)
-        self._check_room(self.rounds + 1, self._charged(names))
+        names = self.check_round(participants)
         if self._journal is not None:
             self._journal.add(self.rounds + 1, names)
         self._add(names)
         return self.epsilon
+
+    def check_round(
+        self, participants: Optional[Iterable[Hashable]] = None
+    ) -> Optional[list[Hashable]]:
+        """The names of a round's clients, if `record_round` would take them.
+
+        It raises the errors of `record_round`, and records nothing.
+        """
+        names = None if participants is None else names_of(participants)
+        if names is not None:
+            self._history.check(names)
+        self._check_room(self.rounds + 1, self._charged(names))
+        return names
+
+    @property
+    def rounds_left(self) -> int:
+        """The rounds that the plan and the budget allow beyond the recorded ones."""
+        if not any(self.again) or self.cost.target_epsilon is None:
+            return self.cost.rounds_allowed - self.rounds
+        if self.again not in self._allowed:
+            low, high = 0, self.cost.participation.rounds
+            while low < high:
+                middle = (low + high + 1) // 2
+                epsilon = self._report(middle, self.again).epsilon
+                is_allowed = epsilon <= self.cost.target_epsilon
+                low, high = (middle, high) if is_allowed else (low, middle - 1)
+            self._allowed[self.again] = low
+        return max(self._allowed[self.again] - self.rounds, 0)
 
     def resume_at(
         self, rounds: int, cohorts: Sequence[Iterable[Hashable]] = ()
