@@ -60,6 +60,15 @@ ENVIRONMENTS = {
         ),
         "dp_accounting, sklearn.datasets, torch._dynamo",
     ),
+    # pfl allows Python 3.10 to 3.12, and older versions than the others.
+    "pfl": Environment(
+        "3.11",
+        (
+            *("pfl==0.6.0", "numpy==2.4.6", "scipy==1.17.1", "absl-py==1.4.0"),
+            *("attrs==23.2.0", "dp-accounting==0.5.1", "tqdm==4.70.1", *_TESTS[1:]),
+        ),
+        "dp_accounting, pfl.aggregate.simulate, pytest",
+    ),
     # JAX needs numpy 2, and TFF numpy 1; both ends of what setup.py allows.
     "jax": Environment(
         "3.11",

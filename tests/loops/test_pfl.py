@@ -1,0 +1,178 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""The adapter for Apple's pfl."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import dpfl
+
+pytest.importorskip("pfl", reason="runs in the environment with pfl")
+
+from pfl.callback.restore_training import RestoreTrainingCallback
+from pfl.internal.ops.numpy_ops import NumpySeedScope
+from pfl.stats import MappedVectorStatistics
+
+from dpfl.loops.pfl import DpflMechanism
+from tests.loops import pfl_loop
+from tests.loops.pfl_loop import CLIENTS
+from tests.refusals import refuses
+
+COHORT, ROUNDS = 4, 3
+IDS = range(CLIENTS)
+FIXED = dpfl.FixedSize(CLIENTS, COHORT, ROUNDS)
+POISSON = dpfl.PoissonSampling(CLIENTS, COHORT, ROUNDS)
+ONCE = dpfl.OncePerEpoch(CLIENTS, COHORT, ROUNDS)
+GAUSSIAN = dpfl.Gaussian(COHORT, clip_norm=1.0, noise_multiplier=0.5)
+
+
+def private(mechanism=GAUSSIAN, plan=ONCE, **options):
+    like = pfl_loop.Model().get_parameters()
+    return DpflMechanism(mechanism, plan, like, **{"delta": 1e-3, **options})
+
+
+def small(name):
+    """A mechanism for a cohort, with little noise."""
+    config = dpfl.TEST_CONFIGS[name]
+    fields = {field.name for field in dataclasses.fields(config)}
+    own = {"cohort_size": COHORT, "rounds_per_epoch": ROUNDS, "release_rounds": 1}
+    own = {key: value for key, value in own.items() if key in fields}
+    return dataclasses.replace(config, **own)
+
+
+@pytest.mark.parametrize("name", dpfl.TEST_CONFIGS)
+def test_rounds_are_those_of_a_server(name):
+    """Releases of a seed, where clients draw nothing; else their noise and structure."""
+    made = private(small(name), ONCE, seed=5)
+    like = list(pfl_loop.target(0).values())
+    alone = dpfl.Server(small(name), ONCE, like, delta=1e-3, seed=5)
+    model, algorithm = pfl_loop.Model(), pfl_loop.Algorithm(garbage={3})
+    seen = pfl_loop.train(
+        made, made.cohorts(pfl_loop.dataset(), IDS), model, 9, algorithm=algorithm
+    )
+    assert len(seen) == len(model.releases) == ROUNDS
+    heard = iter(algorithm.heard)
+    for found, metrics in zip(model.releases, seen):
+        now = alone.begin_round()
+        for client in now.clients:
+            assert client == next(heard)
+            own = pfl_loop.target(client)
+            if client == 3:
+                own = {part: np.full_like(own[part], np.nan) for part in own}
+            data = dpfl.encode(alone.mechanism, list(own.values()), now.message)
+            alone.add(client, data)
+        wanted = alone.end_round()
+        assert metrics["Central DP | epsilon"] == wanted.epsilon
+        for key in ("exact_clients", "exact_refused_numbers"):
+            assert metrics[key.capitalize()] == wanted.metrics[key]
+        for part, mean in zip(found.values(), wanted.mean):
+            assert part.shape == mean.shape and np.all(np.isfinite(part))
+            if name in ("gaussian", "matrix_factorization", "none"):
+                assert_array_equal(part, mean)
+    assert next(heard, None) is None
+
+
+def test_pfl_adds_nothing_up():
+    made = private()
+    (member, _), *_ = made.cohorts(pfl_loop.dataset(), IDS).get_cohort(COHORT)
+    stats = MappedVectorStatistics(pfl_loop.target(member.user_id))
+    empty, _ = made.postprocess_one_user(stats=stats, user_context=None)
+    assert [part.size for part in (empty + empty).values()] == [0, 0]
+
+
+def test_a_run_stops_at_its_budget():
+    plan = dpfl.PoissonSampling(CLIENTS, COHORT, rounds=4)
+    made = private(GAUSSIAN, plan, epsilon=5.0)
+    seen = pfl_loop.train(
+        made, made.cohorts(pfl_loop.dataset(), IDS), pfl_loop.Model(), 9
+    )
+    spent = [metrics["Central DP | epsilon"] for metrics in seen]
+    assert len(spent) == 4 and spent == sorted(spent) and 4.9 < spent[-1] <= 5
+    noise = made.server.mechanism.noise_multiplier / COHORT
+    assert_allclose(seen[0]["Central DP | noise_stddev"], noise, rtol=1e-6)
+
+
+def test_a_round_without_clients_is_noise_alone():
+    plan = dpfl.PoissonSampling(CLIENTS, cohort_size=1, rounds=12)
+    made = private(dpfl.Gaussian(1, 1.0, 1e-6), plan, seed=1)
+    model = pfl_loop.Model()
+    seen = pfl_loop.train(made, made.cohorts(pfl_loop.dataset(), IDS), model, 12)
+    counts = [metrics["Exact_clients"] for metrics in seen]
+    assert len(counts) == 12 and {0, 1} <= set(counts)
+    for count, release in zip(counts, model.releases):
+        assert (np.abs(release["w"]).max() < 1e-4) == (count == 0)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "matrix_factorization"])
+def test_a_run_resumes(name, tmp_path):
+    whole, parts = pfl_loop.Model(), []
+    made = private(small(name), seed=2)
+    pfl_loop.train(made, made.cohorts(pfl_loop.dataset(), IDS), whole, ROUNDS)
+    for rounds in (1, ROUNDS + 1):
+        model, algorithm = pfl_loop.Model(), pfl_loop.Algorithm()
+        made = private(small(name), seed=2)
+        parts.append(model)
+        restore = RestoreTrainingCallback([made, model, algorithm], str(tmp_path))
+        data = made.cohorts(pfl_loop.dataset(), IDS)
+        pfl_loop.train(made, data, model, rounds, [restore], algorithm)
+    assert [len(model.releases) for model in parts] == [1, ROUNDS - 1]
+    for key, part in whole.parameters.items():
+        assert_array_equal(parts[-1].parameters[key], part)
+    assert made.server.ledger.rounds == ROUNDS
+    saved = tmp_path / "dpfl.npz"
+    assert saved.stat().st_mode & 0o077 == 0
+
+
+def test_pfls_cycle_is_a_plan():
+    """The order of its 'minimize_reuse', which has no client twice in an epoch."""
+    made = private()
+    algorithm = pfl_loop.Algorithm()
+    data = made.cohorts(pfl_loop.dataset("minimize_reuse"))
+    pfl_loop.train(made, data, pfl_loop.Model(), ROUNDS, algorithm=algorithm)
+    assert algorithm.heard == list(IDS)
+
+
+def test_pfls_random_sampler_repeats_clients():
+    """What no plan has: the ledger refuses the round."""
+    plan = dpfl.FixedSize(CLIENTS, CLIENTS, ROUNDS)
+    made = private(dpfl.Gaussian(CLIENTS, 1.0, 1.0), plan)
+    with NumpySeedScope(1):
+        data = made.cohorts(pfl_loop.dataset("random"))
+        with refuses(ValueError, "participants"):
+            pfl_loop.train(made, data, pfl_loop.Model(), 1)
+
+
+@pytest.mark.parametrize(
+    ("plan", "sampler", "ids"),
+    [
+        (POISSON, "random", None),
+        (POISSON, "minimize_reuse", None),
+        (ONCE, "random", None),
+        (POISSON, "random", range(CLIENTS - 1)),
+        (POISSON, "random", [*range(CLIENTS - 1), 0]),
+    ],
+)
+def test_other_choices_of_clients_are_refused(plan, sampler, ids):
+    found = plan if ids is None else CLIENTS - 1
+    with refuses(ValueError, "user_ids", found):
+        private(plan=plan).cohorts(pfl_loop.dataset(sampler), ids)
+
+
+def test_other_runs_are_refused():
+    made, model = private(), pfl_loop.Model()
+    data = made.cohorts(pfl_loop.dataset(), IDS)
+    with refuses(ValueError, "cohort_size", COHORT + 1):
+        pfl_loop.train(made, data, model, 1, size=COHORT + 1)
+    with refuses(ValueError, "training_data"):
+        pfl_loop.train(private(), pfl_loop.dataset(), model, 1)
+    (member, _), *_ = itertools.islice(data.get_cohort(COHORT), 1)
+    weighted = MappedVectorStatistics(pfl_loop.target(member.user_id), weight=2.0)
+    with refuses(ValueError, "weight", 2.0):
+        made.postprocess_one_user(stats=weighted, user_context=None)
+    with refuses(TypeError, "dataset"):
+        made.cohorts(data, IDS)
