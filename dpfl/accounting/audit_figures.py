@@ -169,7 +169,7 @@ def _profile(
         if curves is not None and not isinstance(curves.pld(), str):
             without, _ = curves.profile("pld")
         return lambda x: np.minimum(without(x), of_epsilon(x)), None
-    if question.dominating is not None:
+    if question.dominating is not None and route != "extreme-pld":
         dominating, most = question.dominating
         profile, _ = dominating.profile(route.replace("stopped-", ""))
         charged = gaussian_domination.CHARGED_SHARE * question.delta

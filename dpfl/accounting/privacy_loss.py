@@ -172,12 +172,12 @@ def sampled_gaussian(
         places = (grid + np.log(above) - math.log(q)) / m + 0.5 * m
     edges = np.concatenate([[-np.inf], places, [np.inf]])
     without, joined = normal_masses(edges), normal_masses(edges - m)
-    remove, add = _on_grid((1 - q) * without + q * joined, without, grid, step)
+    remove, add = on_grid((1 - q) * without + q * joined, without, grid, step)
     # Losses below -700 leave nothing of `add` in float64, where everybody joins.
     return (remove, remove) if q == 1 else (remove, add)
 
 
-def _on_grid(
+def on_grid(
     given: np.ndarray, without: np.ndarray, grid: np.ndarray, step: float
 ) -> tuple[LossDistribution, LossDistribution]:
     """The losses of P against Q and of Q against P, from masses between rising losses.
@@ -239,7 +239,7 @@ def fixed_size_gaussian(
     places = (grid + np.log1p(more)) / m + 0.5 * m
     edges = np.concatenate([[-np.inf], places, [np.inf]])
     drawn = (1 - q) * normal_masses(edges + m)
-    remove, add = _on_grid(
+    remove, add = on_grid(
         drawn + q * normal_masses(edges - m),
         drawn + q * normal_masses(edges),
         grid,

@@ -22,9 +22,12 @@ import dp_accounting
 
 from dpfl.accounting import (
     accountant,
+    csgm,
     events,
+    extreme_vector,
     gaussian,
     gaussian_domination,
+    privacy_loss,
     secret_participation,
     trees,
 )
@@ -125,6 +128,22 @@ def _of_dominating(curve: Curve) -> Callable[[Question], Found]:
     return find
 
 
+def _by_extreme(question: Question) -> Found:
+    parts = [(trees.resolve_sampling(e), n) for e, n in trees.releases(question.event)]
+    masked = [
+        (release, n)
+        for release, n in parts
+        if isinstance(release, csgm.SparsifiedDpEvent) and release.keep_fraction < 1
+    ]
+    if not masked or len(masked) < len(parts):
+        return "not all releases are of coordinates kept at random"
+    try:
+        run = extreme_vector.ExtremeRun(masked, question.delta)
+    except (privacy_loss.TooManyLossesError, ZeroDivisionError):
+        return "the noise is too small for its grid"
+    return run.epsilon(question.delta)
+
+
 def _by_draws(question: Question) -> Found:
     drawn = secret_participation.tight_epsilon(question.event, question.delta)
     if drawn is None:
@@ -161,6 +180,7 @@ ROUTES: tuple[Route, ...] = (
     Route("stopped-exact-gaussian", _of_dominating(_EXACT), is_last=True),
     Route("stopped-pld", _of_dominating(_PLD)),
     Route("stopped-unsampled-gaussian", _of_dominating(_UNSAMPLED)),
+    Route("extreme-pld", _by_extreme),
     Route(
         "rdp",
         lambda question: float(question.rdp[0]),
