@@ -44,6 +44,7 @@ ROUTE_PAGES: Mapping[str, tuple[str, ...]] = {
     "exact-gaussian": _OF_EXACT,
     "pld": _OF_SAMPLED,
     "unsampled-gaussian": _OF_SAMPLED,
+    "extreme-pld": ("extreme_vector.md",),
     "stopped-exact-gaussian": _DOMINATION + _OF_EXACT,
     "stopped-pld": _DOMINATION + _OF_SAMPLED,
     "stopped-unsampled-gaussian": _DOMINATION + _OF_SAMPLED,

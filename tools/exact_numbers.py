@@ -86,7 +86,7 @@ def _client_sampling() -> Numbers:
 
 
 def _gaussian_domination() -> Numbers:
-    ways = {"Renyi": "rdp", "stopped": "tight"}
+    ways = {"Renyi": "rdp", "tight": "tight"}
     for q, rounds, delta in _TRAININGS:
         for name, accounting_method in ways.items():
             yield (

@@ -636,7 +636,6 @@ RUNS: tuple[Run, ...] = (
         dataclasses.replace(_CSGM, cohort_size=300),
         mechanisms.PoissonSampling(10_000, 300, 1500),
         _MANY,
-        why="each round takes its own part of delta",
     ),
     Run(
         "n/N = 0.01",

@@ -169,7 +169,10 @@ def _profile(
         if curves is not None and not isinstance(curves.pld(), str):
             without, _ = curves.profile("pld")
         return lambda x: np.minimum(without(x), of_epsilon(x)), None
-    if question.dominating is not None and route != "extreme-pld":
+    if route == "extreme-pld" and not isinstance(question.extreme, str):
+        remove, add = (side.profile() for side in question.extreme)
+        return lambda x: np.maximum(remove(x), add(x)), None
+    if question.dominating is not None:
         dominating, most = question.dominating
         profile, _ = dominating.profile(route.replace("stopped-", ""))
         charged = gaussian_domination.CHARGED_SHARE * question.delta

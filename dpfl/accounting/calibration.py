@@ -91,9 +91,9 @@ class PrivacyReport:
       delta: See `epsilon`.
       accounting_method: Route to epsilon, see `routes`: 'rdp', 'exact-gaussian', 'pld',
         'unsampled-gaussian' (the exact curve without client sampling, which is never
-        below the one with it), or 'monte-carlo' (`secret_participation`). It begins
-        with 'stopped-' where a Gaussian dominates masked coordinates or integer noise
-        (`gaussian_domination`).
+        below the one with it), 'extreme-pld' (`extreme_vector`), or 'monte-carlo'
+        (`secret_participation`). It begins with 'stopped-' where a Gaussian dominates
+        masked coordinates or integer noise (`gaussian_domination`).
       order: The Renyi order that gave epsilon, for 'rdp'; otherwise None.
       relation: The relation between neighbours that epsilon is for, by its name in
         `events.NAMES`: 'add_or_remove' or 'replaced_by_zeros'.

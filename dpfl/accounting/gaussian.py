@@ -38,7 +38,8 @@ _LOSS_STEP = 4e-5
 _FINEST = 2**-20
 # Least delta for loss distributions: their tails are infinite, and bound no smaller
 # one.
-_LEAST_PLD_DELTA = 1e-12
+LEAST_PLD_DELTA = 1e-12
+TOO_SMALL_DELTA = f"delta is below {LEAST_PLD_DELTA:g}, the limit of the tail bounds"
 # Above this loss of one release (a noise multiplier of about 0.002) the curves differ
 # by little, and the grid would be coarse or slow.
 _LARGEST_PLD_LOSS = 1e5
@@ -288,8 +289,8 @@ class EpsilonCurves:
         """The same of removing and of adding a client."""
         if not (self._has_noise and self._sampled):
             return self._not_sampled
-        if self._delta < _LEAST_PLD_DELTA:
-            return f"delta is below {_LEAST_PLD_DELTA:g}, the limit of the tail bounds"
+        if self._delta < LEAST_PLD_DELTA:
+            return TOO_SMALL_DELTA
         is_in_reach = _widest_loss(
             self._plain, self._sampled
         ) <= _LARGEST_PLD_LOSS and all(

@@ -85,6 +85,27 @@ class Question:
         """See `gaussian_domination.dominating_curves`."""
         return gaussian_domination.dominating_curves(self.event, self.delta)
 
+    @functools.cached_property
+    def extreme(self) -> Union[extreme_vector.Losses, str]:
+        """See `extreme_vector.losses`; or why there are none.
+
+        Rounds that a client spends in secret are no composition of masked releases.
+        """
+        parts = trees.releases(self.event, splits=False)
+        masked = [(trees.resolve_sampling(release), n) for release, n in parts]
+        if not masked or not all(
+            isinstance(release, csgm.SparsifiedDpEvent) and release.keep_fraction < 1
+            for release, _ in masked
+        ):
+            return "not all releases are of coordinates kept at random"
+        if self.delta < gaussian.LEAST_PLD_DELTA:
+            return gaussian.TOO_SMALL_DELTA
+        try:
+            found = extreme_vector.losses(masked, self.delta)
+        except privacy_loss.TooManyLossesError:
+            return "the noise is too small for its grid"
+        return found or "a coordinate at its bound tells too much of its mask"
+
 
 class Route(NamedTuple):
     """A way from an event to an epsilon.
@@ -129,19 +150,9 @@ def _of_dominating(curve: Curve) -> Callable[[Question], Found]:
 
 
 def _by_extreme(question: Question) -> Found:
-    parts = [(trees.resolve_sampling(e), n) for e, n in trees.releases(question.event)]
-    masked = [
-        (release, n)
-        for release, n in parts
-        if isinstance(release, csgm.SparsifiedDpEvent) and release.keep_fraction < 1
-    ]
-    if not masked or len(masked) < len(parts):
-        return "not all releases are of coordinates kept at random"
-    try:
-        run = extreme_vector.ExtremeRun(masked, question.delta)
-    except (privacy_loss.TooManyLossesError, ZeroDivisionError):
-        return "the noise is too small for its grid"
-    return run.epsilon(question.delta)
+    if isinstance(question.extreme, str):
+        return question.extreme
+    return max(side.epsilon(question.delta) for side in question.extreme)
 
 
 def _by_draws(question: Question) -> Found:
@@ -177,10 +188,10 @@ ROUTES: tuple[Route, ...] = (
     Route("exact-gaussian", _if_known(_EXACT, False), is_last=True),
     Route("pld", _of_gaussians(_PLD)),
     Route("unsampled-gaussian", _if_known(_UNSAMPLED, True)),
+    Route("extreme-pld", _by_extreme),
     Route("stopped-exact-gaussian", _of_dominating(_EXACT), is_last=True),
     Route("stopped-pld", _of_dominating(_PLD)),
     Route("stopped-unsampled-gaussian", _of_dominating(_UNSAMPLED)),
-    Route("extreme-pld", _by_extreme),
     Route(
         "rdp",
         lambda question: float(question.rdp[0]),

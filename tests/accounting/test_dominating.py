@@ -46,6 +46,17 @@ TREES = {
 OUT_OF_REACH = random_allocation.RandomAllocationDpEvent(GAUSSIAN(0.038), 2, 2)
 
 
+def without_extreme(report):
+    """The route and epsilon but for extreme vectors, which have losses of their own."""
+    known = [
+        (c.epsilon, c.route)
+        for c in report.candidates
+        if c.epsilon is not None and c.route not in ("extreme-pld", "rdp")
+    ]
+    epsilon, route = min(known)
+    return route, epsilon
+
+
 @pytest.mark.parametrize(
     ("event", "delta"),
     [
@@ -60,10 +71,11 @@ OUT_OF_REACH = random_allocation.RandomAllocationDpEvent(GAUSSIAN(0.038), 2, 2)
 def test_epsilon_is_that_of_the_tight_method(event, delta):
     found = accounting.loss_distribution(event, delta).get_epsilon_for_delta(delta)
     report = accounting.epsilon(event, delta, accounting_method="tight")
-    exact = report.accounting_method.endswith(("exact-gaussian", "unsampled-gaussian"))
+    route, epsilon = without_extreme(report)
+    exact = route.endswith(("exact-gaussian", "unsampled-gaussian"))
     # The other one's grid may be coarser.
-    least = report.epsilon * (1 if exact else 1 - 1e-4)
-    assert least <= found <= report.epsilon * (1 + 1e-6)
+    least = epsilon * (1 if exact else 1 - 1e-4)
+    assert least <= found <= epsilon * (1 + 1e-6)
 
 
 def _parts(event, delta, interval=1e-4):
@@ -142,7 +154,8 @@ def test_split_runs_cost_as_whole_ones():
     half = SELF(L2(2.3, 0.01, 0.006, 2**20, 0.5), 32)
     part = accounting.loss_distribution(half, 5e-6)
     found = part.compose(part).get_epsilon_for_delta(1e-5)
-    assert found == pytest.approx(accounting.epsilon(SELF(half, 2), 1e-5).epsilon, 1e-4)
+    _, epsilon = without_extreme(accounting.epsilon(SELF(half, 2), 1e-5))
+    assert found == pytest.approx(epsilon, 1e-4)
 
 
 class _ByRenyiAlone(accounting.RdpDpEvent):

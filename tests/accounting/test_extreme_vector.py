@@ -8,9 +8,10 @@ import math
 import dp_accounting
 import numpy as np
 import pytest
+from scipy import special
 
 from dpfl import accounting
-from dpfl.accounting import extreme_vector
+from dpfl.accounting import extreme_vector, random_allocation
 from tests.accounting import quadrature
 
 L2 = accounting.SparsifiedGaussianDpEvent
@@ -40,20 +41,47 @@ def test_b_is_the_largest_that_the_condition_allows(keep, time, power):
         assert mean(part * time, b) > 0
 
 
+@pytest.mark.parametrize("power", [4, 7, 20])
+def test_b_has_a_closed_form(power):
+    """X^A k = X^(A-4) (g w)^2 (a^2 - (2+2b) a g w - (1+b) (g w)^2), a = 1 - g."""
+    keep, time = 0.02, 0.3
+    a = 1 - keep
+
+    def mean(more):
+        return sum(
+            math.comb(power - 4, i)
+            * a ** (power - 4 - i)
+            * keep**i
+            * math.exp((i + more) * (i + more - 1) * time / 2)
+            for i in range(power - 3)
+        )
+
+    wanted = a * a * mean(2) / (2 * a * keep * mean(3) + keep**2 * mean(4)) - 1
+    found = extreme_vector.largest_b(keep, time, power)
+    assert found == pytest.approx(wanted, abs=1e-6) and found < wanted
+
+
+@pytest.mark.parametrize("keep", [0.3, 0.9, 1 - 1e-12])
+def test_no_b_allows_many_coordinates_that_are_kept(keep):
+    assert extreme_vector.largest_b(keep, 1e-4, 2) < 0
+
+
 @pytest.mark.parametrize(("power", "b"), [(2, 2.0), (6, 0.5), (20, 9.0)])
 def test_thresholds_have_the_mean_and_the_slopes_of_the_theorem(power, b):
-    edges, masses, means = extreme_vector.thresholds(power, b)
-    assert np.sum(masses) == pytest.approx(1) and np.sum(means) == pytest.approx(1)
-    # Their sums are of e^u within the cells that they are of.
-    near = np.minimum(masses, means)[1:-1] > 1e-8
-    masses, means, edges = masses[1:-1][near], means[1:-1][near], edges[:-1][near]
-    assert np.all(means / masses >= np.exp(edges) * (1 - 1e-6))
-    assert np.all(means / masses <= np.exp(edges + 2e-3) * (1 + 1e-6))
-    slopes = np.diff(np.log(means)) / np.diff(edges)
-    assert slopes.max() <= power + 1e-3 and slopes.min() >= -b - 1e-3
+    without, given = extreme_vector.threshold_losses(power, b, 1e-12)
+    for side in (without, given):
+        assert np.sum(side.masses) + side.infinite == pytest.approx(1, abs=1e-9)
+        assert 0 <= side.infinite < 1e-11
+    # Seen from e^u's law the losses are u, and e^-u has a mean of 1.
+    u = given.step * (given.low + np.arange(given.masses.size))
+    assert np.sum(given.masses * np.exp(-u)) == pytest.approx(1, abs=1e-9)
+    near = np.flatnonzero(given.masses > 1e-8)[1:-1:20]
+    curve, u = np.log(given.masses[near]), u[near]
+    slopes = np.diff(curve) / np.diff(u)
+    assert slopes.max() <= power + 1e-2 and slopes.min() >= -b - 1e-2
     # G'' - G' is at least -(2 + 2 b) G.
-    bends = np.diff(slopes[::20]) / np.diff(edges[:-1:20])
-    middle = (slopes[::20][1:] + slopes[::20][:-1]) / 2
+    bends = np.diff(slopes) / np.diff(u[:-1])
+    middle = (slopes[1:] + slopes[:-1]) / 2
     assert np.min(bends + middle * middle - middle) >= -(2 + 2 * b) * 1.02
 
 
@@ -62,18 +90,20 @@ def test_thresholds_have_the_mean_and_the_slopes_of_the_theorem(power, b):
 def test_other_vectors_are_below_the_extreme_one(keep, time, power, q):
     b = extreme_vector.largest_b(keep, time, power)
     assert b > 0
-    edges, masses, _ = extreme_vector.thresholds(power, b)
+    smooth, _ = extreme_vector.threshold_losses(power, b, 1e-9)
+    thresholds = -smooth.step * (smooth.low + np.arange(smooth.masses.size))[::-8]
+    masses = np.add.reduceat(smooth.masses[::-1], np.arange(0, smooth.masses.size, 8))
 
     def delta(parts, epsilon):
         """The mean over thresholds, of two coordinates' worth of vectors."""
         sizes = [math.sqrt(time * part) for part in parts]
-        u, weights = quadrature.ratios(sizes, keep, q, step=0.2, reach=7.0)
+        u, weights = quadrature.ratios(sizes, keep, q, step=0.25, reach=6.5)
         rising = np.argsort(u)
         u, weights = u[rising], weights[rising]
         sums = [np.append(np.cumsum(x[::-1])[::-1], 0) for x in (weights, weights * u)]
-        limits = np.expm1(epsilon + edges)
+        limits = np.expm1(epsilon + thresholds)
         place = np.searchsorted(u, limits)
-        return masses[1:] @ (sums[1][place] - limits * sums[0][place])
+        return masses @ (sums[1][place] - limits * sums[0][place])
 
     for epsilon in (-0.3, 0.0, 0.05, 0.5):
         most = delta([1.0, 1.0], epsilon)
@@ -81,26 +111,92 @@ def test_other_vectors_are_below_the_extreme_one(keep, time, power, q):
             assert delta(parts, epsilon) <= most * (1 + 1e-9)
 
 
+def two_coordinates(keep, time, q, epsilon):
+    """Hockey-sticks of removing and of adding, exact in the second coordinate."""
+    m = math.sqrt(time)
+    x = np.arange(-12, 14 + m, 0.005)
+    weights = np.exp(-x * x / 2) * 0.005 / math.sqrt(2 * math.pi)
+    ratio = 1 + keep * np.expm1(m * x - time / 2)
+
+    def payoff(sign):
+        """Sums over w above, or below, of 1 - q + q ratio (1 - g + g w) - k."""
+        k = math.exp(sign * epsilon)
+        least = ((k - 1 + q) / (q * ratio) - 1 + keep) / keep
+        place = (np.log(np.maximum(least, 1e-300)) + time / 2) / m
+        place = np.where(least > 0, place, -np.inf)
+        lost = (1 - q - k + q * ratio * (1 - keep)) * special.ndtr(-sign * place)
+        kept = q * ratio * keep * special.ndtr(sign * (m - place))
+        return sign * (weights @ (lost + kept))
+
+    return payoff(1), math.exp(epsilon) * payoff(-1)
+
+
+@pytest.mark.parametrize("q", [1.0, 0.05])
+@pytest.mark.parametrize("keep", [0.001, 0.01])
+@pytest.mark.parametrize("time", [0.001, 0.1, 1.6])
+def test_losses_are_rounded_up_on_a_grid_wider_than_their_spread(keep, time, q):
+    bound = 0.5**0.5
+    event = L2(bound / (math.sqrt(time) * keep), keep, bound, 16, q)
+    sides, _ = extreme_vector.release_losses(event, 1e-9)
+    spread = q * keep * math.sqrt(2 * math.expm1(time))
+    for part in (0, 0.3, 1, 6, 20):
+        epsilon = part * spread
+        for side, wanted in zip(sides, two_coordinates(keep, time, q, epsilon)):
+            found = side.profile()(np.array([epsilon]))[0]
+            assert found >= wanted * (1 - 1e-9) - 1e-15
+            assert found <= wanted * 1.001 + 1.5 * side.step
+
+
 def test_one_coordinate_is_a_sampled_gaussian():
-    """And is the worst vector as it is: nothing is smoothed."""
+    """And is the worst vector as it is: no threshold is random."""
     event = L2(1.0, 0.2, 1.0, 1, 0.25)
-    run = extreme_vector.ExtremeRun([(event, 20)], 1e-4)
+    sides = extreme_vector.losses([(event, 20)], 1e-4)
     plain = dp_accounting.PoissonSampledDpEvent(
         0.05, dp_accounting.GaussianDpEvent(0.2)
     )
     same = dp_accounting.SelfComposedDpEvent(plain, 20)
     wanted = accounting.epsilon(same, 1e-4, accounting_method="tight").epsilon
-    assert run.epsilon(1e-4) == pytest.approx(wanted, rel=1e-3)
+    found = max(side.epsilon(1e-4) for side in sides)
+    assert found == pytest.approx(wanted, rel=1e-3)
 
 
 def test_few_coordinates_cost_little_more_than_the_extreme_pair():
     event = L2(2.2, 0.03, 588**-0.5, 16384, 0.5)
-    run = extreme_vector.ExtremeRun([(event, 60)], 1e-3)
-    pair = max(side.epsilon(1e-3) for side in run._sides)
-    found = run.epsilon(1e-3)
-    assert pair == pytest.approx(7.903, abs=0.01)
+    pair = 7.903
+    found = max(s.epsilon(1e-3) for s in extreme_vector.losses([(event, 60)], 1e-3))
     assert pair < found < 1.015 * pair
-    others = accounting.epsilon(
-        dp_accounting.SelfComposedDpEvent(event, 60), 1e-3, accounting_method="rdp"
-    )
+    run = dp_accounting.SelfComposedDpEvent(event, 60)
+    others = accounting.epsilon(run, 1e-3, accounting_method="rdp")
     assert found < 0.93 * others.epsilon
+
+
+def test_coordinates_that_tell_too_much_have_no_bound():
+    assert extreme_vector.losses([(L2(1.0, 0.5, 0.1, 200, 0.5), 10)], 1e-5) is None
+    with pytest.raises(accounting.privacy_loss.TooManyLossesError):
+        extreme_vector.losses([(L2(0.1, 0.01, 0.1, 200, 0.5), 10)], 1e-5)
+
+
+@pytest.mark.parametrize("rest", [0.0, 1e-13, 1e-5, 0.5])
+def test_a_remainder_is_never_dropped(rest):
+    """Nearly whole numbers of coordinates: the same, and rising."""
+    sides = [
+        extreme_vector.losses([(L2(40.0, 0.01, (4 + r) ** -0.5, 50, 0.5), 5)], 1e-3)
+        for r in (0.0, rest)
+    ]
+    first, second = (max(side.epsilon(1e-3) for side in of) for of in sides)
+    assert second <= first * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("wrap", [False, True])
+def test_other_releases_are_refused(wrap):
+    """Beside Gaussians, and in rounds that are a secret of the whole run."""
+    event = L2(2.2, 0.03, 588**-0.5, 16384)
+    if wrap:
+        other = random_allocation.RandomAllocationDpEvent(event, 10, 10)
+    else:
+        other = dp_accounting.ComposedDpEvent(
+            [event, dp_accounting.GaussianDpEvent(1.0)]
+        )
+    found = accounting.epsilon(other, 1e-5, every_route=True).candidates
+    [route] = [c for c in found if c.route == "extreme-pld"]
+    assert route.epsilon is None
