@@ -51,8 +51,8 @@ _LARGEST_B = 50.0
 _TAIL, _FARTHEST = 1e-6, 60.0
 # The share of delta for tails of a single release's loss.
 _TAIL_SHARE = 1e-4
-# The least remainder of K, over 1: a smaller one is rounded up, not dropped.
-_LEAST_REST = 1e-6
+# K is rounded up by this share, and its remainder to at least this.
+_OF_K, _LEAST_REST = 1e-12, 1e-6
 
 Losses = tuple[privacy_loss.LossDistribution, privacy_loss.LossDistribution]
 
@@ -119,6 +119,11 @@ def threshold_losses(power: int, b: float, tail: float) -> Losses:
     return privacy_loss.on_grid(given, without, grid, _STEP)
 
 
+def _coordinates(event: csgm.SparsifiedDpEvent) -> float:
+    """K, rounded up: one that is whole but for float64 is whole."""
+    return min(event.full_coordinates * (1 + _OF_K), float(event.dimension))
+
+
 def release_losses(event: csgm.SparsifiedDpEvent, delta: float) -> tuple[Losses, float]:
     """The losses of the extreme vector in one release, its clients sampled.
 
@@ -132,7 +137,7 @@ def release_losses(event: csgm.SparsifiedDpEvent, delta: float) -> tuple[Losses,
     Raises:
       TooManyLossesError: noise is too small.
     """
-    keep, full = event.keep_fraction, event.full_coordinates
+    keep, full = event.keep_fraction, _coordinates(event)
     with np.errstate(over="ignore", divide="ignore", under="ignore"):
         root = np.float64(event.linf_ratio) / (event.noise_multiplier * keep)
         time = float(np.square(root))
@@ -217,7 +222,7 @@ def losses(
     for event, n in releases:
         pair, time = release_losses(event, _TAIL_SHARE * delta / total)
         parts.append((pair, n))
-        if event.full_coordinates < event.dimension:
+        if _coordinates(event) < event.dimension:
             for power in _POWERS:
                 b = largest_b(event.keep_fraction, time, power)
                 bounds[power] = min(bounds[power], b)
