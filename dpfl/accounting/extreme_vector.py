@@ -180,15 +180,18 @@ def _sampled(
     """
     step = remove.step
     (above, given), (below, without) = _positive(remove), _positive(add)
-    losses = np.concatenate(
-        [
-            np.log1p(q * np.expm1(-below)),
-            [math.log1p(-q)],
-            np.log1p(q * np.expm1(above)),
-        ]
-    )
-    without = np.concatenate([without, [add.infinite], given * np.exp(-above)])
-    given = without * np.exp(losses)
+    # Losses above 700 overflow as ratios.
+    with np.errstate(under="ignore", divide="ignore"):
+        losses = np.concatenate(
+            [
+                np.log1p(q * np.expm1(-below)),
+                [math.log1p(-q)],
+                np.logaddexp(math.log1p(-q), np.log(q) + above),
+            ]
+        )
+        joined = np.concatenate([without * np.exp(-below), [0.0], given])
+        without = np.concatenate([without, [add.infinite], given * np.exp(-above)])
+    given = (1 - q) * without + q * joined
     rest = 1 - max(np.sum(given) + q * remove.infinite, np.sum(without))
     losses, given, without = (
         np.append(x, y) for x, y in ((losses, 0.0), (given, rest), (without, rest))

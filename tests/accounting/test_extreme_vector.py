@@ -67,7 +67,7 @@ def test_no_b_allows_many_coordinates_that_are_kept(keep):
 
 
 @pytest.mark.parametrize(("power", "b"), [(2, 2.0), (6, 0.5), (20, 9.0)])
-def test_thresholds_have_the_mean_and_the_slopes_of_the_theorem(power, b):
+def test_thresholds_have_the_slopes_of_the_theorem(power, b):
     without, given = extreme_vector.threshold_losses(power, b, 1e-12)
     for side in (without, given):
         assert np.sum(side.masses) + side.infinite == pytest.approx(1, abs=1e-9)
@@ -134,7 +134,7 @@ def two_coordinates(keep, time, q, epsilon):
 @pytest.mark.parametrize("q", [1.0, 0.05])
 @pytest.mark.parametrize("keep", [0.001, 0.01])
 @pytest.mark.parametrize("time", [0.001, 0.1, 1.6])
-def test_losses_are_rounded_up_on_a_grid_wider_than_their_spread(keep, time, q):
+def test_losses_are_rounded_up_on_a_wide_grid(keep, time, q):
     bound = 0.5**0.5
     event = L2(bound / (math.sqrt(time) * keep), keep, bound, 16, q)
     sides, _ = extreme_vector.release_losses(event, 1e-9)
@@ -160,7 +160,7 @@ def test_one_coordinate_is_a_sampled_gaussian():
     assert found == pytest.approx(wanted, rel=1e-3)
 
 
-def test_few_coordinates_cost_little_more_than_the_extreme_pair():
+def test_few_coordinates_cost_little_more_than_the_pair():
     event = L2(2.2, 0.03, 588**-0.5, 16384, 0.5)
     pair = 7.903
     found = max(s.epsilon(1e-3) for s in extreme_vector.losses([(event, 60)], 1e-3))
