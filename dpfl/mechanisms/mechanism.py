@@ -35,6 +35,7 @@ from dp_accounting import (
 
 from dpfl import checks, files
 from dpfl.accounting import calibration, events, trees
+from dpfl.accounting.integer import grid_numbers
 from dpfl.fields import Checked, required
 from dpfl.mechanisms.participation import (
     MOST_CLIENTS,
@@ -208,7 +209,10 @@ class Mechanism(Checked, abc.ABC):
         checks.require(own == n, "cohort_size", f"the participation's {n}", own)
         is_secret = isinstance(participation, SECRET_PARTICIPATIONS)
         is_taken = self.takes_secret_participation or not is_secret
-        wanted = f"no secret for {self.name}, without Gaussian noise on all coordinates"
+        wanted = (
+            f"poisson, or one whose groups are no secret, for {self.name}, which has no "
+            "Gaussian noise on all coordinates"
+        )
         checks.require(is_taken, "participation", wanted, participation.name)
 
     def check_accounting_method(
@@ -473,3 +477,9 @@ class NoiseMechanism(Mechanism):
     )
 
     released_measurements: ClassVar[tuple[str, ...]] = ("clip_norm", "noise_stddev")
+
+    def check_noise(self, dimension: int) -> None:
+        """Raises ValueError if the noise is too small for a sum that holds the clip."""
+        least, noise = grid_numbers.NO_NOISE / self.keep_fraction, self.noise_multiplier
+        wanted = f"0 or at least {least:.3g}, for a sum that holds the clip"
+        checks.require(not 0 < noise < least, "noise_multiplier", wanted, noise)

@@ -296,6 +296,7 @@ def test_bad_settings_are_refused_without_the_task(changes, parts):
     "changes, parts",
     [
         ({"cohort_size": 21}, ("cohort_size", 20, 21)),
+        ({"noise_multiplier": 1e-9}, ("noise_multiplier", 5.96e-08, 1e-9)),
         (
             {"mechanism": "dome", "mechanism_options": {"sketch_size": 16}},
             ("participation", "once_per_epoch", "fixed", "poisson"),
