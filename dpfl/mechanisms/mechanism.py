@@ -210,8 +210,8 @@ class Mechanism(Checked, abc.ABC):
         is_secret = isinstance(participation, SECRET_PARTICIPATIONS)
         is_taken = self.takes_secret_participation or not is_secret
         wanted = (
-            f"poisson, or one whose groups are no secret, for {self.name}, which has no "
-            "Gaussian noise on all coordinates"
+            f"poisson, or one whose groups are no secret, for {self.name}, which has "
+            "no Gaussian noise on all coordinates"
         )
         checks.require(is_taken, "participation", wanted, participation.name)
 
