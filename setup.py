@@ -4,7 +4,8 @@
 """Packaging of dpfl: one top-level package, with the binaries and the flag files.
 
 What needs no TensorFlow installs with any Python from 3.9 to 3.13. The extra `jax` adds
-training in JAX from Python 3.11 on, and `cuda` the same for NVIDIA's cards. The extra
+training in JAX from Python 3.11 on, and `cuda` the same for NVIDIA's cards; `flower`
+adds Flower, without its simulation engine, from Python 3.11 on too. The extra
 `tff` adds TensorFlow Federated 0.87 on the one platform that it is published for. That
 release asks for a jaxlib that is gone, so no resolver can install the extra today;
 `dpfl/requirements-tff.txt` is a tested set to be installed with --no-deps instead.
@@ -80,6 +81,7 @@ setup(
     extras_require={
         "jax": with_jax("jax>=0.8,<0.13"),
         "cuda": with_jax("jax[cuda12]>=0.8,<0.13"),
+        "flower": ['flwr>=1.42,<1.43; python_version >= "3.11"'],
         "tff": [
             requirement + WHERE_TFF_IS
             for requirement in (

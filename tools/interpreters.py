@@ -6,7 +6,7 @@
 `.venv/bin/python tools/interpreters.py` provides every version that is missing, in the
 folder .pythons: it unpacks Debian's own packages there, and needs apt-get for that but
 no rights of an administrator. Where that is impossible it says so, with exit code 1.
-Environments with PyTorch and with JAX are made there too, by pip.
+Environments with PyTorch, with JAX and with Flower are made there too, by pip.
 """
 
 from __future__ import annotations
@@ -79,6 +79,16 @@ ENVIRONMENTS = {
         "3.13",
         ("jax==0.12.0.1", "optax==0.2.8", "drjax==0.2.1", *_JAX),
         _JAX_MODULES,
+    ),
+    # Flower needs numpy 2 and a later protobuf than TFF.
+    "flower": Environment(
+        "3.13",
+        (
+            *("flwr==1.42.0", "numpy==2.4.6", "scipy==1.17.1", "scikit-learn==1.9.1"),
+            *_DPFL,
+            *_TESTS,
+        ),
+        "dp_accounting, flwr.clientapp, flwr.serverapp, pytest, sklearn.datasets",
     ),
 }
 # Code by which an interpreter shows that environments can be made with it.

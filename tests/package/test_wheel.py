@@ -122,7 +122,7 @@ def test_the_base_asks_for_no_tensorflow(wheel):
     assert "Requires-Dist: jax[cuda12]" in text
 
 
-@pytest.mark.parametrize("name", ["jax", "jax-newest"])
+@pytest.mark.parametrize("name", ["jax", "jax-newest", "flower"])
 def test_environments_have_what_the_extra_asks_for(wheel, name):
     from packaging.requirements import Requirement
 
@@ -132,7 +132,8 @@ def test_environments_have_what_the_extra_asks_for(wheel, name):
     }
     for asked in re.findall(r"^Requires-Dist: (.*)$", metadata(wheel), re.M):
         wanted = Requirement(asked)
-        where = {"extra": "jax", "python_version": version}
+        extra = name.partition("-")[0]
+        where = {"extra": extra, "python_version": version}
         if wanted.marker is None or wanted.marker.evaluate(where):
             assert wanted.specifier.contains(has[wanted.name]), wanted
 

@@ -1,0 +1,199 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""A strategy of Flower made private, and the clients' half of it.
+
+strategy = PrivateStrategy(FedAvg(), mechanism, plan, epsilon=8, delta=1e-3)
+strategy.start(grid=grid, initial_arrays=arrays, num_rounds=60)
+
+app = ClientApp(mods=[private_mod])  # in client_app.py
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, Optional
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+
+from dpfl import checks, files, mechanisms, reading
+from dpfl.loops import Server, encode
+
+_RECORD = "dpfl"
+
+
+def private_mod(message: Message, context: Any, call_next: Callable) -> Message:
+    """Encodes what a client has trained, less what it received, as a mod of ClientApp.
+
+    The reply has the mechanism's bytes alone, and no metrics. Arrays of other dtypes
+    than floats stay as they are at the server. An error here is a failed client there.
+
+    Args:
+      message: A message of the server; those that do not train pass as they are.
+      context: Flower's, passed on.
+      call_next: The app, or the next mod.
+    """
+    if message.metadata.message_type.partition(".")[0] != "train":
+        return call_next(message, context)
+    records = dict(message.content)
+    sent = records.pop(_RECORD, None)
+    checks.require(sent is not None, "strategy", "a PrivateStrategy", [*records])
+    message.content = RecordDict(records)
+    received = _floats(*message.content.array_records.values())
+    reply = call_next(message, context)
+    if reply.has_error():
+        return reply
+    trained = _floats(*reply.content.array_records.values())
+    shapes, found = ({k: v.shape for k, v in x.items()} for x in (received, trained))
+    checks.require(found == shapes, "arrays", f"of the shapes {shapes}", found)
+    update = {name: trained[name] - start for name, start in received.items()}
+    mechanism = mechanisms.MECHANISMS[sent["name"]](**json.loads(sent["fields"]))
+    data = encode(mechanism, update, sent.get("message", b""))
+    reply.content = RecordDict({_RECORD: ConfigRecord({"update": data})})
+    return reply
+
+
+class PrivateStrategy(Strategy):
+    """A strategy that is given a mechanism's private mean in place of clients' replies.
+
+    Clients are not asked to evaluate: epsilon does not cover their metrics.
+
+    Attributes:
+      strategy: The strategy, which configures training and moves the arrays.
+      server: The `dpfl.Server` with the ledger, from `start` on.
+    """
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        mechanism: mechanisms.Mechanism,
+        plan: mechanisms.Participation,
+        path: Optional[files.PathLike] = None,
+        **options: Any,
+    ):
+        """Initializes the strategy.
+
+        Args:
+          strategy: One whose aggregate is a mean, or an optimizer's step along it.
+          mechanism: As for `dpfl.Server`.
+          plan: One that draws clients, which are numbered as their nodes register.
+          path: File of the state, from which `start` goes on; None for no file.
+          **options: `delta`, `epsilon` and `seed` of `dpfl.Server`.
+        """
+        self.strategy, self._run, self._more = strategy, (mechanism, plan), options
+        self._path = None if path is None else files.output_path("path", path)
+        self._nodes: list[int] = []
+
+    def start(
+        self, grid: Grid, initial_arrays: Any, num_rounds: int = 1 << 40, **more: Any
+    ) -> Result:
+        """Trains to the end of the rounds, the plan or the budget. See base class.
+
+        A state in the file replaces the arrays, and `num_rounds` counts its rounds too.
+        """
+        arrays = self._opened(initial_arrays)
+        left, done = self.server.rounds_left, self.server.ledger.rounds
+        result = super().start(grid, arrays, min(left, num_rounds - done), **more)
+        return dataclasses.replace(result, arrays=result.arrays or arrays)
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> list[Message]:
+        """Draws the clients of a round. See base class."""
+        self._arrays, self._round = arrays, self.server.ledger.rounds + 1
+        draft, *_ = self.strategy.configure_train(self._round, arrays, config, grid)
+        nodes = sorted(grid.get_nodes(), key=lambda n: (n.registered_at, n.node_id))
+        online = [node.node_id for node in nodes]
+        # A simulation that begins again registers its nodes anew, in the same order.
+        known = self._nodes if {*online} & {*self._nodes} else []
+        self._nodes = [*dict.fromkeys([*known, *online])]
+        clients = {node: client for client, node in enumerate(self._nodes)}
+        now, mechanism = self.server.begin_round(), self.server.mechanism
+        self._due = {*now.clients}
+        self._cohort = {n: clients[n] for n in online if clients[n] in self._due}
+        fields = json.dumps(dataclasses.asdict(mechanism))
+        own = {"name": mechanism.name, "fields": fields, "message": now.message}
+        record = ConfigRecord({key: value for key, value in own.items() if value})
+        content = RecordDict({**draft.content, _RECORD: record})
+        return [Message(content, node, "train") for node in self._cohort]
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord, MetricRecord]:
+        """Releases the round's mean, for the strategy's step. See base class."""
+        bad = 0
+        for reply in replies:
+            client = self._cohort.get(reply.metadata.src_node_id)
+            bad += client in self._due and reply.has_error()
+            self._due.discard(client)
+            if reply.has_content():
+                record = reply.content.config_records.get(_RECORD, {})
+                self.server.add(client, record.get("update", b""))
+        counts = dict(round=self._round, exact_failed=bad, exact_silent=len(self._due))
+        try:
+            release = self.server.end_round()
+        except ValueError as error:
+            logging.getLogger("flwr").warning("no release: %s", error)
+            return self._arrays, MetricRecord(counts)
+        moved = ArrayRecord(dict(self._arrays))
+        for name, step in release.mean.items():
+            moved[name] = Array(np.asarray(moved[name].numpy() + step))
+        weight = {getattr(self.strategy, "weighted_by_key", "num-examples"): 1.0}
+        mean = RecordDict({"arrays": moved, "metrics": MetricRecord(weight)})
+        new, _ = self.strategy.aggregate_train(self._round, [Message(mean, 0, "train")])
+        for name, array in new.items():
+            moved[name] = Array(array.numpy().astype(moved[name].dtype))
+        self._save(moved)
+        metrics = {"epsilon": release.epsilon, **release.metrics, **counts}
+        return moved, MetricRecord(metrics)
+
+    def configure_evaluate(self, *_: Any) -> list[Message]:
+        """No messages; see the class."""
+        return []
+
+    def aggregate_evaluate(self, *_: Any) -> None:
+        """No metrics; see the class."""
+
+    def summary(self) -> None:
+        """Logs the strategy's summary."""
+        self.strategy.summary()
+
+    def _opened(self, arrays: ArrayRecord, state: Any = None) -> ArrayRecord:
+        """The arrays to go on from, for which there is the server."""
+        if self._path is not None and self._path.exists():
+            header, kept = reading.read_arrays(self._path)
+            self._nodes, state = header["nodes"], kept.pop("server").tobytes()
+            own: dict[str, Any] = {}
+            for place, part in kept.items():
+                name, key = json.loads(place)
+                own.setdefault(name, {})[key] = part
+            arrays = ArrayRecord({k: Array(x) for k, x in own.pop("").items()})
+            for name, parts in own.items():
+                vars(self.strategy)[name] = [*parts.values()] if 0 in parts else parts
+        run = (*self._run, _floats(arrays))
+        self.server = Server(*run, **self._more, state=state)
+        return arrays
+
+    def _save(self, arrays: ArrayRecord) -> None:
+        """Writes the state, with the arrays that the strategy keeps for its steps."""
+        if self._path is None:
+            return
+        kept: dict[str, Any] = {"server": np.frombuffer(self.server.save(), np.uint8)}
+        numbers = {name: array.numpy() for name, array in arrays.items()}
+        for name, own in {"": numbers, **vars(self.strategy)}.items():
+            own = dict(enumerate(own)) if isinstance(own, list) else own
+            for key, part in own.items() if isinstance(own, dict) else ():
+                if isinstance(part, (np.ndarray, np.generic)):
+                    kept[json.dumps([name, key])] = part
+        files.write_arrays(self._path, {"nodes": self._nodes}, kept, private=True)
+
+
+def _floats(*records: ArrayRecord) -> dict[str, np.ndarray]:
+    arrays = {name: x.numpy() for record in records for name, x in record.items()}
+    return {name: x for name, x in arrays.items() if x.dtype.kind == "f"}
