@@ -68,6 +68,7 @@ Aggregators: mechanisms in TFF and in other programs.
 - `encode_integers`: the same as integers for a secure sum.
 - `aggregator`: the tff.aggregators factory of a mechanism [TF].
 - `host_noise_aggregator`: the same for a program that holds the state [TF].
+- `PrivateProgram`: TFF's training with a ledger and saved states [TF].
 - `no_metrics`: a metrics aggregator for tff.learning that opens nothing [TF].
 - `query`: the DPQuery of TensorFlow Privacy for a mechanism [TF].
 - `make_codec`: a mechanism on flat vectors of numpy, JAX or TensorFlow.
@@ -106,6 +107,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from dpfl import missing
+
 if TYPE_CHECKING:
     from dpfl.accounting import BudgetNotBindingError as BudgetNotBindingError
     from dpfl.accounting import CalibrationError as CalibrationError
@@ -124,6 +127,7 @@ if TYPE_CHECKING:
     from dpfl.codecs import make_codec as make_codec
     from dpfl.engines.jax.aggregator import jax_aggregator as jax_aggregator
     from dpfl.engines.tff.local_worker import start as _start
+    from dpfl.engines.tff.program import PrivateProgram as PrivateProgram
     from dpfl.fields import option as option
     from dpfl.fields import required as required
     from dpfl.loops import Server as Server
@@ -172,8 +176,8 @@ _NAMES += ["CalibrationError", "BudgetNotBindingError", "UnreachableBudgetError"
 _NAMES += ["NoiseTooLargeError", "NoiseTooSmallError"]
 # Aggregators.
 _NAMES += ["Server", "encode", "encode_integers"]
-_NAMES += ["aggregator", "host_noise_aggregator", "no_metrics", "query", "make_codec"]
-_NAMES += ["jax_aggregator", "noise"]
+_NAMES += ["aggregator", "host_noise_aggregator", "PrivateProgram", "no_metrics"]
+_NAMES += ["query", "make_codec", "jax_aggregator", "noise"]
 # Training runs and tasks.
 _NAMES += ["RunConfig", "make_plan", "Run", "start_worker", "load_task"]
 # Extending.
@@ -194,6 +198,7 @@ _ELSEWHERE = {
     "option": ("fields", "option"),
     "required": ("fields", "required"),
     "register_task": ("tasks", "register"),
+    "PrivateProgram": ("engines.tff.program", "PrivateProgram"),
     "Run": ("training.run", "Run"),
     "RunConfig": ("training.config", "RunConfig"),
     "make_plan": ("training.plan", "make_plan"),
@@ -208,7 +213,8 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> Any:
         if name in _ELSEWHERE:
             place, own_name = _ELSEWHERE[name]
-            return getattr(importlib.import_module(f"dpfl.{place}"), own_name)
+            with missing.explained(f"dpfl.{name}"):
+                return getattr(importlib.import_module(f"dpfl.{place}"), own_name)
         # Python looks for modules here too; their names begin with a small letter.
         table = ["mechanisms"] if name[:1].isupper() else []
         for place in _PACKAGES if name in _NAMES else table:

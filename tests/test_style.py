@@ -51,7 +51,7 @@ WITH_ENGINE = {"tasks/task.py"}
 GROUND = (
     "seed_domains cache_folder checks privacy_coverage disk_cache fields files launcher"
 )
-GROUND += " machine needs_tff plugins reading __version__"
+GROUND += " machine missing needs_tff plugins reading __version__"
 # Those that import dpfl as a whole, for its version.
 OF_ALL = {"connection.py", "provenance.py", "storage.py"}
 WITHOUT_TENSORFLOW = set(

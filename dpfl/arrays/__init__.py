@@ -22,7 +22,7 @@ import importlib
 import sys
 from typing import Any
 
-from dpfl import checks
+from dpfl import checks, missing
 
 Array = Any
 LIBRARIES = ("numpy", "tensorflow", "jax")
@@ -35,9 +35,13 @@ def named(name: str) -> Any:
 
     Args:
       name: "numpy", "tensorflow" or "jax".
+
+    Raises:
+      ImportError: If it is not installed.
     """
     checks.choice("arrays", name, LIBRARIES)
-    return importlib.import_module(f"dpfl.arrays.in_{name}")
+    with missing.explained(f"arrays={name!r}"):
+        return importlib.import_module(f"dpfl.arrays.in_{name}")
 
 
 def of(value: Any) -> Any:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import numpy as np
 
-from dpfl import checks
+from dpfl import checks, missing
 from dpfl.arrays import Array
 from dpfl.tasks.clients import Clients
 from dpfl.tasks.configs import TaskConfig
@@ -28,6 +28,13 @@ from dpfl.tasks.networks import Network
 
 if TYPE_CHECKING:
     import tensorflow as tf
+
+# Around imports of what returns parts of TensorFlow.
+_IN_TFF = functools.partial(
+    missing.explained,
+    "this part of a task",
+    "the task's clients, network and objective are in numpy",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,7 +178,8 @@ class Task:
     @property
     def element_spec(self) -> tuple[tf.TensorSpec, tf.TensorSpec]:
         """The pair (x, y) of `tf.TensorSpec` of a batch, whose length is not known."""
-        import tensorflow as tf
+        with _IN_TFF():
+            import tensorflow as tf
 
         shape, dtype = self.input_spec or _input_spec(self.network)
         return (
@@ -185,7 +193,8 @@ class Task:
 
         It can be traced into any graph, so that a worker is sent no more than integers.
         """
-        from dpfl.engines.tff import datasets
+        with _IN_TFF():
+            from dpfl.engines.tff import datasets
 
         return datasets.from_index(self)
 
@@ -201,14 +210,16 @@ class Task:
 
     def evaluation_dataset(self) -> tf.data.Dataset:
         """The batches (x, y) of the central test set."""
-        from dpfl.engines.tff import datasets
+        with _IN_TFF():
+            from dpfl.engines.tff import datasets
 
         return datasets.evaluation(self)
 
     @property
     def keras_parts(self) -> KerasParts:
         """The model, loss and metrics of Keras's."""
-        from dpfl.engines.tff import keras_models
+        with _IN_TFF():
+            from dpfl.engines.tff import keras_models
 
         if self.keras is not None:
             return self.keras
@@ -245,7 +256,8 @@ class Task:
 
         It includes loss and metrics, and can be used inside a graph only.
         """
-        from dpfl.engines.tff import keras_models
+        with _IN_TFF():
+            from dpfl.engines.tff import keras_models
 
         return keras_models.functional_model(self, seed)
 
@@ -290,7 +302,8 @@ class Task:
             return self.network.draws_in_training
         if self.jax is not None:
             return True
-        from dpfl.engines.tff import keras_models
+        with _IN_TFF():
+            from dpfl.engines.tff import keras_models
 
         return keras_models.draws_in_training(self)
 

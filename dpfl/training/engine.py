@@ -315,12 +315,9 @@ def of(name: str) -> str:
     )
     if name == "auto":
         return "tff" if has_tff or not has_jax else "jax"
-    if name == "tff" and not has_tff:
-        wanted = "'jax', or 'tff' where TensorFlow Federated is installed"
-        raise ValueError(checks.message("engine", wanted, name))
-    if name == "jax" and (has_tff or not has_jax):
-        raise ValueError(
-            "engine must not be 'jax' unless dpfl[jax] is installed, in an environment "
-            "without TensorFlow Federated, found 'jax'"
-        )
+    wanted = "'jax' here" if has_jax else "one that is installed, as by dpfl[jax]"
+    checks.require(name != "tff" or has_tff, "engine", wanted, name)
+    if has_tff:
+        wanted = "'tff' in the environment of TensorFlow Federated, whose JAX is old"
+    checks.require(name != "jax" or has_jax and not has_tff, "engine", wanted, name)
     return name

@@ -258,17 +258,18 @@ def test_in_tff_a_stream_telescopes_over_restores(tff_context):
 
 RECORD = "dpfl.planning.ledger:Ledger.record_round"
 SAVE = "tensorflow_federated:program.FileProgramStateManager.save"
-# From what is killed last in a round to what is killed first: one of each pair that
-# leaves the same files, in the second round that its process does, or in the first.
-KILLS = [(SAVE, 2, "after"), (SAVE, 2, "before"), (RECORD, 1, "after")]
+# In the second round that a process does, or in the first; the first save of all is that
+# of the state before any round. A state of round 2 is saved and not shown.
+KILLS = [(SAVE, 3, "after"), (SAVE, 2, "before"), (RECORD, 1, "after")]
 
 
-def test_killed_programs_charge_for_each_release(tmp_path):
-    """That of docs/resuming.md: no model is released twice, and none for nothing."""
+def test_killed_programs_charge_for_each_round_that_was_computed(tmp_path):
+    """That of docs/resuming.md, without its budget: no model is shown twice."""
     page = Path(test_docs.ROOT / "docs/resuming.md").read_text(encoding="utf-8")
     [(code, shown)] = test_docs.python_blocks(page)
+    assert shown == "epsilon 3.00 at delta 0.001\n" and code.count(", epsilon=3)") == 1
     program = tmp_path / "program.py"
-    program.write_text(code, encoding="utf-8")
+    program.write_text(code.replace(", epsilon=3)", ")"), encoding="utf-8")
     released = {number: [] for number in range(1, 7)}
     for kill in KILLS:
         first = functools.partial(forks.kill_at, *kill)
@@ -278,15 +279,13 @@ def test_killed_programs_charge_for_each_release(tmp_path):
     done = forks.run(str(program), folder=tmp_path)
     assert done.returncode == 0, done.stderr
     look(tmp_path, released)
-    # Round 4 was released and not saved, then recorded and not released.
-    assert [len(found) for found in released.values()] == [1, 1, 1, 2, 1, 1]
-    one, two = released[4]
-    assert np.ptp(one - two) > 1e-3
+    # Round 2 was saved and not shown. Round 4 was computed and not saved, then recorded
+    # and not computed, then shown.
+    assert [len(found) for found in released.values()] == [1, 0, 1, 1, 1, 1]
     mechanism = dpfl.Gaussian(cohort_size=20, clip_norm=0.5, noise_multiplier=1.0)
-    for rounds, printed in ((6 + 2, done.stdout), (6, shown)):
-        plan = dpfl.PoissonSampling(population=100, cohort_size=20, rounds=rounds)
-        charged = dpfl.epsilon(mechanism, plan, 3, 1e-3)
-        assert printed == f"epsilon {charged:.2f} at delta 0.001\n"
+    plan = dpfl.PoissonSampling(population=100, cohort_size=20, rounds=6 + 2)
+    charged = dpfl.epsilon(mechanism, plan, 3, 1e-3)
+    assert done.stdout == f"epsilon {charged:.2f} at delta 0.001\n"
 
 
 def look(folder, released):

@@ -3,6 +3,7 @@
 
 """Runs the tests of arrays in environments with JAX and without TensorFlow."""
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -24,6 +25,51 @@ assert importlib.util.find_spec("tensorflow") is None
 made = [dpfl.make_codec(dpfl.TEST_CONFIGS["l2_csgm"], 8, arrays=x) for x in ("numpy", "jax")]
 assert [codec.nx for codec in made] == [arrays.named("numpy"), arrays.named("jax")]
 """
+# What its user calls where it does not run, and whether that is for want of JAX alone.
+WITHOUT = {
+    "dpfl.aggregator": False,
+    "dpfl.host_noise_aggregator": False,
+    "dpfl.no_metrics": False,
+    "dpfl.query": False,
+    "dpfl.CodecFactory": False,
+    "dpfl.PrivateProgram": False,
+    "dpfl.start_worker": False,
+    "dpfl.make_codec(mechanism, 8, 'tensorflow')": False,
+    "task.client_dataset(task.client_ids[0])": False,
+    "task.element_spec": False,
+    "task.build_keras_model()": False,
+    "engine.of('tff')": False,
+    "dpfl.make_codec(mechanism, 8, 'jax')": True,
+    "dpfl.jax_aggregator": True,
+    "engine.of('jax')": True,
+}
+REFUSALS = """
+import json, re, sys
+import dpfl
+from dpfl.training import engine
+mechanism, task = dpfl.TEST_CONFIGS["l2_csgm"], dpfl.load_task("digits")
+found = {}
+for is_there in (True, False):
+    if not is_there:
+        for name in [each for each in sys.modules if each.split(".")[0] == "jax"]:
+            sys.modules[name] = None
+        sys.modules["jax"] = None
+        for name in [each for each in sys.modules if "jax" in each and "dpfl" in each]:
+            del sys.modules[name]
+        dpfl.arrays.named.cache_clear()
+    for call, needs_jax in json.loads(sys.argv[1]).items():
+        if needs_jax and is_there:
+            continue
+        try:
+            raise SystemExit(f"{call} is {eval(call)}")
+        except (ImportError, ValueError) as error:
+            said = str(error)
+        named = re.findall(r"dpfl\\.(\\w+)", said.rpartition("; ")[2])
+        assert "'jax' here" not in said or is_there
+        assert named or "engine" in said or "task" in said, said
+        for name in named:
+            getattr(dpfl, name)
+"""
 # Each compilation takes seconds, so that the later release has a part of the tests.
 CHOSEN = {
     "jax": "",
@@ -36,6 +82,10 @@ def test_array_tests_pass_in_jax(name):
     options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=--import-mode=importlib"]
     run(name, "-c", CODECS)
     run(name, "-m", "pytest", *options, "-k", CHOSEN[name], "tests/arrays")
+
+
+def test_refusals_name_what_runs_there():
+    run("jax-newest", "-c", REFUSALS, json.dumps(WITHOUT))
 
 
 def test_killed_runs_in_jax_end_with_equal_results():

@@ -1,0 +1,206 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Programs in a folder; `aggregators/test_restored_states.py` kills that of a page."""
+
+import collections
+import stat
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+import dpfl
+from dpfl.engines.tff import program
+from tests.refusals import refuses
+
+D, DELTA = 3, 1e-3
+MECHANISM = dpfl.Gaussian(cohort_size=5, clip_norm=1.0, noise_multiplier=1.0)
+PLAN = dpfl.PoissonSampling(population=20, cohort_size=5, rounds=6)
+EPOCHS = dpfl.OncePerEpoch(population=20, cohort_size=5, rounds=8)
+STATE = collections.namedtuple("STATE", "weights aggregator")
+SPEC = (tf.TensorSpec([None, 2]), tf.TensorSpec([None, 1]))
+Output = collections.namedtuple("Output", "state metrics")
+
+
+def model():
+    """A model of three parameters, whose graph ends with its test."""
+
+    @tf.function
+    def predict(weights, x, training):
+        (kernel, bias), _ = weights
+        return tf.matmul(x, kernel) + bias
+
+    return tff.learning.models.FunctionalModel(
+        initial_weights=((np.zeros([2, 1], np.float32), np.zeros(1, np.float32)), ()),
+        predict_on_batch_fn=predict,
+        loss_fn=lambda output, label, weight=None: tf.reduce_mean(
+            (output - label) ** 2
+        ),
+        input_spec=SPEC,
+    )
+
+
+class Process:
+    """In the place of TFF's: the state counts the rounds, and adds up the data."""
+
+    def __init__(self, aggregator):
+        self.aggregator = aggregator
+
+    def initialize(self):
+        return STATE(
+            np.zeros(2, np.float32), collections.OrderedDict(round=np.int32(0))
+        )
+
+    def next(self, state, client_data):
+        weights = state.weights + np.float32([1, sum(client_data)])
+        return Output(state._replace(weights=weights), collections.OrderedDict(sum=1))
+
+
+def begun(folder, mechanism=MECHANISM, plan=PLAN, process=Process, **more):
+    given = {"delta": DELTA, "process": process, **more}
+    return dpfl.PrivateProgram(mechanism, plan, model(), folder, **given)
+
+
+def train(run, rounds=None):
+    """The cohorts of the next rounds, each computed from the clients' own indices."""
+    cohorts = []
+    for clients in run.cohorts():
+        cohorts.append(clients)
+        run.next(clients)
+        if len(cohorts) == rounds:
+            break
+    return cohorts
+
+
+def charged(rounds, plan=dpfl.PoissonSampling, mechanism=MECHANISM):
+    return dpfl.epsilon(mechanism, plan(20, 5, rounds), D, DELTA)
+
+
+def test_a_program_goes_on_from_its_folder(tmp_path):
+    folder = tmp_path / "run"
+    run = begun(folder)
+    assert run.dimension == D and run.rounds == 0
+    seen = train(run, 2)
+    again = begun(folder)
+    assert again.rounds == 2 and again.ledger.rounds == 2
+    np.testing.assert_array_equal(again.state.weights, run.state.weights)
+    seen += train(again)
+    assert again.state.weights.tolist() == [6, sum(map(sum, seen))]
+    assert again.ledger.epsilon == pytest.approx(charged(6))
+    assert not train(again)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert [path.name for path in (folder / "states").iterdir()] == ["program_state_6"]
+
+
+@pytest.mark.parametrize("plan", [PLAN, EPOCHS], ids=lambda plan: plan.name)
+def test_a_round_that_was_computed_and_not_saved_is_charged_twice(
+    tmp_path, monkeypatch, plan
+):
+    run = begun(tmp_path, plan=plan)
+    first = train(run, 1)
+    before = np.array(run.state.weights)
+
+    async def stopped(*unused):
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tff.program.FileProgramStateManager, "save", stopped)
+        with pytest.raises(OSError, match="no space"):
+            train(run, 1)
+    again = begun(tmp_path, plan=plan)
+    assert again.rounds == 1 and again.ledger.rounds == 1
+    np.testing.assert_array_equal(again.state.weights, before)
+    train(again, 2)
+    drawn, whole = again.ledger.again
+    assert drawn + whole == 1
+    if plan is PLAN:
+        assert again.ledger.epsilon == pytest.approx(charged(3 + 1))
+    else:
+        # The epoch goes on: nobody is in two of its rounds.
+        train(again, 1)
+        known = list(map(list, again.ledger._known.values()))
+        assert known[0] == first[0] and sorted(sum(known, [])) == list(range(20))
+
+
+def test_an_empty_state_manager_is_no_loss_of_charges(tmp_path):
+    run = begun(tmp_path)
+    train(run, 2)
+    program._done(run._states.remove_all())
+    again = begun(tmp_path)
+    train(again, 1)
+    assert again.ledger.epsilon == pytest.approx(charged(1 + 2))
+
+
+def test_a_budget_ends_the_rounds_early_after_a_loss():
+    run = begun(None, epsilon=3.0)
+    assert run.mechanism == dpfl.calibrate(MECHANISM, PLAN, D, 3.0, DELTA)
+    run.record()
+    assert len(train(run)) == 5
+    assert 2.9 < run.ledger.epsilon <= 3
+
+
+def test_clients_of_the_programs_own_choice():
+    run = begun(None, plan=dpfl.FixedSize(20, 5, 2))
+    spent = [run.record(["a", "b", "c", "d", "e"])]
+    metrics = run.next([1, 2])
+    assert metrics["sum"] == 1 and metrics["delta"] == DELTA
+    spent.append(run.record())
+    assert metrics["epsilon"] == spent[0] < spent[1]
+    assert run.next(range(9))["epsilon"] == pytest.approx(charged(2, dpfl.FixedSize))
+
+
+def test_what_would_not_be_accounted_for_is_refused(tmp_path):
+    run = begun(tmp_path)
+    with refuses(ValueError, "round", 1, 0):
+        run.next([1])
+    run.record([1, 2])
+    with refuses(ValueError, "client_data", 2, 3):
+        run.next([1, 2, 3])
+    run.next([1])
+    with refuses(ValueError, "round", 2, 1):
+        run.next([1])
+    assert run.state.weights.tolist() == [1, 1]
+    with refuses(ValueError, "next"):
+        list(run.cohorts())
+    with refuses(ValueError, "path", tmp_path / "ledger.jsonl"):
+        begun(tmp_path, mechanism=MECHANISM.with_noise_multiplier(2.0))
+    with refuses(ValueError, "model_fn", 4, D):
+        run.aggregator.create(tff.to_type((np.float32, [4])))
+    (tmp_path / "file").touch()
+    with refuses(ValueError, "folder", tmp_path / "file"):
+        begun(tmp_path / "file")
+
+
+def test_a_stream_of_noise_stays_out_of_the_saved_state(tff_context, tmp_path):
+    """Its state goes on with the very rows that were released."""
+    ones = np.ones([2, 2], np.float32), np.ones([2, 1], np.float32)
+    data = tf.data.Dataset.from_tensors(ones)
+    plan = dpfl.OncePerEpoch(population=20, cohort_size=5, rounds=4)
+    mechanism = dpfl.MatrixFactorization(
+        rounds_per_epoch=4, cohort_size=5, clip_norm=1e-6, noise_multiplier=1.0
+    )
+    seeds = []
+    for _ in range(2):
+        run = dpfl.PrivateProgram(mechanism, plan, model(), tmp_path, delta=DELTA)
+        for clients in run.cohorts():
+            metrics = run.next([data] * len(clients))
+            seeds.append(run.state.aggregator["row_seeds"][run.rounds - 1].tolist())
+            if run.rounds % 2 == 0:
+                break
+    aggregator = run.state.aggregator
+    assert int(aggregator["row"]) == 4 and "memory" not in aggregator
+    assert np.asarray(aggregator["row_seeds"]).tolist() == seeds
+    assert metrics["aggregator"]["exact_clients"] == 5
+    # All updates are clipped to next to nothing: what the model has is noise.
+    weights = np.concatenate([np.ravel(w) for w in run.model_weights.trainable])
+    assert 1e-9 < np.abs(weights).max() < 1e-4
+
+
+def test_a_secure_sum_opens_no_metrics(tff_secure_context):
+    mechanism = dpfl.DistributedDiscreteGaussian(5, 1.0, 1.0, bits="auto")
+    plan = dpfl.FixedSize(5, 5, 1)
+    run = dpfl.PrivateProgram(mechanism, plan, model(), delta=DELTA, epsilon=8.0)
+    assert run.mechanism == dpfl.calibrate(mechanism, plan, D, 8.0, DELTA)
+    tff.test.assert_not_contains_unsecure_aggregation(run.process.next)
