@@ -460,7 +460,7 @@ def test_functions(name):
 NEED_TENSORFLOW = {
     *("CodecFactory", "aggregator", "host_noise_aggregator", "make_codec", "query"),
     *("TaskMetric", "Run", "RunConfig", "TaskConfig", "TaskEntry", "load_task"),
-    *("make_plan", "start_worker"),
+    *("make_plan", "start_worker", "PrivateProgram"),
 }
 """Public names that tests/aggregators and tests/engines have numbers for."""
 

@@ -141,7 +141,12 @@ class PrivateProgram:
             else:
                 self.state, self._key = saved["state"], np.asarray(saved["key"])
                 self.rounds = int(version)
-        self.ledger.resume_at(self.rounds)
+        self._go_back()
+
+    def _go_back(self) -> None:
+        """Has the ledger charge for rounds that it has beyond the state's, as lost."""
+        if self.ledger.rounds != self.rounds:
+            self.ledger.resume_at(self.rounds)
 
     def _saved(self) -> Any:
         return collections.OrderedDict(state=self.state, key=self._key)
@@ -166,7 +171,7 @@ class PrivateProgram:
         """
         plan = self.participation
         while self.rounds < plan.rounds:
-            self.ledger.resume_at(self.rounds)
+            self._go_back()
             try:
                 self.ledger.check_room(self.rounds + 1)
             except ValueError as error:
@@ -198,7 +203,7 @@ class PrivateProgram:
           ValueError: As `Ledger.record_round`.
         """
         names = None if clients is None else list(clients)
-        self.ledger.resume_at(self.rounds)
+        self._go_back()
         spent = self.ledger.record_round(names)
         self._most_clients = None if names is None else len(names)
         return spent
