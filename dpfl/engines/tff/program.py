@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import collections
 import concurrent.futures
-import functools
 import logging
 import secrets
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Sequence
@@ -32,8 +31,6 @@ from dpfl.aggregators.layout import Layout
 from dpfl.codecs.base import Codec
 from dpfl.mechanisms import Mechanism, Participation
 from dpfl.training import selection
-
-LearningProcess = tff.learning.templates.LearningProcess
 
 _LOGGER = logging.getLogger(__name__)
 _KEY_BYTES = 32
@@ -65,7 +62,7 @@ class PrivateProgram:
         epsilon: Optional[float] = None,
         client_optimizer: Any = None,
         server_optimizer: Any = None,
-        process: Optional[Callable[[Any], LearningProcess]] = None,
+        process: Optional[Callable[[Any], Any]] = None,
     ):
         """Begins a program, or goes on with the one in a folder.
 
@@ -98,16 +95,10 @@ class PrivateProgram:
             self.mechanism, self.dimension, around=self._checked
         )
         if process is None:
-            process = functools.partial(
-                tff.learning.algorithms.build_unweighted_fed_avg,
-                model_fn,
-                client_optimizer or tff.learning.optimizers.build_sgdm(0.1),
-                server_optimizer or tff.learning.optimizers.build_sgdm(1.0),
-                metrics_aggregator=no_metrics if mechanism.sums_securely else None,
+            process = _federated_averaging(
+                model_fn, client_optimizer, server_optimizer, self.mechanism
             )
-            self.process = process(model_aggregator=self.aggregator)
-        else:
-            self.process = process(self.aggregator)
+        self.process = process(self.aggregator)
         self._states, path = None, None
         if folder is not None:
             files.check_folder("folder", folder)
@@ -144,7 +135,7 @@ class PrivateProgram:
         self._go_back()
 
     def _go_back(self) -> None:
-        """Has the ledger charge for rounds that it has beyond the state's, as lost."""
+        """Charges for rounds that the ledger has beyond the state's, as lost ones."""
         if self.ledger.rounds != self.rounds:
             self.ledger.resume_at(self.rounds)
 
@@ -237,6 +228,24 @@ class PrivateProgram:
         return collections.OrderedDict(
             output.metrics, epsilon=self.ledger.epsilon, delta=self.ledger.cost.delta
         )
+
+
+def _federated_averaging(
+    model_fn: Any, client_optimizer: Any, server_optimizer: Any, mechanism: Mechanism
+) -> Callable[[Any], Any]:
+    """A function from a mechanism's aggregator to a process; see `PrivateProgram`."""
+
+    def build(aggregator: Any) -> Any:
+        build_sgd = tff.learning.optimizers.build_sgdm
+        return tff.learning.algorithms.build_unweighted_fed_avg(
+            model_fn,
+            client_optimizer or build_sgd(0.1),
+            server_optimizer or build_sgd(1.0),
+            model_aggregator=aggregator,
+            metrics_aggregator=no_metrics if mechanism.sums_securely else None,
+        )
+
+    return build
 
 
 def _dimension(model_fn: Any) -> int:
