@@ -138,8 +138,8 @@ EXEMPT = {
     # Abstract, or what others take.
     *("IntegerMechanism", "Mechanism", "NoiseMechanism", "Participation", "Codec"),
     *("option", "required", "register", "register_task", "no_metrics"),
-    # Tested where JAX is, in tests/arrays.
-    "jax_aggregator",
+    # Tested in tests/arrays and tests/loops.
+    *("jax_aggregator", "Server", "encode", "encode_integers"),
     *("accounting.relations_of", "factorization.load"),
     "factorization.save",
 }
