@@ -97,7 +97,7 @@ class _OpenRound:
 
 
 class _Saved(NamedTuple):
-    """The content of a saved state; by default that of a new run.
+    """The content of a saved state, or that of a new run.
 
     Attributes:
       arrays: The state of the round functions, by name.
@@ -171,20 +171,26 @@ class Server:
         build.check(mechanism)
         mechanism.check_measure(RELEASED)
         self.plan = checks.instance(mechanisms.Participation)("plan", plan)
-        self._layout = layout = wire.UpdateLayout(template)
-        self.dimension = layout.dimension
+        delta = checks.delta("delta", delta)
+        if epsilon is not None:
+            epsilon = checks.positive("epsilon", epsilon)
+        self._layout = wire.UpdateLayout(template)
+        self.dimension = self._layout.dimension
         about = {
-            **{"mechanism": mechanism.identity, "template": layout.text},
+            **{"mechanism": mechanism.identity, "template": self._layout.text},
             **{"participation": plan.name_in_digests, **dataclasses.asdict(plan)},
-            **{"delta": delta, "epsilon": epsilon, "has_journal": path is not None},
         }
-        self._about = files.digest(about)
-        saved = self._new(mechanism, delta, epsilon, seed)
-        if state is not None:
+        # Everything that the draws of a seed depend on, and the state besides.
+        self._run = files.digest(about)
+        more = {"delta": delta, "epsilon": epsilon, "has_journal": path is not None}
+        self._about = files.digest({**about, **more})
+        if state is None:
+            saved = self._new(mechanism, delta, epsilon, seed)
+        else:
             saved = _read(state, self._about)
         self._numbers = saved.numbers
         self.mechanism = dataclasses.replace(mechanism, **saved.numbers)
-        self._codec = codecs.make_codec(self.mechanism, layout.dimension)
+        self._codec = codecs.make_codec(self.mechanism, self.dimension)
         wanted = f"one that sums nothing of clients but {', '.join(_KNOWN_SUMS)}"
         is_known = set(self._codec.needed_sums) <= set(_KNOWN_SUMS)
         checks.require(is_known, "mechanism", wanted, mechanism.name)
@@ -208,10 +214,10 @@ class Server:
     ) -> _Saved:
         """A run that has not begun."""
         run = self.plan, self.dimension
-        found = planning.resolve(mechanism, *run, epsilon=epsilon, delta=delta)
-        settled = found.mechanism
-        if epsilon is not None:
-            settled = planning.calibrate(settled, *run, epsilon, delta)
+        if epsilon is None:
+            settled = planning.resolve(mechanism, *run, delta=delta).logged()
+        else:
+            settled = planning.calibrate(mechanism, *run, epsilon, delta)
         own, given = dataclasses.asdict(settled), dataclasses.asdict(mechanism)
         numbers = {name: own[name] for name in own if own[name] != given[name]}
         key = None
@@ -219,7 +225,7 @@ class Server:
         # of its own, which the ledger charges as such.
         if seed is not None or not self.plan.draws_afresh:
             secret = secrets.randbits(selection.SEED_BITS) if seed is None else seed
-            key = selection.run_key(secret, self._about)
+            key = selection.run_key(secret, self._run)
         return _Saved({}, numbers, key)
 
     def _begun(
@@ -228,7 +234,7 @@ class Server:
         """The functions of a round, and the state before the next one."""
         words: Any = arrays.get("seed")
         if seed is not None:
-            about = f"{self.mechanism.identity}:{self.dimension}:{self._layout.text}"
+            about = f"{self._run}:{self.mechanism.identity}"
             given = np.array(philox.seed_from_int(seed, about), np.int64)
             is_same = not arrays or np.array_equal(words, given)
             checks.require(is_same, "seed", "that of the state", seed)
@@ -324,6 +330,7 @@ class Server:
             # A sum was opened of which there was no release.
             self.ledger.resume_at(done)
             self._drawn = None
+        self.ledger.check_room(done + 1)
         if clients is None:
             is_drawn = type(self.plan) is not mechanisms.FixedSize
             wanted = "given for fixed, which draws none"

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 import dpfl
 from dpfl.arrays import in_numpy
@@ -18,15 +18,19 @@ from dpfl.loops import server as server_lib
 from dpfl.loops import wire
 from dpfl.seed_domains import RoundDomain
 from dpfl.vectors import randomness
+from tests.refusals import refuses
 
 D, CLIENTS = 256, 3
-MECHANISMS = dict(dpfl.TEST_CONFIGS)
-for _name in ("gaussian", "distributed_skellam"):
-    _changed = dataclasses.replace(MECHANISMS[_name], adaptive_clipping=True)
-    MECHANISMS[f"{_name}_adaptive"] = _changed
-MECHANISMS["ddg_helpers"] = dataclasses.replace(
-    MECHANISMS["distributed_discrete_gaussian"], noise_source="helpers"
+# Skellam's and the other CSGM's codecs are those of their siblings.
+SIBLINGS = {"distributed_skellam", "linf_csgm"}
+EVERY = dict(dpfl.TEST_CONFIGS)
+for _name in ("gaussian", "distributed_discrete_gaussian"):
+    _changed = dataclasses.replace(EVERY[_name], adaptive_clipping=True)
+    EVERY[f"{_name}_adaptive"] = _changed
+EVERY["ddg_helpers"] = dataclasses.replace(
+    EVERY["distributed_discrete_gaussian"], noise_source="helpers"
 )
+MECHANISMS = {name: each for name, each in EVERY.items() if name not in SIBLINGS}
 GAUSSIAN = MECHANISMS["gaussian"]
 
 
@@ -37,7 +41,7 @@ def plan_of(mechanism, rounds=8):
 
 
 def begun(name, **more):
-    mechanism = MECHANISMS[name]
+    mechanism = EVERY[name]
     return dpfl.Server(mechanism, plan_of(mechanism), D, **more)
 
 
@@ -58,7 +62,7 @@ def done(server, secret=None):
     return server.end_round()
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", EVERY)
 def test_a_message_has_the_bits_that_are_claimed(name):
     server = begun(name)
     mechanism, now = server.mechanism, server.begin_round()
@@ -166,3 +170,332 @@ def test_garbage_adds_nothing_and_is_counted():
             assert wanted.metrics[f"exact_refused_{reason}"] == 0
         assert found.metrics["exact_clients"] == CLIENTS
         assert done(server).metrics["exact_refused_length"] == 0
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_updates_that_are_not_finite_count_as_zeros(name):
+    servers = [begun(name, seed=1) for _ in range(2)]
+    for server, filling in zip(servers, (np.nan, 0.0)):
+        now = server.begin_round()
+        for client in now.clients[1:]:
+            data = dpfl.encode(server.mechanism, update_of(client), now.message, client)
+            assert server.add(client, data)
+        bad = np.full(D, filling, np.float32)
+        data = dpfl.encode(server.mechanism, bad, now.message, 5)
+        # Without a mechanism such an update is left out of the mean.
+        assert server.add(now.clients[0], data) == (name != "none" or not filling)
+    found, zeros = (server.end_round() for server in servers)
+    if name == "none":
+        assert_allclose(found.mean * 2, zeros.mean * 3, rtol=1e-6)
+        assert found.metrics["exact_refused_numbers"] == 1
+    else:
+        assert_array_equal(found.mean, zeros.mean)
+
+
+# Standard deviation of a coordinate of the mean over that of the decoded sum's noise.
+NOISED = ["gaussian", "l2_csgm", "linf_csgm", "distributed_discrete_gaussian"]
+NOISED += ["distributed_skellam", "ddg_helpers", "project_and_perturb", "sketched_ddg"]
+
+
+@pytest.mark.parametrize("name", NOISED)
+def test_the_noise_that_reaches_the_mean_has_the_claimed_variance(name):
+    mechanism, d = EVERY[name], 8000
+    plan = dpfl.FixedSize(CLIENTS, CLIENTS, 2)
+    if name == "ddg_helpers":
+        plan = dpfl.PoissonSampling(40, CLIENTS, 2)
+    server = dpfl.Server(mechanism, plan, d)
+    now = server.begin_round(range(CLIENTS))
+    for client in now.clients:
+        data = dpfl.encode(mechanism, np.zeros(d), now.message)
+        assert server.add(client, data)
+    mean = server.end_round().mean
+    sketch_clip = getattr(mechanism, "sketch_clip", 1.0)
+    claimed = mechanism.noise_multiplier * mechanism.clip_norm * sketch_clip / CLIENTS
+    assert np.var(mean) == pytest.approx(claimed**2, rel=0.1)
+    assert abs(np.mean(mean)) < 5 * claimed / np.sqrt(d)
+
+
+RESUMED = ["gaussian_adaptive", "l2_csgm", "distributed_discrete_gaussian"]
+RESUMED += ["matrix_factorization", "dome_ddg", "sketched_ddg"]
+
+
+@pytest.mark.parametrize("name", RESUMED)
+def test_a_seeded_run_that_is_killed_ends_as_if_it_was_not(name):
+    whole = begun(name, seed=5)
+    wanted = [done(whole, secret=1) for _ in range(4)]
+    state, found = None, []
+    for _ in range(4):
+        server = begun(name, seed=5, state=state)
+        found.append(done(server, secret=1))
+        state = server.save()
+        # A round that is lost, with its release, is done again.
+        done(server, secret=1)
+    for one, two in zip(found, wanted):
+        assert_array_equal(one.mean, two.mean)
+        assert one[1:] == two[1:]
+    assert state == whole.save()
+
+
+def test_a_seed_is_that_of_the_state():
+    state = begun("gaussian", seed=5).save()
+    assert begun("gaussian", state=state).begin_round() == (
+        begun("gaussian", seed=5).begin_round()
+    )
+    with refuses(ValueError, "seed", 6):
+        begun("gaussian", seed=6, state=state)
+    with refuses(ValueError, "seed", 5):
+        begun("gaussian", seed=5, state=begun("gaussian").save())
+
+
+def test_states_of_others_are_refused_without_what_they_hold():
+    server = begun("gaussian", epsilon=50)
+    state = server.save()
+    assert begun("gaussian", epsilon=50.0, state=state).mechanism == server.mechanism
+    others = [
+        lambda: begun("gaussian", epsilon=51, state=state),
+        lambda: begun("gaussian", epsilon=50, delta=1e-6, state=state),
+        lambda: begun("l2_csgm", epsilon=50, state=state),
+        lambda: begun("gaussian", epsilon=50, state=state, path="new.jsonl"),
+        lambda: dpfl.Server(GAUSSIAN, plan_of(GAUSSIAN, 9), D, epsilon=50, state=state),
+        lambda: dpfl.Server(
+            GAUSSIAN, plan_of(GAUSSIAN), [np.zeros(D)], epsilon=50, state=state
+        ),
+    ]
+    damaged = (b"", b"garbage", state[:-1], state[: len(state) // 2], "text", 3)
+    others += [
+        lambda each=each: begun("gaussian", epsilon=50, state=each) for each in damaged
+    ]
+    for other in others:
+        with pytest.raises(ValueError, match="state") as caught:
+            other()
+        assert len(str(caught.value)) < 120
+
+
+# Without noise epsilon is infinite at once.
+SIX = dpfl.Gaussian(cohort_size=6, clip_norm=1.0, noise_multiplier=0.0)
+PLANS = {
+    "poisson": dpfl.PoissonSampling(60, 6, 20),
+    "without_replacement": dpfl.WithoutReplacement(60, 6, 20),
+    "once_per_epoch": dpfl.OncePerEpoch(60, 6, 20, min_separation=4),
+    "random_allocation": dpfl.RandomAllocation(60, 6, 20),
+    "cyclic_poisson": dpfl.CyclicPoisson(60, 6, 20, min_separation=4),
+    "balls_in_bins": dpfl.BallsInBins(60, 6, 20),
+    "b_min_separation": dpfl.BMinSeparation(60, 6, 20, min_separation=4),
+    "k_of_t": dpfl.KOfT(60, 6, 20),
+}
+
+
+def test_every_plan_draws_its_cohorts_but_fixed():
+    assert {*PLANS, "fixed"} == {*dpfl.PARTICIPATIONS}
+    server = dpfl.Server(SIX, dpfl.FixedSize(60, 6, 20), D)
+    with refuses(ValueError, "clients"):
+        server.begin_round()
+    assert server.begin_round("abcdef".split("b")).clients == ["a", "cdef"]
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_cohorts_follow_the_plan_also_if_the_run_is_resumed(name):
+    plan = PLANS[name]
+
+    def resumed(state=None):
+        return dpfl.Server(SIX, plan, 2, state=state)
+
+    server, cohorts = resumed(), []
+    for number in range(plan.rounds):
+        # Twice, since a round that is given up has the same clients.
+        assert server.begin_round().clients == server.begin_round().clients
+        cohorts.append(server.begin_round().clients)
+        server.end_round()
+        if number % 7 == 0:
+            server = resumed(server.save())
+    last = {}
+    rounds = collections.Counter(client for each in cohorts for client in each)
+    for number, cohort in enumerate(cohorts):
+        assert len(set(cohort)) == len(cohort) and set(cohort) <= set(range(60))
+        for client in cohort:
+            assert number - last.get(client, -100) >= plan.separation
+            last[client] = number
+    assert max(rounds.values()) <= plan.max_participations
+    sizes = [len(cohort) for cohort in cohorts]
+    if plan.varies_cohorts:
+        # Means of 20 rounds, of at most 2.4 deviation each.
+        assert np.mean(sizes) == pytest.approx(6, abs=3)
+        assert len(set(sizes)) > 1
+    else:
+        assert set(sizes) == {6}
+    assert not server.rounds_left
+    with refuses(ValueError, "rounds", 21):
+        server.begin_round()
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_round_that_is_lost_is_drawn_again_where_that_costs_less(name):
+    plan = PLANS[name]
+    server = dpfl.Server(SIX, plan, 2)
+    server.begin_round()
+    server.end_round()
+    state = server.save()
+    again = [dpfl.Server(SIX, plan, 2, state=state) for _ in range(6)]
+    cohorts = {tuple(one.begin_round().clients) for one in again}
+    assert (len(cohorts) > 1) == plan.draws_afresh
+
+
+def test_cohorts_are_given_in_each_round_or_in_none():
+    server = begun("gaussian")
+    server.begin_round([1, 2, 3])
+    with refuses(ValueError, "clients", None):
+        server.begin_round()
+    server = begun("gaussian")
+    server.begin_round()
+    for again in (server, begun("gaussian", state=server.save())):
+        with refuses(ValueError, "clients", [1, 2, 3]):
+            again.begin_round([1, 2, 3])
+    for wrong in ([1, 1, 2], [float("nan")], [(1, 2)], 5, "abc", [[1]]):
+        with pytest.raises((TypeError, ValueError)):
+            begun("gaussian").begin_round(wrong)
+
+
+def test_given_cohorts_are_known_to_a_resumed_ledger():
+    plan = dpfl.OncePerEpoch(12, CLIENTS, 8)
+    server = dpfl.Server(GAUSSIAN, plan, D)
+    for cohort in ("abc", "def"):
+        server.begin_round(list(cohort))
+        server.end_round()
+    server = dpfl.Server(GAUSSIAN, plan, D, state=server.save())
+    with refuses(ValueError, "participants", "f"):
+        server.begin_round(list("fgh"))
+    assert server.begin_round(list("ghi")).number == 3
+
+
+def test_a_budget_ends_the_run():
+    mechanism = dpfl.ProjectAndPerturb(10, 1.0, 0.0, compression_rate="auto")
+    plan, d = dpfl.FixedSize(10, 10, 3), 30_000
+    server = dpfl.Server(mechanism, plan, d, epsilon=2, delta=1e-4)
+    assert server.mechanism.compression_rate > 2 and server.rounds_left == 3
+    with refuses(ValueError, "compression_rate", "auto"):
+        dpfl.encode(mechanism, np.zeros(d), b"")
+    while server.rounds_left:
+        now = server.begin_round(range(10))
+        data = dpfl.encode(server.mechanism, np.ones(d), now.message)
+        assert server.add(9, data)
+        epsilon = server.end_round().epsilon
+    assert 1.9 < epsilon == server.ledger.epsilon <= 2
+    assert epsilon == dpfl.epsilon(server.mechanism, plan, d, 1e-4)
+    with refuses(ValueError, "rounds", 4):
+        server.begin_round(range(10))
+    with refuses(ValueError, "epsilon", -1):
+        dpfl.Server(mechanism, plan, d, epsilon=-1)
+
+
+def test_lost_releases_are_charged_and_shorten_the_run(tmp_path, monkeypatch):
+    """Killed after releases that no state has, and within one."""
+    plan = dpfl.PoissonSampling(60, CLIENTS, 8)
+    run = {"epsilon": 20, "path": tmp_path / "ledger.jsonl"}
+
+    def resumed(state):
+        return dpfl.Server(GAUSSIAN, plan, D, state=state, **run)
+
+    server = resumed(None)
+    done(server)
+    state = server.save()
+    for _ in range(2):
+        done(server)
+    server = resumed(state)
+    assert server.ledger.rounds == 1 and sum(server.ledger.again) == 2
+    assert server.ledger.epsilon == server.ledger.cost.epsilon_after(3)
+    with monkeypatch.context() as patched:
+        patched.setattr(server._codec, "decode", lambda received: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            done(server)
+    server = resumed(state)
+    assert sum(server.ledger.again) == 3 and server.rounds_left == 4
+    for left in (3, 2, 1, 0):
+        epsilon = done(server).epsilon
+        assert server.rounds_left == left
+    assert 19 < epsilon <= 20
+    with refuses(ValueError, "rounds", 6):
+        server.begin_round()
+    (tmp_path / "ledger.jsonl").unlink()
+    with refuses(ValueError, "path", 0):
+        resumed(state)
+
+
+def sums_of(server, now, part):
+    total = collections.Counter()
+    for client in part:
+        update = update_of(client)
+        sent = dpfl.encode_integers(server.mechanism, update, now.message, client)
+        for name, array in sent.items():
+            assert array.dtype.kind == "i" and array.min() >= 0
+            assert array.max() < 2 ** server.modulus_bits[name]
+            total[name] = total[name] + array.astype(np.int64)
+    return total
+
+
+SECURE = [name for name, each in MECHANISMS.items() if each.sums_securely]
+
+
+@pytest.mark.parametrize("name", SECURE)
+def test_a_sum_of_the_callers_own_is_that_of_its_messages(name):
+    one, two = begun(name, seed=4), begun(name, seed=4)
+    now = one.begin_round()
+    assert two.begin_round() == now
+    for client in now.clients:
+        data = dpfl.encode(one.mechanism, update_of(client), now.message, client)
+        assert one.add(client, data)
+    total = sums_of(two, now, now.clients[:2])
+    two.add_sum(total, clients=2)
+    rest = sums_of(two, now, now.clients[2:])
+    modulus = {name: 1 << bits for name, bits in two.modulus_bits.items()}
+    # Any residue will do.
+    two.add_sum({name: rest[name] - 3 * modulus[name] for name in rest}, clients=1)
+    found, wanted = two.end_round(), one.end_round()
+    assert_array_equal(found.mean, wanted.mean)
+    assert found[1:] == wanted[1:]
+
+
+def test_sums_that_are_none_of_the_round_are_refused():
+    server = begun("distributed_discrete_gaussian")
+    right = {"update": np.zeros(D, np.uint64)}
+    for call in (lambda: server.add_sum(right, 1), server.end_round):
+        with refuses(ValueError, "round", None):
+            call()
+    server.begin_round()
+    for total, error in (
+        ({"update": np.zeros(D)}, TypeError),
+        ({"update": np.zeros(D - 1, np.int32)}, ValueError),
+        ({}, ValueError),
+    ):
+        with refuses(error, "total"):
+            server.add_sum(total, 1)
+    for clients in (0, 4):
+        with refuses(ValueError, "clients", clients):
+            server.add_sum(right, clients)
+    assert not server.ledger.rounds
+    server.add_sum(right, 2)
+    assert server.ledger.rounds == 1
+    # Two shares of noise are not enough.
+    with refuses(ValueError, "clients", 2):
+        server.end_round()
+    server.add_sum(right, 1)
+    server.end_round()
+    trusting = begun("gaussian")
+    message = trusting.begin_round().message
+    with refuses(ValueError, "mechanism", "gaussian"):
+        trusting.add_sum(right, 1)
+    with refuses(ValueError, "mechanism", "gaussian"):
+        dpfl.encode_integers(GAUSSIAN, np.zeros(D), message)
+
+
+def test_an_opened_sum_is_charged_for_if_its_round_is_given_up():
+    server = begun("distributed_discrete_gaussian")
+    for _ in range(2):
+        now = server.begin_round()
+        server.add_sum(sums_of(server, now, now.clients), clients=3)
+    resumed = begun("distributed_discrete_gaussian", state=server.save())
+    for again in (server, resumed):
+        now = again.begin_round()
+        assert now.number == 1 and sum(again.ledger.again) == 2
+    again.add_sum(sums_of(again, now, now.clients), clients=3)
+    charged = again.ledger.cost.epsilon_after(3)
+    assert again.end_round().epsilon == pytest.approx(charged, rel=1e-3)
