@@ -220,7 +220,7 @@ RESUMED += ["matrix_factorization", "dome_ddg", "sketched_ddg"]
 
 
 @pytest.mark.parametrize("name", RESUMED)
-def test_a_seeded_run_that_is_killed_ends_as_if_it_was_not(name):
+def test_a_killed_seeded_run_ends_as_an_uninterrupted_one(name):
     whole = begun(name, seed=5)
     wanted = [done(whole, secret=1) for _ in range(4)]
     state, found = None, []
@@ -329,7 +329,7 @@ def test_cohorts_follow_the_plan_also_if_the_run_is_resumed(name):
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_a_round_that_is_lost_is_drawn_again_where_that_costs_less(name):
+def test_a_lost_round_is_drawn_again_where_that_costs_less(name):
     plan = PLANS[name]
     server = dpfl.Server(SIX, plan, 2)
     server.begin_round()
@@ -436,7 +436,7 @@ SECURE = [name for name, each in MECHANISMS.items() if each.sums_securely]
 
 
 @pytest.mark.parametrize("name", SECURE)
-def test_a_sum_of_the_callers_own_is_that_of_its_messages(name):
+def test_an_own_sum_is_that_of_its_messages(name):
     one, two = begun(name, seed=4), begun(name, seed=4)
     now = one.begin_round()
     assert two.begin_round() == now
@@ -487,7 +487,7 @@ def test_sums_that_are_none_of_the_round_are_refused():
         dpfl.encode_integers(GAUSSIAN, np.zeros(D), message)
 
 
-def test_an_opened_sum_is_charged_for_if_its_round_is_given_up():
+def test_an_opened_sum_of_a_given_up_round_is_charged():
     server = begun("distributed_discrete_gaussian")
     for _ in range(2):
         now = server.begin_round()
