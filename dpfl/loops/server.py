@@ -417,8 +417,8 @@ class Server:
         for name, part in own.items():
             if part.dtype.kind not in "iu":
                 raise TypeError(checks.message("total", "of integers", part.dtype))
-            mask = part.dtype.type((1 << self._codec.modulus_bits[name]) - 1)
-            own[name] = (part & mask).astype(now.total[name].dtype)
+            # Wraps around, as sums modulo 2^b may.
+            own[name] = part.astype(now.total[name].dtype)
         self._record()
         now.total = self._codec.merge(now.total, own)
         now.number += clients

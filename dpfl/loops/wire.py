@@ -144,8 +144,8 @@ def encode(
       not among them. With random masks they are as many on average.
 
     Raises:
-      TypeError: If `mechanism` is not a configuration from the table, or the update is
-        not of numbers.
+      TypeError: If `mechanism` is not a configuration from the table, the update is not
+        of numbers, or the message is not bytes.
       ValueError: If a number of the mechanism is still "auto", or the message is not of
         this mechanism and dimension.
     """
@@ -194,6 +194,8 @@ def check_sums_securely(mechanism: mechanisms.Mechanism) -> None:
 def _encoded(
     mechanism: mechanisms.Mechanism, update: Update, message: Data, secret: Any
 ) -> tuple[Codec, Encoded]:
+    if not isinstance(message, (bytes, bytearray, memoryview)):
+        raise TypeError(checks.message("message", "bytes", message))
     vector, message = _flat(update), bytes(message)
     codec, shared = _shared(mechanism, len(vector), message)
     seed = None
@@ -268,8 +270,10 @@ def unpack(
       modulus_bits: As for `pack`.
 
     Raises:
+      TypeError: If the data are not bytes.
       ValueError: If there are not as many bytes as such a message has.
     """
+    data = memoryview(data).cast("B")
     bits = codec.modulus_bits if modulus_bits is None else modulus_bits
     parts, begin = _parts(example), 0
     for name, count in codec.counted.items():
@@ -284,15 +288,10 @@ def unpack(
         end = begin + -(-sum(sizes) * width // 8)
         if not begin <= end <= len(data):
             break
-        for name, piece, shape in zip(
-            names,
-            np.split(
-                _unpacked(data[begin:end], width, sum(sizes), parts[names[0]].dtype),
-                np.cumsum(sizes)[:-1],
-            ),
-            shapes,
-        ):
-            found[name] = piece.astype(parts[name].dtype).reshape(shape)
+        dtype = parts[names[0]].dtype
+        flat = _unpacked(data[begin:end], width, sum(sizes), dtype)
+        pieces = np.split(flat, np.cumsum(sizes)[:-1])
+        found.update(zip(names, map(np.reshape, pieces, shapes)))
         begin = end
     is_whole = len(found) == len(parts) and begin == len(data)
     checks.require(is_whole, "data", "the bytes of such a message", len(data))
@@ -340,7 +339,7 @@ def _packed(values: np.ndarray, width: int) -> bytes:
 def _unpacked(data: Data, width: int, number: int, dtype: np.dtype) -> np.ndarray:
     """Inverts `_packed` for a number of numbers."""
     if 8 * dtype.itemsize == width and dtype != np.bool_:
-        return np.frombuffer(data, dtype.newbyteorder("<"))
+        return np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype)
     groups = -(-number // _WORD)
     padded = np.zeros([groups * width * 8], np.uint8)
     padded[: len(data)] = np.frombuffer(data, np.uint8)

@@ -135,7 +135,6 @@ def test_clients_decode_what_the_server_sent(name):
 
 def test_garbage_adds_nothing_and_is_counted():
     """For each mechanism the release is that of the honest clients alone."""
-    rng = np.random.default_rng(0)
     for name in MECHANISMS:
         server, honest = begun(name, seed=1), begun(name, seed=1)
         assert not server.add(0, b"")
@@ -147,7 +146,7 @@ def test_garbage_adds_nothing_and_is_counted():
             for c in now.clients
         ]
         for client, one in zip(now.clients, data):
-            for bad in (b"", one[:-1], one + b"\0", None, 5, "text", rng.bytes(3)):
+            for bad in (b"", one[:-1], one + b"\0", None, 5, "text", np.zeros([2, 3])):
                 assert not server.add(client, bad)
                 counts["length"] += 1
             for stranger in (99, "me", None, [], {}, np.arange(2), float("nan")):
@@ -203,15 +202,15 @@ def test_the_noise_that_reaches_the_mean_has_the_claimed_variance(name):
     plan = dpfl.FixedSize(CLIENTS, CLIENTS, 2)
     if name == "ddg_helpers":
         plan = dpfl.PoissonSampling(40, CLIENTS, 2)
-    server = dpfl.Server(mechanism, plan, d)
+    server = dpfl.Server(mechanism, plan, d, seed=1)
     now = server.begin_round(range(CLIENTS))
     for client in now.clients:
-        data = dpfl.encode(mechanism, np.zeros(d), now.message)
+        data = dpfl.encode(mechanism, np.zeros(d), now.message, client)
         assert server.add(client, data)
     mean = server.end_round().mean
     sketch_clip = getattr(mechanism, "sketch_clip", 1.0)
     claimed = mechanism.noise_multiplier * mechanism.clip_norm * sketch_clip / CLIENTS
-    assert np.var(mean) == pytest.approx(claimed**2, rel=0.1)
+    assert np.var(mean) == pytest.approx(claimed**2, rel=0.05)
     assert abs(np.mean(mean)) < 5 * claimed / np.sqrt(d)
 
 

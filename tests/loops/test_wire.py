@@ -88,6 +88,8 @@ def test_messages_of_another_round_functions_are_refused():
         with refuses(ValueError, "message", len(message)):
             dpfl.encode(mechanism, np.zeros(9), message)
     assert len(dpfl.encode(mechanism, np.zeros(9), bytes(16))) >= 20
+    with refuses(TypeError, "message", 16):
+        dpfl.encode(mechanism, np.zeros(9), 16)
     with refuses(TypeError, "mechanism", 5):
         dpfl.encode(5, np.zeros(9), b"")
     for secret, error in ((-1, ValueError), (1.5, TypeError), (2**126, ValueError)):
