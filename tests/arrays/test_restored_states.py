@@ -77,7 +77,7 @@ def test_two_rounds_of_one_saved_server_have_independent_noise(name):
     found = [release_of(name, state)[1:] for _ in range(3)]
     for (_, one, stddev), (_, two, _) in (found[:2], found[1:]):
         # The rows of a stream that were released are in both.
-        assert np.std(one - two) > 0.9 * stddev * np.sqrt(2)
+        assert np.std(one - two) > 0.8 * stddev * np.sqrt(2)
         assert np.mean(one == two) < 0.1
     if name not in ("gaussian", "matrix_factorization"):
         sent = [np.frombuffer(messages[0][:2000], np.uint8) for messages, *_ in found]
