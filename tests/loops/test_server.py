@@ -133,6 +133,22 @@ def test_clients_decode_what_the_server_sent(name):
         assert mean @ truth / (truth @ truth) == pytest.approx(1, abs=0.3)
 
 
+def beyond(server, data):
+    """Messages of the right length that no client of a trusted server can send."""
+    if server.mechanism.sums_securely:
+        return
+    # NaN, or integers above all bounds, behind the seed and the number of values.
+    yield data[:20] + 60 * b"\x7f\xff\xff\x7f" + data[260:]
+    if isinstance(server.mechanism, dpfl.NoMechanism):
+        return
+    # Each of them is within its bound, and all of them together are not.
+    most = server._codec._sum.grid.max_size
+    yield data[:20] + np.full(60, most, "<i4").tobytes() + data[260:]
+    if getattr(server.mechanism, "adaptive_clipping", False):
+        # Both votes.
+        yield b"\3" + data[1:]
+
+
 def test_garbage_adds_nothing_and_is_counted():
     """For each mechanism the release is that of the honest clients alone."""
     for name in MECHANISMS:
@@ -152,11 +168,8 @@ def test_garbage_adds_nothing_and_is_counted():
             for stranger in (99, "me", None, [], {}, np.arange(2), float("nan")):
                 assert not server.add(stranger, one)
                 counts["stranger"] += 1
-            if not server.mechanism.sums_securely:
-                # Numbers beyond what a client can send, and NaN.
-                assert not server.add(
-                    client, one[:20] + b"\x7f\xff\xff\x7f" * 60 + one[260:]
-                )
+            for wrong in beyond(server, one):
+                assert len(wrong) == len(one) and not server.add(client, wrong)
                 counts["numbers"] += 1
             assert server.add(np.int64(client), one)
             assert honest.add(client, one)

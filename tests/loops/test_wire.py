@@ -98,7 +98,8 @@ def test_messages_of_another_round_functions_are_refused():
 
 
 def test_a_client_draws_anew_for_each_message_secret_and_call():
-    mechanism, update = dpfl.TEST_CONFIGS["distributed_discrete_gaussian"], np.ones(99)
+    """Zeros are sent as the noise alone, whatever the rotation is."""
+    mechanism, update = dpfl.TEST_CONFIGS["distributed_discrete_gaussian"], np.zeros(99)
     messages = [bytes(16), bytes(15) + b"\1"]
     found = [
         dpfl.encode(mechanism, update, message, secret)
