@@ -102,7 +102,7 @@ class _Saved(NamedTuple):
     Attributes:
       arrays: The state of the round functions, by name.
       numbers: Fields of the mechanism that were chosen for the run.
-      key: The key of the cohorts; None if they are drawn afresh.
+      key: The key of the cohorts.
       draws: Whether the plan draws the clients; None while that is open.
       cohorts: The last cohorts that it did not draw, which the ledger has to know.
       lost: Releases that are charged for besides the rounds.
@@ -110,7 +110,7 @@ class _Saved(NamedTuple):
 
     arrays: dict[str, np.ndarray]
     numbers: dict[str, Any]
-    key: Optional[int] = None
+    key: int
     draws: Optional[bool] = None
     cohorts: Any = ()
     lost: int = 0
@@ -201,7 +201,6 @@ class Server:
         self._cohorts = dict(enumerate(map(list, saved.cohorts), first))
         self.ledger = self._opened_ledger(delta, epsilon, path, saved.lost)
         self._open: Optional[_OpenRound] = None
-        self._drawn: Optional[list[int]] = None
         self._example: Optional[Structure] = None
         self._refused: collections.Counter[str] = collections.Counter()
 
@@ -220,13 +219,8 @@ class Server:
             settled = planning.calibrate(mechanism, *run, epsilon, delta)
         own, given = dataclasses.asdict(settled), dataclasses.asdict(mechanism)
         numbers = {name: own[name] for name in own if own[name] != given[name]}
-        key = None
-        # Cohorts that are drawn afresh have no key: a round that is done again has one
-        # of its own, which the ledger charges as such.
-        if seed is not None or not self.plan.draws_afresh:
-            secret = secrets.randbits(selection.SEED_BITS) if seed is None else seed
-            key = selection.run_key(secret, self._run)
-        return _Saved({}, numbers, key)
+        secret = secrets.randbits(selection.SEED_BITS) if seed is None else seed
+        return _Saved({}, numbers, selection.run_key(secret, self._run))
 
     def _begun(
         self, seed: Optional[int], arrays: Mapping[str, np.ndarray]
@@ -276,8 +270,23 @@ class Server:
         else:
             wanted = f"the ledger of at least {done} rounds that the state is from"
             checks.require(ledger.rounds >= done, "path", wanted, ledger.rounds)
+        self._lose(ledger)
         ledger.resume_at(done, cohorts)
         return ledger
+
+    def _lose(self, ledger: planning.Ledger) -> None:
+        """Charges for releases that no state has, whose rounds are to be done again.
+
+        Where other rounds have cohorts of their own, so have these, which the ledger
+        charges less for. Without a release a round keeps its clients, however often it
+        begins: were they drawn again until enough of them report, those that do would
+        be in it more often than the plan says.
+        """
+        if ledger.rounds <= self._done:
+            return
+        ledger.resume_at(self._done)
+        if self.plan.draws_afresh and "seed" not in self._state:
+            self._key = secrets.randbits(selection.SEED_BITS)
 
     @property
     def _done(self) -> int:
@@ -291,10 +300,7 @@ class Server:
         return self._cohorts[index]
 
     def _select(self, index: int) -> list[int]:
-        key = self._key
-        if key is None:
-            key = secrets.randbits(selection.SEED_BITS)
-        return selection.select_cohort(self.plan, key, index).tolist()
+        return selection.select_cohort(self.plan, self._key, index).tolist()
 
     @property
     def rounds_left(self) -> int:
@@ -309,8 +315,9 @@ class Server:
     def begin_round(self, clients: Optional[Iterable[Hashable]] = None) -> Round:
         """Begins a round; one that is open is given up.
 
-        A round that was given up has the same clients when it begins again, unless its
-        sum was opened: then that is charged for, and its clients are drawn anew.
+        A round that was given up has the same clients when it begins again. If its sum
+        was opened that is charged for, and its clients are drawn anew where those of
+        each round are.
 
         Args:
           clients: The round's clients by names, numbers or strings, that stay the same,
@@ -326,16 +333,14 @@ class Server:
         is_same = self._draws in (None, draws)
         wanted = "given in each round or in none"
         checks.require(is_same, "clients", wanted, clients)
-        if self.ledger.rounds > done:
-            # A sum was opened of which there was no release.
-            self.ledger.resume_at(done)
-            self._drawn = None
+        # A sum may have been opened of which there was no release.
+        self._lose(self.ledger)
         self.ledger.check_room(done + 1)
         if clients is None:
             is_drawn = type(self.plan) is not mechanisms.FixedSize
             wanted = "given for fixed, which draws none"
             checks.require(is_drawn, "clients", wanted, clients)
-            self._drawn = clients = self._drawn or self._select(done)
+            clients = self._select(done)
         names = self.ledger.check_round(clients) or []
         if not all(isinstance(name, (int, float, str)) for name in names):
             raise TypeError(checks.message("clients", "numbers or strings", names))
@@ -449,7 +454,7 @@ class Server:
         metrics[f"{MARK}clients"] = float(now.number)
         for reason in REFUSALS:
             metrics[f"{MARK}refused_{reason}"] = float(self._refused[reason])
-        self._state, self._open, self._drawn = made["state"], None, None
+        self._state, self._open = made["state"], None
         self._refused.clear()
         return RoundRelease(mean, metrics, epsilon)
 

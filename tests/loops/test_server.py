@@ -341,15 +341,21 @@ def test_cohorts_follow_the_plan_also_if_the_run_is_resumed(name):
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_a_lost_round_is_drawn_again_where_that_costs_less(name):
-    plan = PLANS[name]
-    server = dpfl.Server(SIX, plan, 2)
-    server.begin_round()
-    server.end_round()
-    state = server.save()
-    again = [dpfl.Server(SIX, plan, 2, state=state) for _ in range(6)]
-    cohorts = {tuple(one.begin_round().clients) for one in again}
-    assert (len(cohorts) > 1) == plan.draws_afresh
+def test_a_round_has_other_clients_only_after_a_lost_release(name, tmp_path):
+    """And then only where the ledger charges less for that."""
+    plan, path = PLANS[name], tmp_path / "ledger.jsonl"
+
+    def cohorts(state):
+        again = [dpfl.Server(SIX, plan, 2, state=state, path=path) for _ in range(6)]
+        return {tuple(one.begin_round().clients) for one in again}
+
+    server = dpfl.Server(SIX, plan, 2, path=path)
+    for _ in range(2):
+        state = server.save()
+        now = server.begin_round()
+        assert cohorts(state) == {tuple(now.clients)}
+        server.end_round()
+    assert (len(cohorts(state)) > 1) == plan.draws_afresh
 
 
 def test_cohorts_are_given_in_each_round_or_in_none():
