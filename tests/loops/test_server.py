@@ -341,7 +341,7 @@ def test_cohorts_follow_the_plan_also_if_the_run_is_resumed(name):
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_a_round_has_other_clients_only_after_a_lost_release(name, tmp_path):
+def test_a_round_keeps_its_clients_until_it_is_lost(name, tmp_path):
     """And then only where the ledger charges less for that."""
     plan, path = PLANS[name], tmp_path / "ledger.jsonl"
 
