@@ -285,6 +285,8 @@ class Server:
         if ledger.rounds <= self._done:
             return
         ledger.resume_at(self._done)
+        # Its charge was for the round as it was.
+        self._open = None
         if self.plan.draws_afresh and "seed" not in self._state:
             self._key = secrets.randbits(selection.SEED_BITS)
 

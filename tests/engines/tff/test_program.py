@@ -100,9 +100,7 @@ def test_a_program_goes_on_from_its_folder(tmp_path):
 
 
 @pytest.mark.parametrize("plan", [PLAN, EPOCHS], ids=lambda plan: plan.name)
-def test_a_round_computed_and_not_saved_is_charged_twice(
-    tmp_path, monkeypatch, plan
-):
+def test_a_round_computed_and_not_saved_is_charged_twice(tmp_path, monkeypatch, plan):
     run = begun(tmp_path, plan=plan)
     first = train(run, 1)
     before = np.array(run.state.weights)
