@@ -214,8 +214,9 @@ def about(name: str) -> list[verdicts.Family]:
 
 
 def families(name: str) -> str:
-    """The lines of the families that are about a table's runs."""
-    return verdicts.asked(about(name), RESULTS)
+    """The lines and the gates of the families that are about a table's runs."""
+    own = about(name), RESULTS
+    return f"{verdicts.asked(*own)}\n{verdicts.gates(*own)}"
 
 
 def made(text: str) -> str:

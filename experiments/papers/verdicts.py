@@ -364,9 +364,11 @@ def asked(families: Sequence[Family], folder: Path) -> str:
     text: list[tuple[str, ...]] = [(*heads, "corrected", "because")]
     counts = effects.holm_in_order([each.p_values(folder) for each in families])
     for family, count in zip(families, counts):
-        because = "; ".join(family.failed(folder))
+        failed = "; ".join(family.failed(folder))
         for place, verdict in enumerate(family.verdicts(folder)):
-            one = family.claims[place]
+            one, because = family.claims[place], failed
+            if verdict == UNDECIDED != one.verdict(one.effect(folder)):
+                because = "the line before is not"
             _, effect, seeds, _ = one.cells(folder)
             clients, stays = one.over_clients(folder), "stays" if place < count else ""
             more = "" if clients is None else _in_points(clients)
@@ -375,6 +377,23 @@ def asked(families: Sequence[Family], folder: Path) -> str:
     columns = [column for column in zip(*text) if any(column[1:])]
     shown, *rows = zip(*columns)
     return tables.markdown(shown, rows)
+
+
+def gates(families: Sequence[Family], folder: Path) -> str:
+    """A Markdown table of the numbers of families' gates.
+
+    Args:
+      families: The families.
+      folder: Folder of the tables of runs.
+    """
+    rows = []
+    for each in families:
+        for gate in each.gates:
+            found = f"{gate.number(folder):.3g}"
+            is_least = gate.least > -math.inf
+            wanted = f"at least {gate.least:g}" if is_least else f"below {gate.below:g}"
+            rows.append((each.name, gate.words, found, wanted))
+    return tables.markdown(("family", "not assayable where", "found", "wanted"), rows)
 
 
 def _rows(folder: Path, table: str, labels: Labels) -> list[tables.Row]:

@@ -84,7 +84,7 @@ def test_every_page_and_notebook_is_in_the_navigation(site):
     index = (site / "index.html").read_text(encoding="utf-8")
     # Links and pictures of the README lead to the site's pages, not to files.
     assert 'href="privacy/index.html"' in index
-    assert 'src="images/equal_bits.png"' in index
+    assert 'src="images/effects_femnist_2nn.png"' in index
 
 
 ITEM = re.compile(r"^ *(?:[-*]|\d+\.) ", re.M)

@@ -287,7 +287,12 @@ def test_page_of_families(tmp_path):
     assert [line[4] for line in cells[2:4]] == interval[:2]
     assert [line[6] for line in cells[2:]] == ["stays", "stays", "", "stays", "stays"]
     assert len(cells[0]) == 7
+    gates = verdicts.gates(claims.FAMILIES, tmp_path).splitlines()[2:]
+    found = [[cell.strip() for cell in line.split("|")[1:-1]] for line in gates]
+    assert [line[0] for line in found] == ["P1"] * 4 + ["P2"] * 4
+    assert found[3][2:] == ["0", "below 1"] and found[1][3] == "at least 0.015"
     asked(tmp_path, {}, {}, ("sketched_ddg",))
+    assert verdicts.gates(claims.FAMILIES, tmp_path).count(" 1 | below 1 |") == 1
     *_, last = verdicts.asked(claims.FAMILIES, tmp_path).splitlines()
     assert last.count("|") == 9 and "not assayable" in last and "stays" not in last
     path = tmp_path / "femnist_2nn_clients.csv"
