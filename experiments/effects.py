@@ -4,11 +4,11 @@
 """Effects of one choice over seeds and budgets, with confidence intervals.
 
 Runs of one cell have the same settings and different seeds. Runs of one seed start from
-the same parameters, and select the same clients if they use the same rule. So an effect
-is computed in each seed, as the mean difference of cells from the cells that they are
-compared with, and its interval is Student's over the seeds (a paired t). Nothing is
-assumed about the variance of cells, or the correlation of budgets. Two cells that share
-no seed are independent samples, and have Welch's interval.
+the same parameters. So an effect is computed in each seed, as the mean difference of
+cells from the cells that they are compared with, and its interval is Student's over the
+seeds (a paired t). Nothing is assumed about the variance of cells, or the correlation
+of budgets. Two cells that share no seed are independent samples, and have Welch's
+interval.
 
     cells = by_seed((run.mechanism, run.seed, run.accuracy) for run in runs)
     effect(cells, [("dome", "gaussian")]).is_above(0)   # "yes", "no" or "not decided"
