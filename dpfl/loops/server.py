@@ -282,13 +282,10 @@ class Server:
         begins: were they drawn again until enough of them report, those that do would
         be in it more often than the plan says.
         """
-        if ledger.rounds <= self._done:
-            return
-        ledger.resume_at(self._done)
-        # Its charge was for the round as it was.
-        self._open = None
-        if self.plan.draws_afresh and "seed" not in self._state:
-            self._key = secrets.randbits(selection.SEED_BITS)
+        if ledger.rounds > self._done:
+            ledger.resume_at(self._done)
+            # Its charge was for the round as it was.
+            self._open = None
 
     @property
     def _done(self) -> int:
@@ -302,7 +299,11 @@ class Server:
         return self._cohorts[index]
 
     def _select(self, index: int) -> list[int]:
-        return selection.select_cohort(self.plan, self._key, index).tolist()
+        key = self._key
+        if self.plan.draws_afresh and "seed" not in self._state:
+            # As many cohorts as releases, however often the process begins again.
+            key = selection.run_key(key, f"{self._run}:{sum(self.ledger.again)}")
+        return selection.select_cohort(self.plan, key, index).tolist()
 
     @property
     def rounds_left(self) -> int:
@@ -378,6 +379,8 @@ class Server:
             [client] = names_of([client])
         except TypeError:
             return "stranger"
+        if now.epsilon is not None:
+            return "late"
         if now.clients.get(client) is None:
             return "stranger"
         if now.clients[client]:
@@ -402,21 +405,30 @@ class Server:
     def add_sum(self, total: Mapping[str, Any], clients: int) -> None:
         """Adds the opened sum of clients' integers, which the ledger then has.
 
+        It is the one sum of its round, which has no other messages: whoever sees two
+        sums sees each of them with less noise.
+
         Args:
           total: Integer arrays by name, the sums over clients of
             `dpfl.encode_integers`, modulo 2^b with b of `modulus_bits` or not reduced.
-          clients: How many clients are in the sums.
+          clients: How many clients are in the sums, no fewer than bring the noise.
 
         Raises:
           TypeError: If the arrays are not of integers.
-          ValueError: If the mechanism's server is trusted with messages, no round is
-            open, the names or shapes are others, or there are more clients than in
-            the round.
+          ValueError: If the mechanism's server is trusted with messages, or helpers
+            bring the noise, whose sum has none; if no round is open, or one that has
+            messages; if the names or shapes are others, or there are too few clients or
+            more than in the round.
         """
         wire.check_sums_securely(self.mechanism)
-        now = self._opened()
-        most = len(now.clients) - now.number
-        clients = checks.integer("clients", clients, 1, most, "those of the round")
+        source = getattr(self.mechanism, "noise_source", "clients")
+        is_noised = source == "clients"
+        checks.require(is_noised, "noise_source", "'clients' for such a sum", source)
+        now, least = self._opened(), max(self._codec.needed_clients, 1)
+        wanted = "called once a round, and without add"
+        checks.require(not now.number, "add_sum", wanted, now.number)
+        most = len(now.clients)
+        clients = checks.integer("clients", clients, least, most, "those of the round")
         own = {name: np.asarray(part) for name, part in total.items()}
         shapes = {name: part.shape for name, part in own.items()}
         known = {name: part.shape for name, part in now.total.items()}

@@ -342,7 +342,7 @@ def test_cohorts_follow_the_plan_also_if_the_run_is_resumed(name):
 
 @pytest.mark.parametrize("name", PLANS)
 def test_a_round_keeps_its_clients_until_it_is_lost(name, tmp_path):
-    """And then only where the ledger charges less for that."""
+    """Then it has other ones where the ledger charges less for that, but once."""
     plan, path = PLANS[name], tmp_path / "ledger.jsonl"
 
     def cohorts(state):
@@ -355,7 +355,8 @@ def test_a_round_keeps_its_clients_until_it_is_lost(name, tmp_path):
         now = server.begin_round()
         assert cohorts(state) == {tuple(now.clients)}
         server.end_round()
-    assert (len(cohorts(state)) > 1) == plan.draws_afresh
+    [again] = cohorts(state)
+    assert (list(again) != now.clients) == plan.draws_afresh
 
 
 def test_cohorts_are_given_in_each_round_or_in_none():
@@ -407,11 +408,13 @@ def test_a_budget_ends_the_run():
 
 def test_lost_releases_are_charged_and_shorten_the_run(tmp_path, monkeypatch):
     """Killed after releases that no state has, and within one."""
-    plan = dpfl.PoissonSampling(60, CLIENTS, 8)
+    # Cohorts so large that none is drawn twice, for which the ledger charges more.
+    plan = dpfl.PoissonSampling(200, 20, 8)
     run = {"epsilon": 20, "path": tmp_path / "ledger.jsonl"}
 
     def resumed(state):
-        return dpfl.Server(GAUSSIAN, plan, D, state=state, **run)
+        mechanism = dataclasses.replace(GAUSSIAN, cohort_size=20)
+        return dpfl.Server(mechanism, plan, D, state=state, **run)
 
     server = resumed(None)
     done(server)
@@ -450,7 +453,12 @@ def sums_of(server, now, part):
     return total
 
 
-SECURE = [name for name, each in MECHANISMS.items() if each.sums_securely]
+# Helpers' noise is not in the sum of clients.
+SECURE = [
+    name
+    for name, each in MECHANISMS.items()
+    if each.sums_securely and name != "ddg_helpers"
+]
 
 
 @pytest.mark.parametrize("name", SECURE)
@@ -461,12 +469,10 @@ def test_an_own_sum_is_that_of_its_messages(name):
     for client in now.clients:
         data = dpfl.encode(one.mechanism, update_of(client), now.message, client)
         assert one.add(client, data)
-    total = sums_of(two, now, now.clients[:2])
-    two.add_sum(total, clients=2)
-    rest = sums_of(two, now, now.clients[2:])
+    total = sums_of(two, now, now.clients)
     modulus = {name: 1 << bits for name, bits in two.modulus_bits.items()}
     # Any residue will do.
-    two.add_sum({name: rest[name] - 3 * modulus[name] for name in rest}, clients=1)
+    two.add_sum({name: total[name] - 3 * modulus[name] for name in total}, clients=3)
     found, wanted = two.end_round(), one.end_round()
     assert_array_equal(found.mean, wanted.mean)
     assert found[1:] == wanted[1:]
@@ -478,25 +484,31 @@ def test_sums_that_are_none_of_the_round_are_refused():
     for call in (lambda: server.add_sum(right, 1), server.end_round):
         with refuses(ValueError, "round", None):
             call()
-    server.begin_round()
+    message = server.begin_round().message
     for total, error in (
         ({"update": np.zeros(D)}, TypeError),
         ({"update": np.zeros(D - 1, np.int32)}, ValueError),
         ({}, ValueError),
     ):
         with refuses(error, "total"):
-            server.add_sum(total, 1)
-    for clients in (0, 4):
+            server.add_sum(total, 3)
+    # Two shares of noise are not enough.
+    for clients in (0, 2, 4):
         with refuses(ValueError, "clients", clients):
             server.add_sum(right, clients)
     assert not server.ledger.rounds
-    server.add_sum(right, 2)
+    server.add_sum(right, 3)
     assert server.ledger.rounds == 1
-    # Two shares of noise are not enough.
-    with refuses(ValueError, "clients", 2):
-        server.end_round()
-    server.add_sum(right, 1)
-    server.end_round()
+    # A client's message beside the sum would be seen with its own share alone.
+    with refuses(ValueError, "add_sum", 3):
+        server.add_sum(right, 3)
+    data = dpfl.encode(server.mechanism, np.zeros(D), message)
+    assert not server.add(0, data)
+    assert server.end_round().metrics["exact_refused_late"] == 1
+    helped = begun("ddg_helpers")
+    helped.begin_round()
+    with refuses(ValueError, "noise_source", "helpers"):
+        helped.add_sum(right, 3)
     trusting = begun("gaussian")
     message = trusting.begin_round().message
     with refuses(ValueError, "mechanism", "gaussian"):
