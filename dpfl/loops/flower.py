@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Optional
 
 import numpy as np
@@ -23,40 +23,11 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from dpfl import checks, files, mechanisms, reading
-from dpfl.loops import Server, encode
+from dpfl.loops import Server
+from dpfl.loops.flower_mod import RECORD, floats
+from dpfl.loops.flower_mod import private_mod as private_mod
 
-_RECORD = "dpfl"
-
-
-def private_mod(message: Message, context: Any, call_next: Callable) -> Message:
-    """Encodes what a client has trained, less what it received, as a mod of ClientApp.
-
-    The reply has the mechanism's bytes alone, and no metrics. Arrays of other dtypes
-    than floats stay as they are at the server. An error here is a failed client there.
-
-    Args:
-      message: A message of the server; those that do not train pass as they are.
-      context: Flower's, passed on.
-      call_next: The app, or the next mod.
-    """
-    if message.metadata.message_type.partition(".")[0] != "train":
-        return call_next(message, context)
-    records = dict(message.content)
-    sent = records.pop(_RECORD, None)
-    checks.require(sent is not None, "strategy", "a PrivateStrategy", [*records])
-    message.content = RecordDict(records)
-    received = _floats(*message.content.array_records.values())
-    reply = call_next(message, context)
-    if reply.has_error():
-        return reply
-    trained = _floats(*reply.content.array_records.values())
-    shapes, found = ({k: v.shape for k, v in x.items()} for x in (received, trained))
-    checks.require(found == shapes, "arrays", f"of the shapes {shapes}", found)
-    update = {name: trained[name] - start for name, start in received.items()}
-    mechanism = mechanisms.MECHANISMS[sent["name"]](**json.loads(sent["fields"]))
-    data = encode(mechanism, update, sent.get("message", b""))
-    reply.content = RecordDict({_RECORD: ConfigRecord({"update": data})})
-    return reply
+_LOG = logging.getLogger("flwr")
 
 
 class PrivateStrategy(Strategy):
@@ -89,6 +60,7 @@ class PrivateStrategy(Strategy):
         self.strategy, self._run, self._more = strategy, (mechanism, plan), options
         self._path = None if path is None else files.output_path("path", path)
         self._nodes: list[int] = []
+        self._renumbers = True
 
     def start(
         self, grid: Grid, initial_arrays: Any, num_rounds: int = 1 << 40, **more: Any
@@ -96,10 +68,30 @@ class PrivateStrategy(Strategy):
         """Trains to the end of the rounds, the plan or the budget. See base class.
 
         A state in the file replaces the arrays, and `num_rounds` counts its rounds too.
+
+        Raises:
+          ValueError: If the file is another run's, or a second start has none.
         """
-        arrays = self._opened(initial_arrays)
-        left, done = self.server.rounds_left, self.server.ledger.rounds
-        result = super().start(grid, arrays, min(left, num_rounds - done), **more)
+        is_kept = self._path is not None and self._path.exists()
+        is_new, wanted = "server" not in vars(self), "that of a state to go on from"
+        checks.require(is_kept or is_new, "path", wanted, self._path)
+        try:
+            arrays = self._opened(initial_arrays)
+        except ValueError as error:
+            if not is_kept:
+                raise
+            found = f"found {self._path}: {error}"
+            raise ValueError(f"path must be the file of this run, {found}") from error
+        done = self.server.ledger.rounds
+        left = max(min(self.server.rounds_left, num_rounds - done), 0)
+        if is_kept:
+            about = self._path, done, done + left
+            _LOG.info("goes on from %s after round %d of %d", *about)
+        else:
+            self._save(arrays)
+        if not left:
+            _LOG.info("the run is complete, after round %d", done)
+        result = super().start(grid, arrays, left, **more)
         return dataclasses.replace(result, arrays=result.arrays or arrays)
 
     def configure_train(
@@ -111,8 +103,10 @@ class PrivateStrategy(Strategy):
         nodes = sorted(grid.get_nodes(), key=lambda n: (n.registered_at, n.node_id))
         online = [node.node_id for node in nodes]
         # A simulation that begins again registers its nodes anew, in the same order.
-        known = self._nodes if {*online} & {*self._nodes} else []
-        self._nodes = [*dict.fromkeys([*known, *online])]
+        if self._renumbers and not {*online} & {*self._nodes}:
+            self._nodes = []
+        self._renumbers = False
+        self._nodes = [*dict.fromkeys([*self._nodes, *online])]
         clients = {node: client for client, node in enumerate(self._nodes)}
         now, mechanism = self.server.begin_round(), self.server.mechanism
         self._due = {*now.clients}
@@ -120,26 +114,34 @@ class PrivateStrategy(Strategy):
         fields = json.dumps(dataclasses.asdict(mechanism))
         own = {"name": mechanism.name, "fields": fields, "message": now.message}
         record = ConfigRecord({key: value for key, value in own.items() if value})
-        content = RecordDict({**draft.content, _RECORD: record})
+        content = RecordDict({**draft.content, RECORD: record})
         return [Message(content, node, "train") for node in self._cohort]
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord, MetricRecord]:
-        """Releases the round's mean, for the strategy's step. See base class."""
-        bad = 0
+        """Releases the round's mean, for the strategy's step. See base class.
+
+        Raises:
+          ValueError: If replies came, and none is of the mod.
+        """
+        bad, replies = 0, [*replies]
+        held = [RECORD in r.content.config_records for r in replies if r.has_content()]
+        if held and not any(held):
+            found = "found a reply without its record"
+            raise ValueError(f"ClientApp must have mods=[private_mod], {found}")
         for reply in replies:
             client = self._cohort.get(reply.metadata.src_node_id)
             bad += client in self._due and reply.has_error()
             self._due.discard(client)
             if reply.has_content():
-                record = reply.content.config_records.get(_RECORD, {})
+                record = reply.content.config_records.get(RECORD, {})
                 self.server.add(client, record.get("update", b""))
         counts = dict(round=self._round, exact_failed=bad, exact_silent=len(self._due))
         try:
             release = self.server.end_round()
         except ValueError as error:
-            logging.getLogger("flwr").warning("no release: %s", error)
+            _LOG.warning("no release: %s", error)
             return self._arrays, MetricRecord(counts)
         moved = ArrayRecord(dict(self._arrays))
         for name, step in release.mean.items():
@@ -168,6 +170,8 @@ class PrivateStrategy(Strategy):
         """The arrays to go on from, for which there is the server."""
         if self._path is not None and self._path.exists():
             header, kept = reading.read_arrays(self._path)
+            is_state = "nodes" in header and "server" in kept
+            checks.require(is_state, "state", "of a strategy", [*kept])
             self._nodes, state = header["nodes"], kept.pop("server").tobytes()
             own: dict[str, Any] = {}
             for place, part in kept.items():
@@ -176,8 +180,9 @@ class PrivateStrategy(Strategy):
             arrays = ArrayRecord({k: Array(x) for k, x in own.pop("").items()})
             for name, parts in own.items():
                 vars(self.strategy)[name] = [*parts.values()] if 0 in parts else parts
-        run = (*self._run, _floats(arrays))
-        self.server = Server(*run, **self._more, state=state)
+        run = (*self._run, floats(arrays))
+        self.server: Server = Server(*run, **self._more, state=state)
+        self._renumbers = True
         return arrays
 
     def _save(self, arrays: ArrayRecord) -> None:
@@ -192,8 +197,3 @@ class PrivateStrategy(Strategy):
                 if isinstance(part, (np.ndarray, np.generic)):
                     kept[json.dumps([name, key])] = part
         files.write_arrays(self._path, {"nodes": self._nodes}, kept, private=True)
-
-
-def _floats(*records: ArrayRecord) -> dict[str, np.ndarray]:
-    arrays = {name: x.numpy() for record in records for name, x in record.items()}
-    return {name: x for name, x in arrays.items() if x.dtype.kind == "f"}

@@ -228,7 +228,8 @@ def test_clients_that_fail_or_send_garbage_are_counted():
         lambda reply: [],
         lambda reply: [as_error(reply)],
         lambda reply: [reply, reply],
-        lambda reply: [with_content(reply, RecordDict())],
+        # Of a client without the mod.
+        lambda reply: [with_content(reply, RecordDict({"arrays": initial()}))],
         lambda reply: [with_content(reply, update_of(b"short"))],
         lambda reply: [with_content(reply, update_of(b"\x7f" * 4 * D))],
         lambda reply: [with_content(reply, update_of(1))],
@@ -326,8 +327,83 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(inner, tmp_path):
     again, nothing = trained(others, inner=inner(), path=path, **options)
     assert nothing.train_metrics_clientapp == {}
     assert np.array_equal(nothing.arrays["bias"].numpy(), rest.arrays["bias"].numpy())
-    with refuses(ValueError, "state"):
+    with refuses(ValueError, "path", path, "state"):
         trained(others, inner=inner(), path=path, delta=0.1, **options)
+
+
+def test_a_start_says_what_it_goes_on_from(tmp_path, caplog):
+    path = tmp_path / "run.npz"
+    with caplog.at_level("INFO", "flwr"):
+        trained(InProcess(NODES), path=path, rounds=2)
+        assert str(path) not in caplog.text
+        trained(InProcess(NODES), path=path, rounds=4)
+        assert f"{path} after round 2 of 4" in caplog.text
+        assert "is complete" not in caplog.text
+        trained(InProcess(NODES), path=path, rounds=4)
+        assert "is complete, after round 4" in caplog.text
+    np.savez(path, header=np.array("{}"), others=np.ones(3))
+    with refuses(ValueError, "path", path):
+        trained(InProcess(NODES), path=path)
+
+
+def test_a_run_killed_in_its_first_round_keeps_its_cohort(tmp_path):
+    path = tmp_path / "run.npz"
+    with pytest.raises(Killed):
+        trained(first := InProcess(NODES, changed=killed), path=path)
+    trained(second := InProcess(NODES), path=path, rounds=1)
+    assert second.cohorts[0] == first.cohorts[0]
+
+
+def killed(reply):
+    raise Killed
+
+
+def test_a_second_start_spends_no_second_budget(tmp_path):
+    strategy, _ = trained(grid := InProcess(NODES), epsilon=4.0, rounds=2)
+    more = {"grid": grid, "initial_arrays": initial()}
+    with refuses(ValueError, "path", None):
+        strategy.start(**more)
+    assert len(grid.cohorts) == strategy.server.ledger.rounds == 2
+    path = tmp_path / "run.npz"
+    strategy, _ = trained(InProcess(NODES), epsilon=4.0, rounds=2, path=path)
+    metrics = strategy.start(**more).train_metrics_clientapp
+    assert [m["round"] for m in metrics.values()] == [3, 4, 5, 6]
+    path.unlink()
+    with refuses(ValueError, "path", path.name):
+        strategy.start(**more)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nodes_keep_their_numbers_when_all_others_are_new(seed):
+    """Half of the nodes, the other half, and then all: in an epoch nobody is twice."""
+    parts = NODES[:15], NODES[15:], NODES
+    grid = InProcess([])
+    grid.get_node_ids = lambda: list(parts[len(grid.cohorts)])
+    plan = dpfl.OncePerEpoch(population=30, cohort_size=10, rounds=3)
+    trained(grid, plan=plan, seed=seed)
+    drawn = [node for cohort in grid.cohorts for node in cohort]
+    assert len(drawn) == len({*drawn}) > len(grid.cohorts[2]) == 10
+
+
+def test_nodes_beyond_the_population_are_never_drawn():
+    halves = NODES[:15], NODES[15:]
+    grid = InProcess([])
+    grid.get_node_ids = lambda: list(halves[len(grid.cohorts) > 2])
+    plan = dpfl.OncePerEpoch(population=15, cohort_size=5, rounds=6)
+    _, result = trained(grid, dpfl.NoMechanism(cohort_size=5), plan)
+    assert [len(cohort) for cohort in grid.cohorts] == [5, 5, 5]
+    assert result.train_metrics_clientapp[6]["exact_silent"] == 5
+
+
+def test_clients_without_the_mod_spend_nothing():
+    def changed(reply):
+        return [with_content(reply, RecordDict({"arrays": initial()}))]
+
+    strategy = PrivateStrategy(FedAvg(), GAUSSIAN, PLAN, delta=DELTA)
+    with refuses(ValueError, "ClientApp", "private_mod"):
+        grid = InProcess(NODES, changed=changed)
+        strategy.start(grid=grid, initial_arrays=initial())
+    assert len(grid.cohorts) == 1 and strategy.server.ledger.rounds == 0
 
 
 def test_too_few_clients_that_bring_noise_release_nothing():
