@@ -3,7 +3,7 @@
 
 """Trains a PyTorch model on scikit-learn's digits in pfl, by L2-CSGM at epsilon 8.
 
-    pip install dpfl 'pfl[pytorch]' scikit-learn    # on Python 3.10 to 3.12
+    pip install -e . 'pfl[pytorch]' scikit-learn    # in a clone, Python 3.10 to 3.12
     python examples/pfl_torch.py FOLDER
 
 The same command goes on with a run that was killed.

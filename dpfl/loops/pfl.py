@@ -14,7 +14,6 @@ integers, which pfl's sum in float32 over its workers would not keep.
 
 from __future__ import annotations
 
-import functools
 import pathlib
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, Optional
@@ -68,9 +67,10 @@ class DpflMechanism(CentralPrivacyMechanism, TrainingProcessCallback, Saveable):
         workers = get_ops().distributed.world_size
         checks.require(workers == 1, "world_size", "1 process", workers)
         begun = (mechanism, plan, _arrays(statistics))
-        self._made = functools.partial(servers.Server, *begun, **options)
+        self._made = lambda **state: servers.Server(*begun, **{**options, **state})
         self.server = self._made()
         self._cohorts: Optional[_Cohorts] = None
+        self._ids = ""
 
     def cohorts(
         self, dataset: FederatedDataset, user_ids: Optional[Sequence[Hashable]] = None
@@ -79,29 +79,31 @@ class DpflMechanism(CentralPrivacyMechanism, TrainingProcessCallback, Saveable):
 
         Args:
           dataset: The clients' data.
-          user_ids: Ids of all clients, from which the plan draws. None for pfl's own
-            sampler: any for `FixedSize`, 'minimize_reuse' for `OncePerEpoch` too.
+          user_ids: Ids of all clients in one order, of whom the plan draws. None for
+            pfl's sampler: any for `FixedSize`, 'minimize_reuse' for `OncePerEpoch` too.
 
         Raises:
           TypeError: If clients of the data set are not the same in all rounds.
-          ValueError: If there are not N ids, or pfl's sampler does not suit the plan.
+          ValueError: If ids or pfl's sampler do not suit the plan, or the saved run.
         """
         self._cohorts = _Cohorts(self, dataset, user_ids)
         return self._cohorts
 
+    def _settle(self, ids: str) -> None:
+        """Keeps the digest of the ids, empty before they are known; refuses others."""
+        is_same = "" in (ids, self._ids) or ids == self._ids
+        wanted = "those of the saved run, in the same order"
+        checks.require(is_same, "user_ids", wanted, "others")
+        self._ids = ids or self._ids
+
     def postprocess_one_user(
         self, *, stats: TrainingStatistics, user_context: Any
     ) -> tuple[TrainingStatistics, Metrics]:
-        """Encodes a client's statistics and adds them; returns empty ones.
-
-        Raises:
-          ValueError: If their weight is not 1, or they are not of data of `cohorts`.
-        """
+        """Encodes statistics of weight 1 and adds them; returns empty ones."""
         weight, now = getattr(stats, "weight", 1), self._cohorts
-        checks.require(weight == 1, "weight", "1, for a mean over a fixed n", weight)
+        checks.require(weight == 1, "weight", "1: put WeightByUser() before it", weight)
         if now is None or now.client is None:
-            wanted = "the result of DpflMechanism.cohorts"
-            raise ValueError(checks.message("training_data", wanted, "another"))
+            raise ValueError("training_data must be made by cohorts, found another")
         if now.client is not _NOBODY:
             data = wire.encode(self.server.mechanism, _arrays(stats), now.message)
             self.server.add(now.client, data)
@@ -131,41 +133,37 @@ class DpflMechanism(CentralPrivacyMechanism, TrainingProcessCallback, Saveable):
     def save(self, dir_path: str) -> None:
         """Saves the state after the last release, as secret as the data."""
         path = pathlib.Path(dir_path, "dpfl.npz")
+        files.write_atomically(path.with_suffix(".ids"), self._ids, private=True)
         files.write_atomically(path, self.server.save(), private=True)
 
     def load(self, dir_path: str) -> None:
-        """Goes on from a saved state; see `dpfl.Server` for its errors."""
+        """Goes on from a saved state; ValueError for other ids or as `dpfl.Server`."""
         path = pathlib.Path(dir_path, "dpfl.npz")
         if not path.exists():
             raise CheckpointNotFoundError(path)
+        self._settle(path.with_suffix(".ids").read_text())
         self.server = self._made(state=path.read_bytes())
 
 
 class _Cohorts(FederatedDatasetBase):
-    """Data of the rounds' clients; see `DpflMechanism.cohorts`.
+    """Data of the rounds' clients; see `DpflMechanism.cohorts`."""
 
-    Attributes:
-      message: The server's message of the round.
-      client: The client that trains, or `_NOBODY`; None once its statistics are added.
-    """
-
-    message, client = b"", None
+    message, client = b"", None  # The round's; the one that trains, None once added.
 
     def __init__(self, private: DpflMechanism, dataset: Any, user_ids: Any):
         super().__init__()
-        if not isinstance(dataset, FederatedDataset):
-            wanted = "a FederatedDataset, whose clients stay the same"
-            raise TypeError(checks.message("dataset", wanted, dataset))
+        checks.instance(FederatedDataset)("dataset", dataset)
         plan = private.server.plan
         if user_ids is None:
             cycles = isinstance(dataset.user_sampler, MinimizeReuseUserSampler)
             plans = (FixedSize, OncePerEpoch) if cycles else (FixedSize,)
-            names = " or ".join(kind.__name__ for kind in plans)
-            wanted = f"given, or the plan {names} for this sampler of pfl"
+            wanted = "given, or the plan FixedSize" + " or OncePerEpoch" * cycles
             checks.require(isinstance(plan, plans), "user_ids", wanted, plan)
         else:
-            number, wanted = len(set(user_ids)), f"those of {plan.population} clients"
-            checks.require(number == plan.population, "user_ids", wanted, number)
+            found = f"{len(user_ids)} of {len(set(user_ids))} clients"
+            wanted = f"{plan.population} of {plan.population} clients"
+            checks.require(found == wanted, "user_ids", wanted, found)
+        private._settle(files.digest({"user_ids": user_ids and [*map(str, user_ids)]}))
         self._private, self._dataset, self._ids = private, dataset, user_ids
 
     def __next__(self) -> tuple[Any, int]:
@@ -176,6 +174,8 @@ class _Cohorts(FederatedDatasetBase):
         server, ids = self._private.server, self._ids
         size = server.plan.cohort_size
         checks.require(cohort_size == size, "cohort_size", str(size), cohort_size)
+        wanted = "at least 1, but the run has had all of its rounds"
+        checks.require(server.rounds_left, "rounds_left", wanted, 0)
         if ids is None:
             drawn = [next(self._dataset.sampler) for _ in range(size)]
             now = server.begin_round([user for user, _ in drawn])

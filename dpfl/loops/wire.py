@@ -53,14 +53,20 @@ class UpdateLayout:
           template: The length of updates that are vectors, or an update.
 
         Raises:
-          TypeError: If an array is not of floats.
+          TypeError: If an array is not of floats, or numpy does not take it.
           ValueError: If there are no numbers.
         """
         if not isinstance(template, (Mapping, list, tuple)) and not np.ndim(template):
+            if not isinstance(template, (int, float, np.number)):
+                wanted = "an integer, or arrays of floats, in mappings, lists or tuples"
+                raise TypeError(checks.message("template", wanted, type(template)))
             length = checks.dimension("template", template)
             template = np.broadcast_to(np.float32(0), [length])
         # Without the template's memory.
-        self._tree = _mapped(_empty, template)
+        made = iter(
+            [_empty(name, part) for name, part in _leaves(template, "template")]
+        )
+        self._tree = _mapped(lambda part: next(made), template)
         parts = list(_leaves(self._tree))
         self.dimension = sum(part.size for _, part in parts)
         checks.require(self.dimension, "template", "of at least one number", parts)
@@ -75,16 +81,22 @@ class UpdateLayout:
         )
 
 
-def _empty(array: Any) -> np.ndarray:
-    array = np.asarray(array)
+def _empty(name: str, array: np.ndarray) -> np.ndarray:
     if "float" not in array.dtype.name:
-        wanted = "a number, or of float arrays"
-        raise TypeError(checks.message("template", wanted, array.dtype))
+        raise TypeError(checks.message(name, "an array of floats", array.dtype))
     return np.broadcast_to(np.zeros([], array.dtype), array.shape)
 
 
 def _leaves(tree: Update, name: str = "") -> Iterator[tuple[str, np.ndarray]]:
-    """The arrays of a structure and their names, in order."""
+    """The arrays of a structure and their names, in order.
+
+    Args:
+      tree: The structure.
+      name: Its own name.
+
+    Raises:
+      TypeError: If numpy does not take an array, such as a tensor that requires grad.
+    """
     if isinstance(tree, Mapping):
         for key in sorted(tree):
             yield from _leaves(tree[key], f"{name}.{key}")
@@ -92,7 +104,13 @@ def _leaves(tree: Update, name: str = "") -> Iterator[tuple[str, np.ndarray]]:
         for place, part in enumerate(tree):
             yield from _leaves(part, f"{name}[{place}]")
     else:
-        yield name, np.asarray(tree)
+        try:
+            array = np.asarray(tree)
+        except (TypeError, RuntimeError) as error:
+            kind = "an integer, or arrays" if name == "template" else "an array"
+            wanted = f"{kind} that numpy takes, such as tensor.detach().cpu()"
+            raise TypeError(checks.message(name, wanted, type(tree))) from error
+        yield name, array
 
 
 def _mapped(function: Any, tree: Update) -> Update:
@@ -110,9 +128,9 @@ def _mapped(function: Any, tree: Update) -> Update:
 def _flat(update: Update) -> np.ndarray:
     """An update as float32[d]."""
     parts = []
-    for _, part in _leaves(update):
+    for name, part in _leaves(update, "update"):
         if "float" not in part.dtype.name and part.dtype.kind not in "iub":
-            raise TypeError(checks.message("update", "of numbers", part.dtype))
+            raise TypeError(checks.message(name, "of numbers", part.dtype))
         with np.errstate(over="ignore"):
             parts.append(part.reshape(-1).astype(np.float32))
     return np.concatenate(parts) if parts else np.zeros([0], np.float32)
@@ -216,8 +234,11 @@ def _shared(
     """The codec, and the decoded broadcast, of the last round in this process."""
     codec = _codec(mechanism, dimension)
     example = codec.broadcast(codec.initial_state(), np.zeros([2], np.int64))
-    with checks.renaming({"data": "message"}):
+    try:
         broadcast = unpack(message, example, codec, {})
+    except ValueError as error:
+        wanted = "that of Server.begin_round"
+        raise ValueError(checks.message("message", wanted, len(message))) from error
     return codec, codec.decode_broadcast(broadcast)
 
 

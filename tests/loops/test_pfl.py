@@ -15,6 +15,7 @@ import dpfl
 pytest.importorskip("pfl", reason="runs in the environment with pfl")
 
 from pfl.callback.restore_training import RestoreTrainingCallback
+from pfl.exception import CheckpointNotFoundError
 from pfl.internal.ops.numpy_ops import NumpySeedScope
 from pfl.stats import MappedVectorStatistics
 
@@ -163,6 +164,47 @@ def test_other_choices_of_clients_are_refused(plan, sampler, ids):
         private(plan=plan).cohorts(pfl_loop.dataset(sampler), ids)
 
 
+def test_each_client_has_one_id():
+    for ids in ([*IDS, 0], [*IDS, CLIENTS], [0, *IDS][:-1]):
+        with refuses(ValueError, "user_ids", f"{len(ids)} of {len(set(ids))}"):
+            private().cohorts(pfl_loop.dataset(), ids)
+
+
+def test_a_saved_run_keeps_the_order_of_ids(tmp_path):
+    data, names = pfl_loop.dataset(), [str(client) for client in IDS]
+    made, other = private(), names[::-1]
+    made.cohorts(data, names)
+    made.save(str(tmp_path))
+    for path in tmp_path.iterdir():
+        assert path.stat().st_mode & 0o077 == 0
+    for known_first in (True, False):
+        again = private()
+        if not known_first:
+            again.load(str(tmp_path))
+        with refuses(ValueError, "user_ids", "saved"):
+            again.cohorts(data, other)
+            again.load(str(tmp_path))
+    again.cohorts(data, tuple(names))
+    with refuses(ValueError, "user_ids"):
+        again.cohorts(data)
+    (tmp_path / "dpfl.npz").unlink()
+    with pytest.raises(CheckpointNotFoundError):
+        private().load(str(tmp_path))
+
+
+def test_a_finished_run_says_so(tmp_path):
+    for is_over in (False, True):
+        made, model = private(), pfl_loop.Model()
+        restore = RestoreTrainingCallback([made, model], str(tmp_path))
+        data = made.cohorts(pfl_loop.dataset(), IDS)
+        if is_over:
+            with refuses(ValueError, "rounds_left", 0):
+                pfl_loop.train(made, data, model, ROUNDS, [restore])
+        else:
+            pfl_loop.train(made, data, model, ROUNDS, [restore])
+    assert made.server.ledger.rounds == ROUNDS
+
+
 def test_other_runs_are_refused():
     made, model = private(), pfl_loop.Model()
     data = made.cohorts(pfl_loop.dataset(), IDS)
@@ -172,7 +214,7 @@ def test_other_runs_are_refused():
         pfl_loop.train(private(), pfl_loop.dataset(), model, 1)
     (member, _), *_ = itertools.islice(data.get_cohort(COHORT), 1)
     weighted = MappedVectorStatistics(pfl_loop.target(member.user_id), weight=2.0)
-    with refuses(ValueError, "weight", 2.0):
+    with refuses(ValueError, "weight", "WeightByUser", 2.0):
         made.postprocess_one_user(stats=weighted, user_context=None)
     with refuses(TypeError, "dataset"):
         made.cohorts(data, IDS)

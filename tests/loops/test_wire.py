@@ -82,10 +82,35 @@ def test_templates_and_updates_without_numbers_are_refused():
             dpfl.encode(dpfl.NoMechanism(3), update, b"")
 
 
+class Tensor:
+    """As of PyTorch, which numpy does not take while it requires a gradient."""
+
+    ndim = 1
+
+    def __array__(self, *_, **__):
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad.")
+
+
+def test_templates_of_pytorch_are_refused_by_their_names():
+    buffer = np.array(3)
+    for template, parts in (
+        ({"bn": {"num_batches_tracked": buffer}}, ["template.bn.num_batches_tracked"]),
+        ([np.zeros(2), buffer], ["template[1] must", "int64"]),
+        ({"w": Tensor()}, ["template.w", "tensor.detach()"]),
+        (Tensor(), ["template", "an integer, or arrays", "tensor.detach()"]),
+        (iter([np.zeros(2)]), ["template", "an integer, or arrays"]),
+    ):
+        with refuses(TypeError, *parts[:1]) as caught:
+            wire.UpdateLayout(template)
+        assert all(part in str(caught.value) for part in parts)
+    with refuses(TypeError, "update.w"):
+        dpfl.encode(dpfl.NoMechanism(3), {"w": Tensor()}, b"")
+
+
 def test_messages_of_another_round_functions_are_refused():
     mechanism = dpfl.TEST_CONFIGS["l2_csgm"]
     for message in (b"", bytes(15), bytes(17)):
-        with refuses(ValueError, "message", len(message)):
+        with refuses(ValueError, "message", "Server.begin_round", len(message)):
             dpfl.encode(mechanism, np.zeros(9), message)
     assert len(dpfl.encode(mechanism, np.zeros(9), bytes(16))) >= 20
     with refuses(TypeError, "message", 16):
