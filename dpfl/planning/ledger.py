@@ -26,7 +26,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import ClassVar, NamedTuple, Optional
 
 from dpfl import accounting, checks, files
@@ -46,6 +46,20 @@ from dpfl.planning.journal import Journal
 def default_delta(population: int) -> float:
     """min(1e-3, N**-1.1): less than one in N, and never larger than 1e-3."""
     return min(1e-3, checks.integer("population", population) ** -1.1)
+
+
+def _most(above: int, is_allowed: Callable[[int], bool]) -> int:
+    """The most rounds that are allowed, of less than `above` and at least 0.
+
+    Args:
+      above: A number that is known not to be allowed, or beyond the plan.
+      is_allowed: Function of a number of rounds.
+    """
+    low, high = 0, above
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if is_allowed(middle) else (low, middle)
+    return low
 
 
 class Again(NamedTuple):
@@ -105,14 +119,7 @@ class RunCost(Checked):
         rounds = self.participation.rounds
         if target is None or self.planned.epsilon <= target:
             return rounds
-        low, high = 0, rounds
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self.report_after(middle).epsilon <= target:
-                low = middle
-            else:
-                high = middle
-        return low
+        return _most(rounds, lambda n: self.report_after(n).epsilon <= target)
 
     @functools.cached_property
     def _allowed(self) -> accounting.PrivacyReport:
@@ -336,13 +343,11 @@ class Ledger:
         if not any(self.again) or self.cost.target_epsilon is None:
             return self.cost.rounds_allowed - self.rounds
         if self.again not in self._allowed:
-            low, high = 0, self.cost.participation.rounds
-            while low < high:
-                middle = (low + high + 1) // 2
-                epsilon = self._report(middle, self.again).epsilon
-                is_allowed = epsilon <= self.cost.target_epsilon
-                low, high = (middle, high) if is_allowed else (low, middle - 1)
-            self._allowed[self.again] = low
+            target = self.cost.target_epsilon
+            self._allowed[self.again] = _most(
+                self.cost.participation.rounds + 1,
+                lambda n: self._report(n, self.again).epsilon <= target,
+            )
         return max(self._allowed[self.again] - self.rounds, 0)
 
     def resume_at(
