@@ -31,8 +31,11 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM
 from flwr.supercore.task_identity import TaskIdentity
 
+from dpfl import files
+from dpfl.arrays import in_numpy
 from dpfl.loops.flower import PrivateStrategy, private_mod
 from tests.refusals import refuses
+from tools import frameworks
 
 TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
 DELTA = 1e-3
@@ -471,3 +474,22 @@ def test_the_example_s_app(monkeypatch, tmp_path):
     # A hundredth of 2^14 places in 32 bits, with their number and the mask's seed.
     claimed = 4 * 2**14 / 100 + 4 + 16
     assert np.mean(grid.lengths) == pytest.approx(claimed, rel=0.06)
+
+
+def test_the_example_s_app_trains_as_a_loop_in_numpy(monkeypatch, tmp_path):
+    """To the same weights, if the seeds of the clients' masks are equal too."""
+    model = frameworks.app("model")
+    monkeypatch.setattr(model, "NAMES", model.NAMES)
+    monkeypatch.setattr(
+        model, "accuracy", lambda ends: sum(map(float, map(np.sum, ends)))
+    )
+    monkeypatch.setattr(in_numpy, "fresh_seed", lambda: np.zeros(2, np.int64))
+    plan = dpfl.PoissonSampling(population=100, cohort_size=50, rounds=2)
+    monkeypatch.setattr(frameworks, "PLAN", plan)
+    table = tmp_path / "table.csv"
+    table.write_text("framework,seed,accuracy,epsilon,noise,bits\n")
+    for name in ("numpy", "flower"):
+        frameworks.main([str(table), name, "1"])
+    one, two = files.read_csv(table)
+    for key in ("accuracy", "epsilon", "noise", "bits"):
+        assert float(two[key]) == pytest.approx(float(one[key]), rel=1e-6)

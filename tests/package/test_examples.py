@@ -24,7 +24,7 @@ from dpfl import files
 from experiments import effects
 from tests import forks
 from tests.refusals import names
-from tools import other_loops
+from tools import frameworks, other_loops
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "examples"
@@ -226,6 +226,19 @@ def test_loop_examples_reach_dpfl_train_s_accuracy():
     for loop in other_loops.LOOPS:
         assert len(found[loop]) == len(found[other_loops.OWN]) >= 8
         own = effects.effect(found, [(loop, other_loops.OWN)])
+        assert own.low < 0 < own.high
+
+
+def test_frameworks_reach_the_accuracy_of_a_loop_in_numpy():
+    found = {}
+    for row in files.read_csv(ROOT / "docs/results/frameworks.csv"):
+        assert float(row["epsilon"]) == pytest.approx(7.9971, abs=1e-4)
+        own = found.setdefault(row["framework"], {})
+        own[row["seed"]] = float(row["final_accuracy"])
+    assert set(found) == {*frameworks.TRAINED}
+    for other in {*found} - {"numpy"}:
+        assert len(found[other]) == len(found["numpy"]) >= 8
+        own = effects.effect(found, [(other, "numpy")])
         assert own.low < 0 < own.high
 
 
