@@ -22,8 +22,9 @@ of it, whatever the grid's step is. Tails have infinite losses.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Optional
 
 import numpy as np
@@ -31,13 +32,14 @@ from scipy import special
 
 from dpfl.accounting import csgm, privacy_loss
 
-# Values of A that are tried; the one with the least epsilon is taken.
-_POWERS = (2, 3, 4, 5, 6, 8, 10, 14, 20)
-# Equal steps over a standard normal. The integrand is analytic, and at most 1 times the
-# density where |Im| <= 0.39, at times of up to `_LONGEST`, so that the sums differ from
-# the integrals by less than 4 exp(0.39^2 / 2 - 2 pi 0.39 / 0.05) < 1e-20.
-_NODES = 0.05 * np.arange(-200, 201)
-_WEIGHTS = special.softmax(-_NODES * _NODES / 2)
+# Values of A that are tried, from above, until epsilon rises.
+_POWERS = (20, 17, 14, 12, 10, 8, 7, 6, 5.5, 5, 4.5, 4.25, 4, 3.75, 3.5, 3.25, 3, 2.75)
+_POWERS += (2.5, 2.25, 2)
+# Cells of a standard normal, and places in each: those of Gauss and Legendre, and its
+# end. The integrands are analytic where |Im| <= 0.39 at times of up to `_LONGEST`, so
+# that the sums differ from the integrals by less than 1e-11 of those of absolute values.
+_CELL, _FARTHEST_CELL = 0.1, 12.0
+_PLACES, _WEIGHTS = (x / 2 for x in np.polynomial.legendre.leggauss(6))
 _LONGEST = 16.0
 # The longest time that a grid of losses has room for.
 _MOST_TIME = 100.0
@@ -57,35 +59,62 @@ _OF_K, _LEAST_REST = 1e-12, 1e-6
 Losses = tuple[privacy_loss.LossDistribution, privacy_loss.LossDistribution]
 
 
-def largest_b(keep: float, time: float, power: int) -> float:
-    """The largest b with which the extreme vector is the worst; maybe below 0.
+def largest_b(keep: float, time: float, power: float) -> float:
+    """The largest b with which the extreme vector is the worst; -1 if there is none.
 
-    The condition need be checked at the longest time alone (Theorem 3 of the page). It
-    is a mixture over m of E[1 - 4p + 2p^2 - b (2p - p^2)], logit p normal of the mean
-    logit(keep) + (m - 1/2) time and the variance time.
+    It is found by bisection, as all smaller ones are allowed, for conditions at the
+    longest time (Theorem 3 of the page): L, R, M and S at any end of a cell.
 
     Args:
       keep: gamma, in (0, 1).
       time: c, (a coordinate's bound / noise std)^2, above 0.
-      power: A, whole, at least 2.
+      power: A, at least 2.
     """
-    keep, time = keep * (1 + _ROUNDING), time * (1 + _ROUNDING)
-    if keep >= 1 or time > _LONGEST:
+    time *= 1 + _ROUNDING
+    if not (power >= 2 and keep < 1 and time <= _LONGEST):
         return -1.0
-    i = np.arange(power - 1.0)
-    weights = special.gammaln(power - 1) - special.gammaln(i + 1)
-    weights += (i + 2) * (i + 1) * time / 2 - special.gammaln(power - 1 - i)
-    weights += (power - 2 - i) * math.log1p(-keep) + i * math.log(keep)
-    weights = special.softmax(weights)
-    places = (i[:, None] + 1.5) * time + math.sqrt(time) * _NODES
-    p = special.expit(special.logit(keep) + places)
-    first, second = (
-        float(weights @ (power_of_p @ _WEIGHTS)) for power_of_p in (p, p * p)
-    )
-    return (1 - 4 * first + 2 * second) / (2 * first - second) - _ROUNDING
+    root = math.sqrt(time)
+    starts = np.arange(0, power * root + _FARTHEST_CELL, _CELL)
+    z = starts[:, None] + _CELL * np.append(0.5 + _PLACES, 1)
+    log_w = root * z
+    log_x = np.logaddexp(math.log1p(-keep), math.log(keep) + log_w)
+    p, lost = (special.expit(s * (special.logit(keep) + log_w)) for s in (1, -1))
+    # Logs of the density times p^2, over gamma^2; all integrals are over z.
+    density = -z * z / 2 + 1.5 * log_w - 2 * log_x
+    grown = density + power * log_x
+    grown = np.exp(grown - np.max(grown))
+    at_ends, last, rest = 2 / root * lost[:, -1], p[:, -1], lost[:, -1]
+
+    def integrals(values: np.ndarray) -> np.ndarray:
+        """Integrals over cells, less an allowance."""
+        values = values[:, :-1] - _ROUNDING * np.abs(values[:, :-1])
+        return values @ (_CELL * _WEIGHTS)
+
+    def is_allowed(b: float) -> bool:
+        least, kept = (1 - (4 + 2 * b) * x + (2 + b) * x * x for x in (keep, p))
+        fallen = np.exp(density - b * log_x)
+        left = np.cumsum(
+            integrals(fallen * kept + least * np.exp(density + 2 * log_x - 3 * log_w))
+        )
+        bend = (1 + b) * p * p
+        right = integrals(grown * (lost * (1 - 3 * p + 2 * power * p) - bend))
+        right = np.append(np.cumsum(right[:0:-1])[::-1], -math.inf)
+        middle = rest * (3 * last - 2 + 2 * z[:, -1] / root) - bend[:, -1]
+        steep = 3 - (2 + b) * last + 2 * rest**2 / (1 + rest)
+        slack = [left - fallen[:, -1] * at_ends, right + grown[:, -1] * at_ends]
+        slack += [middle - _ROUNDING, steep - _ROUNDING]
+        return least > 0 and bool(np.any(np.min(slack, axis=0) >= 0))
+
+    low, high = 0.0, _LARGEST_B
+    if not is_allowed(low):
+        return -1.0
+    while high - low > _ROUNDING * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if is_allowed(middle) else (low, middle)
+    return low
 
 
-def threshold_losses(power: int, b: float, tail: float) -> Losses:
+def threshold_losses(power: float, b: float, tail: float) -> Losses:
     """The losses -u: of 'with', where u has its law, and of 'without', where e^u has.
 
     Args:
@@ -205,6 +234,33 @@ def _sampled(
     return privacy_loss.on_grid(given, without, grid, step)
 
 
+def _thresholds(
+    power: float, coordinates: Sequence[tuple[float, float]], delta: float
+) -> Optional[Losses]:
+    """Losses of the random threshold that all of the coordinates allow, if any."""
+    b = min(largest_b(keep, time, power) for keep, time in coordinates)
+    return threshold_losses(power, b, _TAIL * delta) if b > 0 else None
+
+
+def _least(
+    run: privacy_loss.LossDistribution,
+    side: int,
+    thresholds: Callable[[float], Optional[Losses]],
+    delta: float,
+) -> Optional[privacy_loss.LossDistribution]:
+    """A run's losses with the threshold of the largest power before epsilon rises."""
+    best, least = None, math.inf
+    for pair in map(thresholds, _POWERS):
+        if pair is None:
+            continue
+        found = privacy_loss.composed([(run, 1), (pair[side], 1)], delta).of_one()
+        epsilon = found.epsilon(delta)
+        if best is not None and epsilon > least:
+            break
+        best, least = found, epsilon
+    return best
+
+
 def losses(
     releases: Sequence[tuple[csgm.SparsifiedDpEvent, int]], delta: float
 ) -> Optional[Losses]:
@@ -220,39 +276,20 @@ def losses(
     Raises:
       TooManyLossesError: noise is too small.
     """
-    parts, bounds = [], dict.fromkeys(_POWERS, math.inf)
+    parts, random = [], []
     total = sum(n for _, n in releases)
     for event, n in releases:
         pair, time = release_losses(event, _TAIL_SHARE * delta / total)
         parts.append((pair, n))
         if _coordinates(event) < event.dimension:
-            for power in _POWERS:
-                b = largest_b(event.keep_fraction, time, power)
-                bounds[power] = min(bounds[power], b)
+            random.append((event.keep_fraction, time))
     run = [
         privacy_loss.composed([(pair[side], n) for pair, n in parts], delta).of_one()
         for side in (0, 1)
     ]
     # Where all coordinates may be at their bound no threshold is random.
-    smooth = [
-        threshold_losses(power, min(b, _LARGEST_B), _TAIL * delta)
-        for power, b in bounds.items()
-        if 0 < b < math.inf
-    ]
-    if math.inf not in bounds.values():
-        if not smooth:
-            return None
-        run = [
-            min(
-                (
-                    privacy_loss.composed(
-                        [(run[side], 1), (pair[side], 1)], delta
-                    ).of_one()
-                    for pair in smooth
-                ),
-                key=lambda found: found.epsilon(delta),
-            )
-            for side in (0, 1)
-        ]
+    if random:
+        smooth = functools.lru_cache(lambda power: _thresholds(power, random, delta))
+        run = [_least(run[side], side, smooth, delta) for side in (0, 1)]
     remove, add = run
-    return remove, add
+    return None if remove is None or add is None else (remove, add)
