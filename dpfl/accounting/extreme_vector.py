@@ -33,11 +33,12 @@ from scipy import special
 from dpfl.accounting import csgm, privacy_loss
 
 # Values of A that are tried, from above, until epsilon rises.
-_POWERS = (20, 17, 14, 12, 10, 8, 7, 6, 5.5, 5, 4.5, 4.25, 4, 3.75, 3.5, 3.25, 3, 2.75)
-_POWERS += (2.5, 2.25, 2)
+_POWERS = (20.0, 17.0, 14.0, 12.0, 10.0, 8.0, 7.0, 6.0, 5.5, 5.0, 4.5, 4.25, 4.0) + (
+    *(3.75, 3.5, 3.25, 3.0, 2.75, 2.5, 2.25, 2.0),
+)
 # Cells of a standard normal, and places in each: those of Gauss and Legendre, and its
 # end. The integrands are analytic where |Im| <= 0.39 at times of up to `_LONGEST`, so
-# that the sums differ from the integrals by less than 1e-11 of those of absolute values.
+# that sums differ from integrals by less than 1e-11 of those of absolute values.
 _CELL, _FARTHEST_CELL = 0.1, 12.0
 _PLACES, _WEIGHTS = (x / 2 for x in np.polynomial.legendre.leggauss(6))
 _LONGEST = 16.0
@@ -288,8 +289,8 @@ def losses(
         for side in (0, 1)
     ]
     # Where all coordinates may be at their bound no threshold is random.
-    if random:
-        smooth = functools.lru_cache(lambda power: _thresholds(power, random, delta))
-        run = [_least(run[side], side, smooth, delta) for side in (0, 1)]
-    remove, add = run
+    if not random:
+        return run[0], run[1]
+    smooth = functools.lru_cache(lambda power: _thresholds(power, random, delta))
+    remove, add = (_least(run[side], side, smooth, delta) for side in (0, 1))
     return None if remove is None or add is None else (remove, add)

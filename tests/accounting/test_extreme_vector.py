@@ -56,7 +56,7 @@ def test_b_is_allowed_at_all_times_and_hardly_more_is(keep, time, power):
     assert np.min(bends(keep, time, power, 1.2 * b + 0.1)) < 0
 
 
-def test_b_falls_with_time_with_the_share_kept_and_with_the_power():
+def test_b_falls_with_time_share_and_power():
     b = extreme_vector.largest_b
     settings = [(0.01, 0.5, 3), (0.01, 1.5, 3), (0.02, 1.5, 3), (0.02, 1.5, 3.5)]
     found = [b(*setting) for setting in settings]

@@ -37,7 +37,7 @@ TINY = [
     *("--rounds=24", "--checkpoint_every=3", "--eval_every=2"),
 ]
 # What meets an epsilon of 8, to take no time to find it.
-SPARSE = [*TINY, "--compression_rate=20", "--noise_multiplier=1.141"]
+SPARSE = [*TINY, "--compression_rate=20", "--noise_multiplier=1.1365"]
 # What meets it at the last round alone, and is traced in less time.
 DENSE = [*TINY, "--mechanism=gaussian", "--noise_multiplier=1.006"]
 
