@@ -43,6 +43,8 @@ BY_SUBSPACE = {"dome", "dome_ddg"}
 INEXACT = {"sparse_recovery"}
 # Mechanisms with streams of real coefficients; `_streams` has whole ones.
 STREAMED = {"matrix_factorization", "sgmf"}
+# Mechanisms whose integers are compared in the loops of all frameworks.
+SUMMED = ("gaussian_adaptive", "l2_csgm", "distributed_discrete_gaussian")
 PARTS = ("shared", "messages", "sums", "total", "released")
 
 

@@ -18,6 +18,7 @@ from dpfl.codecs.round_functions import RoundFunctions
 from dpfl.seed_domains import RoundDomain
 from dpfl.vectors import randomness
 from tests.arrays import cases
+from tests.loops import audited
 
 if importlib.util.find_spec("tensorflow"):
     # The JAX beside TensorFlow Federated is too old.
@@ -203,10 +204,9 @@ NAMES = ("gaussian", "l2_csgm", "distributed_skellam")
 @pytest.mark.parametrize("name", NAMES)
 def test_two_rounds_of_one_state_have_independent_noise(name):
     mechanism = dataclasses.replace(dpfl.TEST_CONFIGS[name], clip_norm=1.0)
-    agg = dpfl.jax_aggregator(mechanism, jnp.zeros(4000))
-    cohort = jnp.asarray(
-        np.random.default_rng(0).normal(size=[3, 4000]) / 80, np.float32
-    )
+    d = audited.DIMENSION
+    agg = dpfl.jax_aggregator(mechanism, jnp.zeros(d))
+    cohort = jnp.asarray(np.random.default_rng(0).normal(size=[3, d]) / 80, np.float32)
     state, update = agg.init(), jax.jit(agg.update)
     assert "seed" not in state
     entropy = agg.entropy()
@@ -219,6 +219,11 @@ def test_two_rounds_of_one_state_have_independent_noise(name):
         assert np.mean(one == two) < 0.1
     again = [update(state, cohort, None, entropy) for _ in range(2)]
     assert_same(*again)
+    # Of zeros and of a client that diverged there is noise alone.
+    silent = update(state, (0 * cohort).at[1, 5].set(jnp.nan), None, agg.entropy())
+    audited.check_noise(np.asarray(silent.mean), mechanism)
+    if "exact_nonfinite_clients" in silent.measured:
+        assert silent.measured["exact_nonfinite_clients"] == 1
     # The round counts too, so that one entropy may serve a whole scan.
     later = update(made[0].state, cohort, None, entropy)
     assert np.std(np.asarray(later.mean) - again[0].mean) > 0.95 * stddev * np.sqrt(2)

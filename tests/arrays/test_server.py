@@ -4,26 +4,28 @@
 """A server's release is that of TFF's and of JAX's aggregator under one seed.
 
 Updates are exact, so that integers are equal; floats are made of them in each library.
+Flower's and pfl's sums are compared with a server's in tests/loops.
 """
 
 import collections
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 import dpfl
+from dpfl.arrays import in_numpy
 from dpfl.loops import wire
 from dpfl.seed_domains import RoundDomain
 from dpfl.vectors import randomness
 from tests.arrays import cases, libraries
+from tests.loops import audited
 
 D, CLIENTS = cases.DIMENSION, cases.CLIENTS
-NAMES = ["gaussian_adaptive", "l2_csgm", "distributed_discrete_gaussian"]
 
 
 def by_tff(mechanism, updates):
-    """The seed, the clients' seeds and the mean, by the functions of TFF's process."""
+    """Seed, clients' seeds, sum and mean, by the functions of TFF's process."""
     import tensorflow as tf
     import tensorflow_federated as tff
 
@@ -47,29 +49,37 @@ def by_tff(mechanism, updates):
         domain = RoundDomain.CLIENT
         seeds.append(randomness.fold_in(key.numpy(), domain, *round_seed))
     sums = {name: CLIENTS * part for name, part in sums.items()}
-    made = steps.finish(state, shared, steps.codec.reduce_modulo(total), sums)
-    return np.array(steps.seed), seeds, made["result"].numpy()
+    total = steps.codec.reduce_modulo(total)
+    made = steps.finish(state, shared, total, sums)
+    return np.array(steps.seed), seeds, total, made["result"].numpy()
 
 
 def by_jax(mechanism, updates):
-    """The seed, the clients' seeds and the mean, by the aggregator for JAX."""
+    """Seed, clients' seeds, sum and mean, by the aggregator for JAX."""
     import jax
     import jax.numpy as jnp
 
     agg = dpfl.jax_aggregator(mechanism, jnp.zeros(D), measure="released")
     state = agg.init(seed=5)
     words = np.asarray(state["seed"]).view(np.int64).reshape(2)
-    made = jax.jit(agg.update)(state, jnp.asarray(updates))
+
+    @jax.jit
+    def update(*given):
+        with audited.sums_of(mechanism) as sums:
+            made = agg.update(*given)
+        return sums[0], made.mean
+
+    total, mean = update(state, jnp.asarray(updates))
     secret = randomness.fold_in(words, 0, RoundDomain.CLIENT)
     seeds = [randomness.fold_in(secret, place) for place in range(CLIENTS)]
-    return words, seeds, np.asarray(made.mean)
+    return words, seeds, total, np.asarray(mean)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_release_is_that_of_another_library(name):
+@pytest.mark.parametrize("name", cases.SUMMED)
+def test_a_sum_and_a_release_are_those_of_another_library(name):
     mechanism, updates = cases.EXACT[name], cases.exact_updates()
     other = by_tff if libraries.HAS_TENSORFLOW else by_jax
-    words, seeds, wanted = other(mechanism, updates)
+    words, seeds, total, wanted = other(mechanism, updates)
     plan = dpfl.FixedSize(CLIENTS, CLIENTS, 4)
     server = dpfl.Server(mechanism, plan, D, seed=0)
     server._state = server._steps.first_state(words)
@@ -79,4 +89,6 @@ def test_a_release_is_that_of_another_library(name):
         padded = np.pad(update, [0, codec.input_length - D])
         message = codec.encode(padded, shared, seed).message
         assert server.add(client, wire.pack(message, codec))
-    assert_allclose(server.end_round().mean, wanted, rtol=1e-5, atol=1e-6)
+    with audited.sums_of(mechanism) as sums:
+        assert_allclose(server.end_round().mean, wanted, rtol=1e-5, atol=1e-6)
+    in_numpy.tree_map(assert_array_equal, sums[0], total)

@@ -84,9 +84,9 @@ class Algorithm(FederatedNNAlgorithm):
         return MappedVectorStatistics(moved), Metrics()
 
 
-def dataset(sampler="random"):
+def dataset(sampler="random", clients=CLIENTS):
     """A data set of all clients, with a sampler of pfl."""
-    data = {client: [np.zeros([1])] for client in range(CLIENTS)}
+    data = {client: [np.zeros([1])] for client in range(clients)}
     chosen = get_user_sampler(sampler, list(data))
     return FederatedDataset(lambda n: Dataset(data[n], user_id=n), chosen)
 

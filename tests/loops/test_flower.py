@@ -34,6 +34,8 @@ from flwr.supercore.task_identity import TaskIdentity
 from dpfl import files
 from dpfl.arrays import in_numpy
 from dpfl.loops.flower import PrivateStrategy, private_mod
+from tests.arrays import cases
+from tests.loops import audited
 from tests.refusals import refuses
 from tools import frameworks
 
@@ -128,18 +130,38 @@ def crossed(content):
 
 def trained(grid, mechanism=GAUSSIAN, plan=PLAN, inner=None, rounds=10**9, **options):
     options = {"delta": DELTA, **options}
+    arrays = options.pop("arrays", None) or initial()
     strategy = PrivateStrategy(inner or FedAvg(), mechanism, plan, **options)
-    result = strategy.start(grid=grid, initial_arrays=initial(), num_rounds=rounds)
+    result = strategy.start(grid=grid, initial_arrays=arrays, num_rounds=rounds)
     return strategy, result
 
 
 NODES = range(10**18, 10**18 + 30)
 
 
-# One of each kind of message; loops/test_server.py has them all.
-@pytest.mark.parametrize(
-    "name", ["gaussian", "l2_csgm", "sgmf", "sketched_ddg", "dome"]
-)
+def released(mechanism, updates, **options):
+    """The arrays after a round of clients with these updates, from zeros on."""
+    step = client_app(lambda node, arrays: updates[node - NODES[0]])
+    arrays = record({"w": np.zeros_like(updates[0]), "counter": np.array([3, 4])})
+    grid = InProcess(NODES[: len(updates)], step)
+    plan = audited.plan_of(updates)
+    _, result = trained(grid, mechanism, plan, arrays=arrays, **options)
+    return {"w": result.arrays["w"].numpy()}
+
+
+@pytest.mark.parametrize("name", audited.NOISED)
+def test_noise_that_reaches_the_model_is_the_mechanism_s(name):
+    mechanism = dpfl.TEST_CONFIGS[name]
+    zeros = np.zeros([audited.CLIENTS, audited.DIMENSION], np.float32)
+    audited.check_noise(released(mechanism, zeros)["w"], mechanism)
+
+
+@pytest.mark.parametrize("name", cases.SUMMED)
+def test_sums_are_the_integers_of_a_server(name):
+    audited.check_sum(name, released, {"w": np.zeros(cases.DIMENSION, np.float32)})
+
+
+@pytest.mark.parametrize("name", audited.SENT)
 def test_a_reply_is_the_claimed_bits_alone(name):
     mechanism = dpfl.TEST_CONFIGS[name]
     plan = dpfl.WithoutReplacement(12, 3, 2)
@@ -150,12 +172,8 @@ def test_a_reply_is_the_claimed_bits_alone(name):
     assert strategy.server.rounds_left == 0
     metrics = result.train_metrics_clientapp[2]
     assert metrics["exact_clients"] == 3 and "loss" not in metrics
-    claimed = mechanism.uplink_bits(D) / 8
-    if name in ("l2_csgm", "sgmf"):
-        # Masks: each of 1024 places is kept with probability 1/2, in 4 bytes.
-        assert abs(np.mean(grid.lengths) - claimed) < 5 * 4 * 16 / math.sqrt(6)
-    else:
-        assert grid.lengths == [math.ceil(claimed)] * 6
+    assert len(grid.lengths) == 6
+    audited.check_bytes(grid.lengths, mechanism, D)
     after = numpy_of(result.arrays)
     assert np.array_equal(after["counter"], [3, 4])
     assert {k: (x.dtype, x.shape) for k, x in after.items()} == {

@@ -20,7 +20,8 @@ from pfl.internal.ops.numpy_ops import NumpySeedScope
 from pfl.stats import MappedVectorStatistics
 
 from dpfl.loops.pfl import DpflMechanism
-from tests.loops import pfl_loop
+from tests.arrays import cases
+from tests.loops import audited, pfl_loop
 from tests.loops.pfl_loop import CLIENTS
 from tests.refusals import refuses
 
@@ -78,12 +79,65 @@ def test_rounds_are_those_of_a_server(name):
     assert next(heard, None) is None
 
 
-def test_pfl_adds_nothing_up():
-    made = private()
-    (member, _), *_ = made.cohorts(pfl_loop.dataset(), IDS).get_cohort(COHORT)
-    stats = MappedVectorStatistics(pfl_loop.target(member.user_id))
-    empty, _ = made.postprocess_one_user(stats=stats, user_context=None)
-    assert [part.size for part in (empty + empty).values()] == [0, 0]
+def released(mechanism, updates, **options):
+    """The mean of a round of clients with these updates."""
+    ids, zeros = range(len(updates)), np.zeros_like(updates[0])
+    like, plan = MappedVectorStatistics({"w": zeros}), audited.plan_of(updates)
+    made = DpflMechanism(mechanism, plan, like, delta=1e-3, **options)
+    data = made.cohorts(pfl_loop.dataset(clients=len(updates)), ids)
+    for member, _ in data.get_cohort(len(updates)):
+        stats = MappedVectorStatistics({"w": updates[member.user_id]})
+        empty, _ = made.postprocess_one_user(stats=stats, user_context=None)
+    more = {"central_context": None, "aggregate_metrics": None}
+    mean, _ = made.postprocess_server(stats=empty, **more)
+    return [mean["w"]]
+
+
+@pytest.mark.parametrize("name", audited.NOISED)
+def test_noise_that_reaches_the_model_is_the_mechanism_s(name):
+    mechanism = dpfl.TEST_CONFIGS[name]
+    zeros = np.zeros([audited.CLIENTS, audited.DIMENSION], np.float32)
+    audited.check_noise(released(mechanism, zeros)[0], mechanism)
+
+
+@pytest.mark.parametrize("name", cases.SUMMED)
+def test_sums_are_the_integers_of_a_server(name):
+    audited.check_sum(name, released, [np.zeros(cases.DIMENSION, np.float32)])
+
+
+@pytest.mark.parametrize("name", audited.SENT)
+def test_clients_add_the_claimed_bits_and_pfl_nothing(name):
+    made, lengths = private(small(name)), []
+    made.server.add = lambda client, data: lengths.append(len(data))
+    for member, _ in made.cohorts(pfl_loop.dataset(), IDS).get_cohort(COHORT):
+        stats = MappedVectorStatistics(pfl_loop.target(member.user_id))
+        empty, _ = made.postprocess_one_user(stats=stats, user_context=None)
+        assert [part.size for part in (empty + empty).values()] == [0, 0]
+    assert len(lengths) == COHORT
+    audited.check_bytes(lengths, made.server.mechanism, made.server.dimension)
+
+
+def test_statistics_of_garbage_add_nothing_and_are_counted():
+    made, alone = private(seed=5), private(seed=5).server
+    data = made.cohorts(pfl_loop.dataset(), IDS)
+    garbage = [dict, lambda own: {**own, "w": own["w"] * np.nan}]
+    garbage += [lambda own: {**own, "b": own["b"] + np.inf}]
+    garbage += [lambda own: {**own, "w": own["w"][:5]}]
+    now = alone.begin_round()
+    for place, (member, _) in enumerate(data.get_cohort(COHORT)):
+        own = pfl_loop.target(member.user_id)
+        if not place:
+            sent = dpfl.encode(GAUSSIAN, list(own.values()), now.message)
+            assert alone.add(member.user_id, sent)
+        stats = MappedVectorStatistics(garbage[place](own))
+        empty, _ = made.postprocess_one_user(stats=stats, user_context=None)
+    more = {"central_context": None, "aggregate_metrics": None}
+    found, metrics = made.postprocess_server(stats=empty, **more)
+    for part, mean in zip(found.values(), alone.end_round().mean):
+        assert_array_equal(part, mean)
+    counts = metrics.to_simple_dict()
+    # Updates that are not finite are zeros, of clients that are in the round.
+    assert counts["Exact_clients"] == 3 and counts["Exact_refused_length"] == 1
 
 
 def test_a_run_stops_at_its_budget():

@@ -14,6 +14,7 @@ import tensorflow_federated as tff
 
 import dpfl
 from dpfl.engines.tff import program
+from tests.loops import audited
 from tests.refusals import refuses
 
 D, DELTA = 3, 1e-3
@@ -21,12 +22,11 @@ MECHANISM = dpfl.Gaussian(cohort_size=20, clip_norm=1.0, noise_multiplier=1.0)
 PLAN = dpfl.PoissonSampling(population=80, cohort_size=20, rounds=6)
 EPOCHS = dpfl.OncePerEpoch(population=80, cohort_size=20, rounds=8)
 STATE = collections.namedtuple("STATE", "weights aggregator")
-SPEC = (tf.TensorSpec([None, 2]), tf.TensorSpec([None, 1]))
 Output = collections.namedtuple("Output", "state metrics")
 
 
-def model():
-    """A model of three parameters, whose graph ends with its test."""
+def model(inputs=D - 1):
+    """A model of so many weights and a bias, whose graph ends with its test."""
 
     @tf.function
     def predict(weights, x, training):
@@ -34,12 +34,15 @@ def model():
         return tf.matmul(x, kernel) + bias
 
     return tff.learning.models.FunctionalModel(
-        initial_weights=((np.zeros([2, 1], np.float32), np.zeros(1, np.float32)), ()),
+        initial_weights=(
+            (np.zeros([inputs, 1], np.float32), np.zeros(1, np.float32)),
+            (),
+        ),
         predict_on_batch_fn=predict,
         loss_fn=lambda output, label, weight=None: tf.reduce_mean(
             (output - label) ** 2
         ),
-        input_spec=SPEC,
+        input_spec=(tf.TensorSpec([None, inputs]), tf.TensorSpec([None, 1])),
     )
 
 
@@ -179,11 +182,13 @@ def test_what_would_not_be_accounted_for_is_refused(tmp_path):
 class Sums(Process):
     """The state has the sum of what the aggregator releases."""
 
+    dimension = D
+
     def __init__(self, aggregator):
-        self._process = aggregator.create(tff.to_type((np.float32, [D])))
+        self._process = aggregator.create(tff.to_type((np.float32, [self.dimension])))
 
     def initialize(self):
-        return STATE(np.zeros(D, np.float32), self._process.initialize())
+        return STATE(np.zeros(self.dimension, np.float32), self._process.initialize())
 
     def next(self, state, client_data):
         made = self._process.next(state.aggregator, client_data)
@@ -210,6 +215,29 @@ def test_a_stream_of_noise_goes_on_in_another_process(tff_context, tmp_path):
     shapes = [np.shape(part) for part in tf.nest.flatten(state)]
     assert shapes.count((D,)) == 1 and max(map(len, shapes)) <= 2
     assert np.all(run.state.weights != 0)
+
+
+class ManySums(Sums):
+    dimension = audited.DIMENSION
+
+
+@pytest.mark.parametrize("name", audited.NOISED)
+def test_noise_that_reaches_the_model_is_the_mechanism_s(tff_secure_context, name):
+    """A client whose training diverged adds nothing, and one of another size is none."""
+    mechanism, d = dpfl.TEST_CONFIGS[name], audited.DIMENSION
+    plan, net = dpfl.FixedSize(3, 3, 1), model(d - 1)
+    run = dpfl.PrivateProgram(mechanism, plan, net, delta=DELTA, process=ManySums)
+    assert run.dimension == d
+    sent = np.zeros([3, d], np.float32)
+    sent[1, 5] = np.nan
+    run.record(range(3))
+    with pytest.raises(TypeError):
+        run.next([*sent[:2], sent[2, :5]])
+    metrics = run.next(sent)
+    audited.check_noise(run.state.weights, mechanism)
+    assert run.rounds == run.ledger.rounds == 1
+    if not mechanism.sums_securely:
+        assert metrics["exact_nonfinite_clients"] == 1
 
 
 def test_a_secure_sum_opens_no_metrics(tff_secure_context):
