@@ -12,8 +12,8 @@ ones and one further loss -u: docs/privacy/extreme_vector.md. With
 
   G(u) = e^(A u), then e^(u / 2) cos(w u), then e^(-b u), joined smoothly,
 
-w^2 = 7/4 + 2b, u has the density e^-u G(u), moved and scaled. A is a whole number of at
-least 2, and b the largest with E[X^A k(p)] >= 0 for a coordinate at its bound.
+w^2 = 7/4 + 2b, u has the density e^-u G(u), moved and scaled. A is at least 2, and b
+the largest that Theorem 3 of the page allows for a coordinate at its bound.
 
 All rounding is upwards: masses between two points of a grid are moved to both so that
 both laws' are kept, a spread of the likelihood ratio that raises every convex function
@@ -25,7 +25,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Optional
+from typing import NamedTuple, Optional
 
 import numpy as np
 from scipy import special
@@ -37,9 +37,8 @@ _POWERS = (20.0, 17.0, 14.0, 12.0, 10.0, 8.0, 7.0, 6.0, 5.5, 5.0, 4.5, 4.25, 4.0
     *(3.75, 3.5, 3.25, 3.0, 2.75, 2.5, 2.25, 2.0),
 )
 # Cells of a standard normal, and places in each: those of Gauss and Legendre, and its
-# end. The integrands are analytic where |Im| <= 0.39 at times of up to `_LONGEST`, so
-# that sums differ from integrals by less than 1e-11 of those of absolute values.
-_CELL, _FARTHEST_CELL = 0.1, 12.0
+# end. Sums differ from integrals by less than 1e-11 of those of absolute values.
+_CELL, _FARTHEST_CELL, _FARTHEST_END = 0.1, 12.0, 8.0
 _PLACES, _WEIGHTS = (x / 2 for x in np.polynomial.legendre.leggauss(6))
 _LONGEST = 16.0
 # The longest time that a grid of losses has room for.
@@ -64,47 +63,52 @@ def largest_b(keep: float, time: float, power: float) -> float:
     """The largest b with which the extreme vector is the worst; -1 if there is none.
 
     It is found by bisection, as all smaller ones are allowed, for conditions at the
-    longest time (Theorem 3 of the page): L, R, M and S at any end of a cell.
+    longest time (Theorem 3 of the page): K, and S, L and R at any end of a cell.
 
     Args:
       keep: gamma, in (0, 1).
       time: c, (a coordinate's bound / noise std)^2, above 0.
       power: A, at least 2.
     """
-    time *= 1 + _ROUNDING
+    time = max(time, _ROUNDING) * (1 + _ROUNDING)
     if not (power >= 2 and keep < 1 and time <= _LONGEST):
         return -1.0
     root = math.sqrt(time)
     starts = np.arange(0, power * root + _FARTHEST_CELL, _CELL)
     z = starts[:, None] + _CELL * np.append(0.5 + _PLACES, 1)
-    log_w = root * z
-    log_x = np.logaddexp(math.log1p(-keep), math.log(keep) + log_w)
-    p, lost = (special.expit(s * (special.logit(keep) + log_w)) for s in (1, -1))
-    # Logs of the density times p^2, over gamma^2; all integrals are over z.
-    density = -z * z / 2 + 1.5 * log_w - 2 * log_x
-    grown = density + power * log_x
-    grown = np.exp(grown - np.max(grown))
-    at_ends, last, rest = 2 / root * lost[:, -1], p[:, -1], lost[:, -1]
+    ahead, back = (_at(keep, root * place) for place in (z, -z))
+    growth = ahead.log_density - z * z / 2 + power * ahead.log_x
+    growth = np.exp(growth - np.max(growth))
+    last, rest = ahead.p[:, -1], ahead.dropped[:, -1]
+    at_ends = 2 / root * rest
+    ends = z[:, -1] <= _FARTHEST_END
 
     def integrals(values: np.ndarray) -> np.ndarray:
-        """Integrals over cells, less an allowance."""
+        """Integrals over cells of z, less an allowance."""
         values = values[:, :-1] - _ROUNDING * np.abs(values[:, :-1])
         return values @ (_CELL * _WEIGHTS)
 
     def is_allowed(b: float) -> bool:
-        least, kept = (1 - (4 + 2 * b) * x + (2 + b) * x * x for x in (keep, p))
-        fallen = np.exp(density - b * log_x)
+        if 1 - (2 + b) * keep * (2 - keep) < 0:
+            return False
+        terms = [
+            np.exp(on.log_density - z * z / 2 - b * on.log_x) for on in (ahead, back)
+        ]
         left = np.cumsum(
-            integrals(fallen * kept + least * np.exp(density + 2 * log_x - 3 * log_w))
+            sum(
+                integrals(term * (1 - (2 + b) * on.p * (2 - on.p)))
+                for term, on in zip(terms, (ahead, back))
+            )
         )
-        bend = (1 + b) * p * p
-        right = integrals(grown * (lost * (1 - 3 * p + 2 * power * p) - bend))
+        bend = (1 + b) * ahead.p**2
+        right = integrals(
+            growth * (ahead.dropped * (1 + (2 * power - 3) * ahead.p) - bend)
+        )
         right = np.append(np.cumsum(right[:0:-1])[::-1], -math.inf)
-        middle = rest * (3 * last - 2 + 2 * z[:, -1] / root) - bend[:, -1]
-        steep = 3 - (2 + b) * last + 2 * rest**2 / (1 + rest)
-        slack = [left - fallen[:, -1] * at_ends, right + grown[:, -1] * at_ends]
-        slack += [middle - _ROUNDING, steep - _ROUNDING]
-        return least > 0 and bool(np.any(np.min(slack, axis=0) >= 0))
+        slope = 2.5 + 3 * rest**2 / (1 + rest) - (2 + b) * (last + back.p[:, -1])
+        slack = [left - terms[0][:, -1] * at_ends, right + growth[:, -1] * at_ends]
+        slack += [slope - _ROUNDING]
+        return bool(np.any(np.min(slack, axis=0)[ends] > 0))
 
     low, high = 0.0, _LARGEST_B
     if not is_allowed(low):
@@ -113,6 +117,28 @@ def largest_b(keep: float, time: float, power: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if is_allowed(middle) else (low, middle)
     return low
+
+
+class _Coordinate(NamedTuple):
+    """A coordinate at places of log w, float64 [cells, places] each.
+
+    Attributes:
+      p: Its posterior that it was kept.
+      dropped: 1 - p.
+      log_x: Log of its ratio X.
+      log_density: Log of p^2 / (w^(1/2) gamma^2), w^(1/2) being the density's.
+    """
+
+    p: np.ndarray
+    dropped: np.ndarray
+    log_x: np.ndarray
+    log_density: np.ndarray
+
+
+def _at(keep: float, log_w: np.ndarray) -> _Coordinate:
+    log_x = np.logaddexp(math.log1p(-keep), math.log(keep) + log_w)
+    p, dropped = (special.expit(s * (special.logit(keep) + log_w)) for s in (1, -1))
+    return _Coordinate(p, dropped, log_x, 1.5 * log_w - 2 * log_x)
 
 
 def threshold_losses(power: float, b: float, tail: float) -> Losses:
