@@ -76,12 +76,15 @@ def largest_b(keep: float, time: float, power: float) -> float:
     root = math.sqrt(time)
     starts = np.arange(0, power * root + _FARTHEST_CELL, _CELL)
     z = starts[:, None] + _CELL * np.append(0.5 + _PLACES, 1)
-    ahead, back = (_at(keep, root * place) for place in (z, -z))
-    growth = ahead.log_density - z * z / 2 + power * ahead.log_x
+    ahead, back = (_at(keep, root, place) for place in (z, -z))
+    growth = ahead.log_density + power * ahead.log_x
     growth = np.exp(growth - np.max(growth))
-    last, rest = ahead.p[:, -1], ahead.dropped[:, -1]
-    at_ends = 2 / root * rest
-    ends = z[:, -1] <= _FARTHEST_END
+    dropped = special.expit(-special.logit(keep) - root * z)
+    steep, bend = dropped * (1 + (2 * power - 3) * ahead.p), ahead.p**2
+    rest = dropped[:, -1]
+    at_ends, both = 2 / root * rest, ahead.p[:, -1] + back.p[:, -1]
+    least_slope = 2.5 + 3 * rest**2 / (1 + rest) - _ROUNDING
+    is_near = z[:, -1] <= _FARTHEST_END
 
     def integrals(values: np.ndarray) -> np.ndarray:
         """Integrals over cells of z, less an allowance."""
@@ -91,24 +94,17 @@ def largest_b(keep: float, time: float, power: float) -> float:
     def is_allowed(b: float) -> bool:
         if 1 - (2 + b) * keep * (2 - keep) < 0:
             return False
-        terms = [
-            np.exp(on.log_density - z * z / 2 - b * on.log_x) for on in (ahead, back)
-        ]
-        left = np.cumsum(
-            sum(
-                integrals(term * (1 - (2 + b) * on.p * (2 - on.p)))
-                for term, on in zip(terms, (ahead, back))
-            )
-        )
-        bend = (1 + b) * ahead.p**2
-        right = integrals(
-            growth * (ahead.dropped * (1 + (2 * power - 3) * ahead.p) - bend)
-        )
+        forward, backward = (np.exp(x.log_density - b * x.log_x) for x in (ahead, back))
+        left = integrals(forward * (1 - (2 + b) * ahead.found))
+        left += integrals(backward * (1 - (2 + b) * back.found))
+        right = integrals(growth * (steep - (1 + b) * bend))
         right = np.append(np.cumsum(right[:0:-1])[::-1], -math.inf)
-        slope = 2.5 + 3 * rest**2 / (1 + rest) - (2 + b) * (last + back.p[:, -1])
-        slack = [left - terms[0][:, -1] * at_ends, right + growth[:, -1] * at_ends]
-        slack += [slope - _ROUNDING]
-        return bool(np.any(np.min(slack, axis=0)[ends] > 0))
+        slack = (
+            np.cumsum(left) - forward[:, -1] * at_ends,
+            right + growth[:, -1] * at_ends,
+            least_slope - (2 + b) * both,
+        )
+        return bool(np.any(np.min(slack, axis=0)[is_near] > 0))
 
     low, high = 0.0, _LARGEST_B
     if not is_allowed(low):
@@ -124,21 +120,22 @@ class _Coordinate(NamedTuple):
 
     Attributes:
       p: Its posterior that it was kept.
-      dropped: 1 - p.
+      found: p (2 - p).
       log_x: Log of its ratio X.
-      log_density: Log of p^2 / (w^(1/2) gamma^2), w^(1/2) being the density's.
+      log_density: Log of the density times (p / gamma)^2.
     """
 
     p: np.ndarray
-    dropped: np.ndarray
+    found: np.ndarray
     log_x: np.ndarray
     log_density: np.ndarray
 
 
-def _at(keep: float, log_w: np.ndarray) -> _Coordinate:
+def _at(keep: float, root: float, z: np.ndarray) -> _Coordinate:
+    log_w = root * z
     log_x = np.logaddexp(math.log1p(-keep), math.log(keep) + log_w)
-    p, dropped = (special.expit(s * (special.logit(keep) + log_w)) for s in (1, -1))
-    return _Coordinate(p, dropped, log_x, 1.5 * log_w - 2 * log_x)
+    p = special.expit(special.logit(keep) + log_w)
+    return _Coordinate(p, p * (2 - p), log_x, 1.5 * log_w - 2 * log_x - z * z / 2)
 
 
 def threshold_losses(power: float, b: float, tail: float) -> Losses:
@@ -282,7 +279,7 @@ def _least(
             continue
         found = privacy_loss.composed([(run, 1), (pair[side], 1)], delta).of_one()
         epsilon = found.epsilon(delta)
-        if best is not None and epsilon > least:
+        if epsilon > least:
             break
         best, least = found, epsilon
     return best

@@ -215,30 +215,24 @@ def test_tffs_tutorial_with_a_query(tmp_path):
     run_loop("tff_query", tmp_path)
 
 
-def test_loop_examples_reach_dpfl_train_s_accuracy():
-    """Within a point of accuracy, which is the spread of seeds, at the same epsilon."""
+@pytest.mark.parametrize(
+    ("table", "label", "first", "others", "epsilon"),
+    [
+        ("other_loops", "loop", other_loops.OWN, other_loops.LOOPS, 7.9993),
+        ("frameworks", "framework", "numpy", {*frameworks.TRAINED} - {"numpy"}, 7.9971),
+    ],
+)
+def test_loops_reach_one_accuracy(table, label, first, others, epsilon):
+    """Within the spread of at least eight seeds, at the same epsilon."""
     found = {}
-    for row in files.read_csv(ROOT / "docs/results/other_loops.csv"):
-        assert float(row["epsilon"]) == pytest.approx(7.9993, abs=1e-4)
-        own = found.setdefault(row["loop"], {})
+    for row in files.read_csv(ROOT / f"docs/results/{table}.csv"):
+        assert float(row["epsilon"]) == pytest.approx(epsilon, abs=1e-4)
+        own = found.setdefault(row[label], {})
         own[row["seed"]] = float(row["final_accuracy"])
-    assert set(found) == {other_loops.OWN, *other_loops.LOOPS}
-    for loop in other_loops.LOOPS:
-        assert len(found[loop]) == len(found[other_loops.OWN]) >= 8
-        own = effects.effect(found, [(loop, other_loops.OWN)])
-        assert own.low < 0 < own.high
-
-
-def test_frameworks_reach_the_accuracy_of_a_loop_in_numpy():
-    found = {}
-    for row in files.read_csv(ROOT / "docs/results/frameworks.csv"):
-        assert float(row["epsilon"]) == pytest.approx(7.9971, abs=1e-4)
-        own = found.setdefault(row["framework"], {})
-        own[row["seed"]] = float(row["final_accuracy"])
-    assert set(found) == {*frameworks.TRAINED}
-    for other in {*found} - {"numpy"}:
-        assert len(found[other]) == len(found["numpy"]) >= 8
-        own = effects.effect(found, [(other, "numpy")])
+    assert set(found) == {first, *others}
+    for other in others:
+        assert len(found[other]) == len(found[first]) >= 8
+        own = effects.effect(found, [(other, first)])
         assert own.low < 0 < own.high
 
 
