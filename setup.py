@@ -81,7 +81,7 @@ setup(
     extras_require={
         "jax": with_jax("jax>=0.8,<0.13"),
         "cuda": with_jax("jax[cuda12]>=0.8,<0.13"),
-        "flower": ['flwr>=1.42,<1.43; python_version >= "3.11"'],
+        "flower": ['flwr>=1.38,<1.43; python_version >= "3.11"'],
         "tff": [
             requirement + WHERE_TFF_IS
             for requirement in (

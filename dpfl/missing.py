@@ -16,6 +16,8 @@ import sys
 from collections.abc import Iterator
 
 PYTHONS_OF_TFF = ((3, 9), (3, 10), (3, 11))
+# dpfl is in no registry.
+_INSTALLS_JAX = "pip install -e '.[jax]' in a clone of dpfl"
 _LIBRARIES = ("jax", "tensorflow", "tensorflow_federated")
 
 
@@ -55,7 +57,7 @@ def error(part: str, library: str, instead: str = "") -> ImportError:
 
 def _needed(library: str) -> str:
     if library == "jax":
-        return "JAX, which pip install 'dpfl[jax]' brings for Python 3.11 and later"
+        return f"JAX, which {_INSTALLS_JAX} brings for Python 3.11 and later"
     system = (sys.platform, platform.machine())
     if system == ("linux", "x86_64") and sys.version_info[:2] in PYTHONS_OF_TFF:
         return (
@@ -74,5 +76,5 @@ def _instead(library: str) -> str:
     if importlib.util.find_spec("jax") is not None:
         return f"{here}, and dpfl.jax_aggregator and dpfl-train in JAX"
     if library != "jax" and sys.version_info >= (3, 11):
-        return f"{here}, and pip install 'dpfl[jax]' brings training and audits in JAX"
+        return f"{here}, and {_INSTALLS_JAX} brings training and audits in JAX"
     return here

@@ -68,7 +68,8 @@ def runnable(line):
 
 SHELL = sorted({(page, line) for page in PAGES for line in shell_lines(page)})
 PYTHON = [p for p in PAGES if "```python\n" in p.read_text(encoding="utf-8")]
-# aggregators/test_restored_states.py kills its program, and runs it to its end.
+# aggregators/test_restored_states.py kills its program, runs it to its end, and computes
+# what the page shows.
 PYTHON.remove(ROOT / "docs/resuming.md")
 
 

@@ -24,7 +24,7 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from dpfl import checks, files, mechanisms, reading
 from dpfl.loops import Server
-from dpfl.loops.flower_mod import RECORD, floats
+from dpfl.loops.flower_mod import RECORD, floats, request
 from dpfl.loops.flower_mod import private_mod as private_mod
 
 _LOG = logging.getLogger("flwr")
@@ -53,14 +53,14 @@ class PrivateStrategy(Strategy):
         Args:
           strategy: One whose aggregate is a mean, or an optimizer's step along it.
           mechanism: As for `dpfl.Server`.
-          plan: One that draws clients, which are numbered as their nodes register.
+          plan: One that draws clients (not `FixedSize`), numbered as nodes register.
           path: File of the state, from which `start` goes on; None for no file.
           **options: `delta`, `epsilon` and `seed` of `dpfl.Server`.
         """
         self.strategy, self._run, self._more = strategy, (mechanism, plan), options
         self._path = None if path is None else files.output_path("path", path)
         self._nodes: list[int] = []
-        self._renumbers = True
+        self._renumbers, self._has_mod = True, False
 
     def start(
         self, grid: Grid, initial_arrays: Any, num_rounds: int = 1 << 40, **more: Any
@@ -108,12 +108,10 @@ class PrivateStrategy(Strategy):
         self._renumbers = False
         self._nodes = [*dict.fromkeys([*self._nodes, *online])]
         clients = {node: client for client, node in enumerate(self._nodes)}
-        now, mechanism = self.server.begin_round(), self.server.mechanism
+        now = self.server.begin_round()
         self._due = {*now.clients}
         self._cohort = {n: clients[n] for n in online if clients[n] in self._due}
-        fields = json.dumps(dataclasses.asdict(mechanism))
-        own = {"name": mechanism.name, "fields": fields, "message": now.message}
-        record = ConfigRecord({key: value for key, value in own.items() if value})
+        record = request(self.server.mechanism, now.message)
         content = RecordDict({**draft.content, RECORD: record})
         return [Message(content, node, "train") for node in self._cohort]
 
@@ -123,13 +121,13 @@ class PrivateStrategy(Strategy):
         """Releases the round's mean, for the strategy's step. See base class.
 
         Raises:
-          ValueError: If replies came, and none is of the mod.
+          ValueError: If replies came, and none was of the mod in any round so far.
         """
         bad, replies = 0, [*replies]
         held = [RECORD in r.content.config_records for r in replies if r.has_content()]
-        if held and not any(held):
-            found = "found a reply without its record"
-            raise ValueError(f"ClientApp must have mods=[private_mod], {found}")
+        self._has_mod |= any(held)
+        if held and not self._has_mod:
+            raise ValueError("ClientApp must have mods=[private_mod], found none")
         for reply in replies:
             client = self._cohort.get(reply.metadata.src_node_id)
             bad += client in self._due and reply.has_error()
@@ -173,6 +171,7 @@ class PrivateStrategy(Strategy):
             is_state = "nodes" in header and "server" in kept
             checks.require(is_state, "state", "of a strategy", [*kept])
             self._nodes, state = header["nodes"], kept.pop("server").tobytes()
+            self._has_mod = header.get("has_mod", False)
             own: dict[str, Any] = {}
             for place, part in kept.items():
                 name, key = json.loads(place)
@@ -196,4 +195,5 @@ class PrivateStrategy(Strategy):
             for key, part in own.items() if isinstance(own, dict) else ():
                 if isinstance(part, (np.ndarray, np.generic)):
                     kept[json.dumps([name, key])] = part
-        files.write_arrays(self._path, {"nodes": self._nodes}, kept, private=True)
+        header = {"nodes": self._nodes, "has_mod": self._has_mod}
+        files.write_arrays(self._path, header, kept, private=True)

@@ -1,13 +1,14 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The clients' half of a private strategy in Flower.
+"""The clients' half of a private strategy in Flower, and what they are sent.
 
 app = ClientApp(mods=[private_mod])
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from typing import Any
@@ -51,6 +52,13 @@ def private_mod(message: Message, context: Any, call_next: Callable) -> Message:
     data = encode(mechanism, update, sent.get("message", b""))
     reply.content = RecordDict({RECORD: ConfigRecord({"update": data})})
     return reply
+
+
+def request(mechanism: mechanisms.Mechanism, message: bytes) -> ConfigRecord:
+    """The record that a round's clients are sent, for `private_mod`."""
+    fields = json.dumps(dataclasses.asdict(mechanism))
+    own = {"name": mechanism.name, "fields": fields, "message": message}
+    return ConfigRecord({key: value for key, value in own.items() if value})
 
 
 def floats(*records: ArrayRecord) -> dict[str, np.ndarray]:

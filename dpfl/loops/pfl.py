@@ -30,8 +30,7 @@ from pfl.privacy.privacy_mechanism import CentralPrivacyMechanism, PrivacyMetric
 from pfl.stats import TrainingStatistics
 
 from dpfl import checks, files
-from dpfl.loops import server as servers
-from dpfl.loops import wire
+from dpfl.loops import Server, wire
 from dpfl.mechanisms import FixedSize, Mechanism, OncePerEpoch, Participation
 from dpfl.privacy_coverage import MARK
 
@@ -67,7 +66,7 @@ class DpflMechanism(CentralPrivacyMechanism, TrainingProcessCallback, Saveable):
         workers = get_ops().distributed.world_size
         checks.require(workers == 1, "world_size", "1 process", workers)
         begun = (mechanism, plan, _arrays(statistics))
-        self._made = lambda **state: servers.Server(*begun, **{**options, **state})
+        self._made = lambda **state: Server(*begun, **{**options, **state})
         self.server = self._made()
         self._cohorts: Optional[_Cohorts] = None
         self._ids = ""
@@ -138,10 +137,11 @@ class DpflMechanism(CentralPrivacyMechanism, TrainingProcessCallback, Saveable):
 
     def load(self, dir_path: str) -> None:
         """Goes on from a saved state; ValueError for other ids or as `dpfl.Server`."""
-        path = pathlib.Path(dir_path, "dpfl.npz")
+        path, ids = (pathlib.Path(dir_path, f"dpfl.{end}") for end in ("npz", "ids"))
         if not path.exists():
             raise CheckpointNotFoundError(path)
-        self._settle(path.with_suffix(".ids").read_text())
+        checks.require(ids.exists(), "dir_path", f"a folder with {ids.name}", dir_path)
+        self._settle(ids.read_text())
         self.server = self._made(state=path.read_bytes())
 
 

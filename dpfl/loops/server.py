@@ -106,6 +106,7 @@ class _Saved(NamedTuple):
       draws: Whether the plan draws the clients; None while that is open.
       cohorts: The last cohorts that it did not draw, which the ledger has to know.
       lost: Releases that are charged for besides the rounds.
+      begun: How many of the cohorts, 0 or 1, are of a round without a release.
     """
 
     arrays: dict[str, np.ndarray]
@@ -114,6 +115,7 @@ class _Saved(NamedTuple):
     draws: Optional[bool] = None
     cohorts: Any = ()
     lost: int = 0
+    begun: int = 0
 
 
 class Server:
@@ -197,7 +199,7 @@ class Server:
         self._steps, self._state = self._begun(seed, saved.arrays)
         self._key, self._draws = saved.key, saved.draws
         # Cohorts that the plan did not draw, by the rounds' indices.
-        first = self._done - len(saved.cohorts)
+        first = self._done + saved.begun - len(saved.cohorts)
         self._cohorts = dict(enumerate(map(list, saved.cohorts), first))
         self.ledger = self._opened_ledger(delta, epsilon, path, saved.lost)
         self._open: Optional[_OpenRound] = None
@@ -286,6 +288,7 @@ class Server:
             ledger.resume_at(self._done)
             # Its charge was for the round as it was.
             self._open = None
+            self._cohorts.pop(self._done, None)
 
     @property
     def _done(self) -> int:
@@ -325,12 +328,14 @@ class Server:
         Args:
           clients: The round's clients by names, numbers or strings, that stay the same,
             for loops that choose them as the plan says; the ledger refuses what is
-            beyond doubt no such choice. None for clients that the plan draws.
+            beyond doubt no such choice. None for clients that the plan draws. Where the
+            choice amplifies privacy a state that is saved now has them.
 
         Raises:
           TypeError: If the clients are no names.
           ValueError: If no round is left, the ledger refuses these clients, or clients
-            are given in some rounds and drawn in others, or not given for `FixedSize`.
+            are given in some rounds and drawn in others, or not given for `FixedSize`,
+            or the round began with other ones.
         """
         done, draws = self._done, clients is None
         is_same = self._draws in (None, draws)
@@ -341,12 +346,16 @@ class Server:
         self.ledger.check_room(done + 1)
         if clients is None:
             is_drawn = type(self.plan) is not mechanisms.FixedSize
-            wanted = "given for fixed, which draws none"
-            checks.require(is_drawn, "clients", wanted, clients)
+            wanted = "one that draws clients, where none are given"
+            checks.require(is_drawn, "plan", wanted, self.plan)
             clients = self._select(done)
         names = self.ledger.check_round(clients) or []
         if not all(isinstance(name, (int, float, str)) for name in names):
             raise TypeError(checks.message("clients", "numbers or strings", names))
+        if not draws and self.plan.are_rounds_secret:
+            begun = self._cohorts.setdefault(done, names)
+            wanted = "those that the round began with"
+            checks.require({*begun} == {*names}, "clients", wanted, names)
         seed = self._steps.drawn(self._state, RoundDomain.BROADCAST)
         broadcast = self._steps.broadcast(self._state, seed)
         shared = self._steps.prepared_by(broadcast, seed)
@@ -474,7 +483,7 @@ class Server:
 
     def _opened(self) -> _OpenRound:
         if self._open is None:
-            raise ValueError(checks.message("round", "begun by begin_round", None))
+            raise ValueError("round must be open, as after begin_round, found none")
         return self._open
 
     def _record(self) -> float:
@@ -492,14 +501,17 @@ class Server:
         was not, and no seed of any to come unless `seed` was given.
         """
         done, lost = self._done, sum(self.ledger.again)
+        more = self.ledger.rounds - done
+        known = [r for r in sorted(self._cohorts) if r < done or not more]
         header = {
             "about": self._about,
             "numbers": self._numbers,
             "key": self._key,
             "draws": self._draws,
-            "cohorts": [self._cohorts[r] for r in sorted(self._cohorts)],
+            "cohorts": [self._cohorts[r] for r in known],
+            "begun": int(done in known),
             # An opened sum without a release is charged when the round begins again.
-            "lost": lost + self.ledger.rounds - done,
+            "lost": lost + more,
         }
         file, text = io.BytesIO(), np.array(json.dumps(header))
         files.write_archive(file, {reading.HEADER: text, **self._state})

@@ -130,7 +130,9 @@ def _flat(update: Update) -> np.ndarray:
     parts = []
     for name, part in _leaves(update, "update"):
         if "float" not in part.dtype.name and part.dtype.kind not in "iub":
-            raise TypeError(checks.message(name, "of numbers", part.dtype))
+            wanted = "an array of numbers, or a mapping, list or tuple of them"
+            found = part.dtype if part.ndim else type(part[()])
+            raise TypeError(checks.message(name, wanted, found))
         with np.errstate(over="ignore"):
             parts.append(part.reshape(-1).astype(np.float32))
     return np.concatenate(parts) if parts else np.zeros([0], np.float32)

@@ -422,8 +422,8 @@ class Ledger:
             epsilon = self._report(rounds, again).epsilon
             allowed = rounds if epsilon <= target else rounds - 1
             reason = (
-                f"with {sum(again)} lost rounds done again, round {rounds} would bring "
-                f"epsilon to {epsilon:.4g}, above the budget of {target:g}"
+                f"with lost rounds done again ({sum(again)}), round {rounds} would "
+                f"bring epsilon to {epsilon:.4g}, above the budget of {target:g}"
             )
         if rounds > allowed:
             raise ValueError(

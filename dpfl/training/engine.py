@@ -315,7 +315,7 @@ def of(name: str) -> str:
     )
     if name == "auto":
         return "tff" if has_tff or not has_jax else "jax"
-    wanted = "'jax' here" if has_jax else "one that is installed, as by dpfl[jax]"
+    wanted = "'jax' here" if has_jax else "installed, as by pip install -e '.[jax]'"
     checks.require(name != "tff" or has_tff, "engine", wanted, name)
     if has_tff:
         wanted = "'tff' in the environment of TensorFlow Federated, whose JAX is old"

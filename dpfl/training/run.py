@@ -168,7 +168,7 @@ class Run:
         if self.plan.about.device == "cpu" and not is_meant and machine.has_card():
             self._say(
                 "a card of NVIDIA's is here and is not used; an environment of pip "
-                "install 'dpfl[cuda]' trains on it"
+                "install -e '.[cuda]' in a clone of dpfl trains on it"
             )
         with engine_lib.opened(name, self.plan, setup) as trainer:
             page = page_lib.Page(self.plan, self._directory)

@@ -50,7 +50,7 @@ _WITH_TFF = Peer("import dpfl.needs_tff", "sh tools/setup.sh", True)
 PEERS = {
     "tff": _WITH_TFF,
     "dpfl": _WITH_TFF,
-    "dpfl_jax": Peer("import dpfl, jax", "pip install 'dpfl[jax]'", True),
+    "dpfl_jax": Peer("import dpfl, jax", "pip install -e '.[jax]'", True),
     "pfl": Peer(
         "try:\n import pfl.model.pytorch\n"
         "except ImportError:\n import pfl.model.tensorflow",

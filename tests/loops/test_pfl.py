@@ -241,6 +241,9 @@ def test_a_saved_run_keeps_the_order_of_ids(tmp_path):
     again.cohorts(data, tuple(names))
     with refuses(ValueError, "user_ids"):
         again.cohorts(data)
+    (tmp_path / "dpfl.ids").unlink()
+    with refuses(ValueError, "dir_path", "dpfl.ids", tmp_path):
+        private().load(str(tmp_path))
     (tmp_path / "dpfl.npz").unlink()
     with pytest.raises(CheckpointNotFoundError):
         private().load(str(tmp_path))

@@ -296,7 +296,7 @@ PLANS = {
 def test_every_plan_draws_its_cohorts_but_fixed():
     assert {*PLANS, "fixed"} == {*dpfl.PARTICIPATIONS}
     server = dpfl.Server(SIX, dpfl.FixedSize(60, 6, 20), D)
-    with refuses(ValueError, "clients"):
+    with refuses(ValueError, "plan", "FixedSize"):
         server.begin_round()
     assert server.begin_round("abcdef".split("b")).clients == ["a", "cdef"]
 
@@ -368,6 +368,38 @@ def test_cohorts_are_given_in_each_round_or_in_none():
     for wrong in ([1, 1, 2], [float("nan")], [(1, 2)], 5, "abc", [[1]]):
         with pytest.raises((TypeError, ValueError)):
             begun("gaussian").begin_round(wrong)
+
+
+@pytest.mark.parametrize("name", [*PLANS, "fixed"])
+def test_a_given_cohort_is_kept_until_it_is_lost(name, tmp_path):
+    """Where nobody may know it: else it is no draw that enough reports would choose."""
+    plan = PLANS.get(name, dpfl.FixedSize(60, 6, 20))
+
+    def resumed(path, state=None):
+        return dpfl.Server(SIX, plan, 2, path=path, state=state)
+
+    def others(server):
+        if name in ("once_per_epoch", "fixed"):
+            server.begin_round([4, 5])
+            return
+        with refuses(ValueError, "clients", [4, 5]):
+            server.begin_round([4, 5])
+        assert server.begin_round(np.arange(3)[::-1]).number == 2
+
+    for path in (None, tmp_path / "ledger.jsonl"):
+        server = resumed(path)
+        server.begin_round("abc".split())
+        server.end_round()
+        server.begin_round([0, 1, 2])
+        state = server.save()
+        others(server)
+        others(resumed(path, state))
+    server = resumed(path, state)
+    server.begin_round([0, 1, 2])
+    server.end_round()
+    server = resumed(path, state)
+    assert server.ledger.rounds == 1
+    assert server.begin_round([4, 5]).number == 2
 
 
 def test_given_cohorts_are_known_to_a_resumed_ledger():
@@ -478,7 +510,7 @@ def test_sums_that_are_none_of_the_round_are_refused():
     server = begun("distributed_discrete_gaussian")
     right = {"update": np.zeros(D, np.uint64)}
     for call in (lambda: server.add_sum(right, 1), server.end_round):
-        with refuses(ValueError, "round", None):
+        with refuses(ValueError, "round", "none"):
             call()
     message = server.begin_round().message
     for total, error in (

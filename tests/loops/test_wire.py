@@ -103,6 +103,8 @@ def test_templates_of_pytorch_are_refused_by_their_names():
         with refuses(TypeError, *parts[:1]) as caught:
             wire.UpdateLayout(template)
         assert all(part in str(caught.value) for part in parts)
+    with refuses(TypeError, "update", "list_iterator"):
+        dpfl.encode(dpfl.NoMechanism(3), iter([np.zeros(2)]), b"")
     with refuses(TypeError, "update.w"):
         dpfl.encode(dpfl.NoMechanism(3), {"w": Tensor()}, b"")
 

@@ -264,7 +264,7 @@ def test_an_unused_card_costs_a_sentence(make_plan, monkeypatch, tmp_path):
         with run_lib.Run(made(make_plan, tmp_path), said.append) as run:
             with pytest.raises(TypeError):
                 run.train()
-        assert [names(sentence, "dpfl[cuda]") for sentence in said] == [True] * expected
+        assert [names(sentence, ".[cuda]") for sentence in said] == [True] * expected
 
 
 @pytest.mark.parametrize("name", sorted({*config_lib.HARMLESS} - {"output_dir"}))
