@@ -1,7 +1,9 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Packaging of dpfl: one top-level package, with the binaries and the flag files.
+"""Packaging of dpfl: one top-level package, with the commands and the flag files.
+
+Figures of papers and benchmarks stay in the clone (`LEFT` and `LEFT_MODULES`).
 
 What needs no TensorFlow installs with any Python from 3.9 to 3.13. The extra `jax` adds
 training in JAX from Python 3.11 on, and `cuda` the same for NVIDIA's cards; `flower`
@@ -15,15 +17,19 @@ import re
 from pathlib import Path
 
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
 VERSION = re.search(
     r'^__version__ = "(.+)"$', (HERE / "dpfl/__init__.py").read_text(), re.M
 ).group(1)
 COMMANDS = (
-    *("train", "privacy", "factorize", "audit", "benchmark", "reproduce"),
-    *("worker", "compare", "search", "sweep", "new-task", "prepare"),
+    *("train", "privacy", "factorize", "audit", "worker"),
+    *("compare", "search", "sweep", "new-task", "prepare"),
 )
+LEFT = ("experiments.papers", "experiments.benchmarks")
+LEFT_MODULES = ("reproduce", "benchmark")
+FLAG_FOLDERS = ("tasks", "chen2022", "dome2025")
 WHERE_TFF_IS = (
     '; sys_platform == "linux" and platform_machine == "x86_64" '
     'and python_version < "3.12"'
@@ -36,10 +42,20 @@ def with_jax(jax):
     return [f'{requirement}; python_version >= "3.11"' for requirement in needed]
 
 
+class BuildPy(build_py):
+    """A build without `LEFT_MODULES`."""
+
+    def find_package_modules(self, package, package_dir):
+        """Returns package, name and path of the modules of a package."""
+        found = super().find_package_modules(package, package_dir)
+        is_mixed = package == "dpfl.experiments"
+        return [one for one in found if not is_mixed or one[1] not in LEFT_MODULES]
+
+
 def mapped_packages():
     """Returns the packages of the wheel: `experiments` and `configs` go into dpfl."""
     ours = find_packages(include=["dpfl", "dpfl.*"])
-    binaries = find_packages(include=["experiments", "experiments.*"])
+    binaries = find_packages(include=["experiments", "experiments.*"], exclude=LEFT)
     return [*ours, *(f"dpfl.{name}" for name in binaries), "dpfl.configs"]
 
 
@@ -61,11 +77,12 @@ setup(
     ],
     python_requires=">=3.9",
     packages=mapped_packages(),
+    cmdclass={"build_py": BuildPy},
     package_dir={"dpfl.experiments": "experiments", "dpfl.configs": "configs"},
     package_data={
         "dpfl": ["py.typed", "privacy_coverage.csv", "requirements-tff.txt"],
         "dpfl.tasks": ["mnist_writers.npz", "mnist_writers.LICENSE"],
-        "dpfl.configs": ["**/*.flags", "**/*.ini", "**/*.csv"],
+        "dpfl.configs": [f"{name}/*.flags" for name in FLAG_FOLDERS],
     },
     include_package_data=False,
     zip_safe=False,

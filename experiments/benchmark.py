@@ -3,11 +3,11 @@
 
 """Measures rounds of federated averaging: medians, and ratios within one run.
 
-  dpfl-benchmark --rows=plain,tff_default,mean,csgm --repeats=9 --output=rows.json
-  dpfl-benchmark --rows=all --output=benchmarks.csv
-  dpfl-benchmark --peers=tff,pfl=/path/bin/python,fedjax=/path/bin/python
-  dpfl-benchmark --rows=jax_aggregation
-  dpfl-benchmark --engine=jax --rows=cnn_100,gaussian --peers=pfl=/path/bin/python
+  python -m experiments.benchmark --rows=plain,mean,csgm --repeats=9 --output=rows.json
+  python -m experiments.benchmark --rows=all --output=benchmarks.csv
+  python -m experiments.benchmark --peers=tff,fedjax=/path/bin/python
+  python -m experiments.benchmark --rows=jax_aggregation
+  python -m experiments.benchmark --engine=jax --rows=cnn_100 --peers=pfl=/bin/python
 
 The round is the one by which dpfl's cost is judged: a convolutional network of
 1,018,174 parameters without dropout, 50 clients of 100 examples, batches of 20, one

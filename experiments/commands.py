@@ -23,13 +23,14 @@ import dpfl
 from . import early
 
 COMMANDS = (
-    *("train", "privacy", "factorize", "audit", "benchmark", "reproduce"),
-    *("worker", "compare", "search", "sweep", "new-task", "prepare"),
+    *("train", "privacy", "factorize", "audit", "worker"),
+    *("compare", "search", "sweep", "new-task", "prepare"),
 )
-# Commands that run without TensorFlow Federated, and the benchmark, of which some rows
-# do; and those that run with JAX in its place. All others fail with a message about it
-# before they load anything of their own.
-WITHOUT_TFF = ("privacy", "factorize", "compare", "benchmark", "prepare", "new-task")
+# Modules beside these that no wheel has.
+IN_THE_CLONE = ("benchmark", "reproduce")
+# Commands that run without TensorFlow Federated; and those that run with JAX in its
+# place. All others fail with a message about it before they load anything of their own.
+WITHOUT_TFF = ("privacy", "factorize", "compare", "prepare", "new-task")
 WITH_JAX = ("train", "search", "sweep", "audit")
 # The package of the commands' modules: installed, or in the source tree.
 PACKAGE = __package__
@@ -86,8 +87,8 @@ def _loaded(command: str) -> tuple[Any, Any]:
 
 # Entry points of the scripts dpfl-train, dpfl-privacy and so on.
 _ENTRIES = [functools.partial(run_command, name) for name in COMMANDS]
-train, privacy, factorize, audit, benchmark, reproduce = _ENTRIES[:6]
-worker, compare, search, sweep, new_task, prepare = _ENTRIES[6:]
+train, privacy, factorize, audit, worker = _ENTRIES[:5]
+compare, search, sweep, new_task, prepare = _ENTRIES[5:]
 
 
 def list_commands() -> None:
@@ -107,6 +108,11 @@ def main(arguments: list[str]) -> None:
         sys.argv = [f"dpfl-{command}", *rest]
         run_command(command)
         return
+    if command in IN_THE_CLONE:
+        _fail(
+            f"{command} must be run in a clone of dpfl's repository, as python -m "
+            f"experiments.{command}; it is no part of the installed package"
+        )
     known: dict[str, Callable[[], Any]] = {
         "configs": lambda: print(_HERE.parent / "configs"),
         "requirements": lambda: print(Path(dpfl.__path__[0]) / "requirements-tff.txt"),

@@ -6,8 +6,8 @@
     grid = Grid(cells({"task": ["docs"], "mechanism": ["gaussian", "dome"]}), ["1"])
     grid.do(folder, jobs=1)
 
-The runs are those of `papers.parallel_runs`, as the figures of papers have them. A cell
-is the flags of runs that differ in their seed alone.
+The runs are those of `trainings.parallel_runs`, as the figures of papers have them. A
+cell is the flags of runs that differ in their seed alone.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from typing import Any, Optional
 
 from dpfl import checks, files, privacy_coverage, tasks
 
-from . import cli, effects, mechanism_flags, tables
-from .papers import parallel_runs, plotting, sweep, tuning
-from .papers.sweep import Training
+from . import cli, effects, mechanism_flags, plotting, tables
 from .tables import Row
+from .trainings import parallel_runs, sweep, tuning
+from .trainings.sweep import Training
 
 Flags = Mapping[str, str]
 # Columns of a run that are shown without an interval.

@@ -3,9 +3,9 @@
 
 """Reproduces a figure: does the work its grid lacks, then draws it.
 
-  dpfl-reproduce --figure=csgm_fig1
-  dpfl-reproduce --figure=csgm_fig2 --scale=small --seeds=1-3
-  dpfl-reproduce --figure=list
+  python -m experiments.reproduce --figure=csgm_fig1
+  python -m experiments.reproduce --figure=csgm_fig2 --scale=small --seeds=1-3
+  python -m experiments.reproduce --figure=list
 
 Results go to OUTPUT_DIR/FIGURE-SCALE/, those of JAX's engine to FIGURE-SCALE-jax/:
 results.csv with one row a run, the picture as PNG and a folder a run; figures of one
@@ -25,10 +25,11 @@ from absl import flags
 from dpfl import checks, files
 from dpfl.training import config, engine
 
-from . import cli, tables
-from .papers import parallel_runs, plotting, result_tables, sweep
+from . import cli, plotting, tables
+from .papers import result_tables
 from .papers.index import FIGURES
 from .tables import Rows
+from .trainings import parallel_runs, sweep
 
 _FIGURE = flags.DEFINE_enum(
     "figure", "list", ["list", *FIGURES], "The figure to make; 'list' names them all."

@@ -37,8 +37,8 @@ from dpfl import checks, files, tasks
 from dpfl.training import engine
 
 from . import cli, flag_files, tables
-from .papers import sweep, trainers, tuning
-from .papers.sweep import Training
+from .trainings import sweep, trainers, tuning
+from .trainings.sweep import Training
 
 SEARCHED = ("client_lr", "server_lr", "clip_norm", "server_momentum")
 _VALUES = {

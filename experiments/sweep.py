@@ -30,7 +30,7 @@ from dpfl.tasks import registry
 from dpfl.training import config, engine
 
 from . import cli, grids, train
-from .papers import sweep, tuning
+from .trainings import sweep, tuning
 
 _SEEDS = flags.DEFINE_string("seeds", "1-3", "Seeds of each cell, such as 1-5 or 1,4.")
 _TUNE = flags.DEFINE_multi_string(

@@ -99,12 +99,23 @@ def succeeds(done):
 
 
 def own_commands(line):
-    """The commands of a line, as words, where all of them are dpfl's; else None."""
-    commands = [shlex.split(part) for part in line.split(" && ")]
-    programs = [Path(words[0]).name.partition("-") for words in commands]
-    if re.search(r"[|><$*;`]", line) or any(p[0] != "dpfl" for p in programs):
+    """The commands of a line, as module and words, if all are dpfl's; else None."""
+    if re.search(r"[|><$*;`]", line):
         return None
-    return [(name, *words[1:]) for (_, _, name), words in zip(programs, commands)]
+    commands = []
+    for words in map(shlex.split, line.split(" && ")):
+        program, _, name = Path(words[0]).name.partition("-")
+        if program == "dpfl":
+            commands.append((program, name, *words[1:]))
+        elif (
+            program == "python"
+            and words[1] == "-m"
+            and words[2].startswith("experiments.")
+        ):
+            commands.append((*words[2:],))
+        else:
+            return None
+    return commands
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
@@ -192,10 +203,11 @@ def test_shell_lines_run(page, line, tmp_path):
         succeeds(in_a_shell(command.replace(".venv/bin/", binaries, 1), tmp_path))
     else:
         for words in own_commands(command):
-            assert (Path(sys.executable).parent / f"dpfl-{words[0]}").exists()
+            script = Path(sys.executable).parent / f"dpfl-{words[1]}"
+            assert words[0] != "dpfl" or script.exists()
             fork = functools.partial(programs.fork_trainers, "dpfl.experiments")
-            first = fork if words[0] in ("search", "sweep") else None
-            succeeds(forks.run("dpfl", *words, folder=tmp_path, first=first))
+            first = fork if words[1] in ("search", "sweep") else None
+            succeeds(forks.run(*words, folder=tmp_path, first=first))
     if line in (MAIN_JOB, JAX_JOB):
         check_main_job(tmp_path)
 
@@ -213,8 +225,16 @@ def check_main_job(folder):
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        (".venv/bin/dpfl-train --rounds=1", [("train", "--rounds=1")]),
-        ("dpfl-compare a && dpfl-worker", [("compare", "a"), ("worker",)]),
+        (".venv/bin/dpfl-train --rounds=1", [("dpfl", "train", "--rounds=1")]),
+        (
+            "dpfl-compare a && dpfl-worker",
+            [("dpfl", "compare", "a"), ("dpfl", "worker")],
+        ),
+        (
+            "python -m experiments.benchmark --quick",
+            [("experiments.benchmark", "--quick")],
+        ),
+        ("python -m pip list", None),
         ("dpfl-train > log", None),
         ("sh tools/site.sh && dpfl-train", None),
     ],

@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from dpfl import machine
-from experiments.papers import remaining_work
+from experiments.trainings import remaining_work
 
 FULL = {"memory.max": "900", "memory.current": "800"}
 # Version 1.

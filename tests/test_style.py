@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from dpfl.tasks import registry
+from experiments import commands
 from tests.package import test_public
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -234,6 +235,18 @@ def test_papers_do_not_import_each_other():
     for path in (ROOT / "experiments/papers").rglob("*.py"):
         used = {name.split(".")[-1] for name in imported(path)} & papers
         assert not used or path.name == "index.py", path
+
+
+IN_THE_CLONE = [ROOT / f"experiments/{name}.py" for name in commands.IN_THE_CLONE]
+IN_THE_CLONE += [ROOT / f"experiments/{name}" for name in ("papers", "benchmarks")]
+
+
+def test_the_wheels_commands_import_nothing_of_the_clone():
+    left = {f"experiments.{path.stem}" for path in IN_THE_CLONE}
+    for path in EXPERIMENTS:
+        if not {path, *path.parents} & set(IN_THE_CLONE):
+            used = {".".join(name.split(".")[:2]) for name in imported(path)}
+            assert not used & left, path
 
 
 def test_binaries_import_each_other_relatively():

@@ -104,10 +104,11 @@ class Card:
         return time.monotonic() - begun
 
     def benchmark(self, name: str, *given: str) -> None:
-        """Runs `dpfl-benchmark`, whose rows are the step's file."""
+        """Runs the benchmark, whose rows are the step's file."""
         more = ["--quick"] if self.is_quick else []
         partial = self.folder / f"{name}.partial.json"
-        self.run(self.command("benchmark", *given, *more, f"--output={partial}"))
+        command = [sys.executable, "-m", "experiments.benchmark"]
+        self.run([*command, *given, *more, f"--output={partial}"])
         partial.rename(self.folder / f"{name}.json")
 
 

@@ -28,7 +28,7 @@ from unittest import mock
 from dpfl.arrays import philox
 from dpfl.training import selection
 from experiments import tables
-from experiments.papers import sweep, trainers
+from experiments.trainings import sweep, trainers
 from tools import interpreters
 
 ENGINES = ("tff", "jax")

@@ -168,7 +168,7 @@ class Mechanism(Checked, abc.ABC):
     remembers_noise: ClassVar[bool] = False
 
     # Peak number of vectors of d floats in the processes of a run with two groups of
-    # clients, as measured by `dpfl-benchmark --rows=parameters`, rounded up.
+    # clients, as measured by `experiments.benchmark --rows=parameters`, rounded up.
     peak_vectors: ClassVar[float] = 50
 
     # Fields of some mechanisms, with their values in the others. The types are

@@ -6,7 +6,6 @@
     figure = index.FIGURES["csgm_fig1"]
     works = figure.grid("small")
 
-`experiments/reproduce.py` does the work and draws the figure. `dpfl-sweep` and
-`dpfl-search` share with it what runs a grid: `sweep` (work and its table),
-`parallel_runs`, `trainers`, `remaining_work`, `tuning` and `plotting`.
+`experiments/reproduce.py` does the work and draws the figure. Papers are no part of the
+wheel; `experiments/trainings` has what figures share with its commands.
 """

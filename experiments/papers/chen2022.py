@@ -3,7 +3,7 @@
 
 """Figures of Chen et al. 2022, 'The Fundamental Price of Secure Aggregation'.
 
-    dpfl-reproduce --figure=secagg_fig2 --scale=small
+    python -m experiments.reproduce --figure=secagg_fig2 --scale=small
 
 Figs. 2 to 8 and Table 1 are views of one sweep over noise, compression rates r, bits b,
 cohort sizes n and models.

@@ -3,7 +3,7 @@
 
 """Chen et al. 2024: sparsified Gaussian mechanisms, L2-CSGM and SGMF.
 
-    dpfl-reproduce --figure=csgm_fig1
+    python -m experiments.reproduce --figure=csgm_fig1
 
 Server momentum, rates and clips are those of the tasks' flag files, or of `medium`.
 """
@@ -19,10 +19,10 @@ import numpy as np
 
 from dpfl import accounting, mechanisms
 
+from ..plotting import Plot
 from ..tables import Row, Rows
+from ..trainings.sweep import Figure, Work
 from . import mean_estimation, stream_errors
-from .plotting import Plot
-from .sweep import Figure, Work
 
 _PAPER = "Chen et al. 2024"
 

@@ -19,8 +19,8 @@ from typing import NamedTuple
 from dpfl import files
 
 from .. import flag_files, tables
+from ..trainings.sweep import SCALES
 from .index import FIGURES
-from .sweep import SCALES
 
 PAPERS = ("chen2024", "chen2022", "denisov2022", "dome2025")
 

@@ -3,7 +3,7 @@
 
 """Denisov et al. 2022: optimal factorizations, exact and in training.
 
-    dpfl-reproduce --figure=mf_table2 --scale=small
+    python -m experiments.reproduce --figure=mf_table2 --scale=small
 
 A stream of noise covers an epoch, in which each client takes part once.
 """
@@ -22,9 +22,9 @@ from dpfl import factorization as mf
 from dpfl import files
 
 from .. import factorizations
+from ..plotting import Plot
 from ..tables import Row, Rows, where, write_columns
-from .plotting import Plot
-from .sweep import Curves, Figure, Work
+from ..trainings.sweep import Curves, Figure, Work
 
 _PAPER = "Denisov et al. 2022"
 

@@ -30,9 +30,9 @@ from types import ModuleType
 from typing import Any, Optional
 
 from .. import cli, flag_files
+from ..plotting import Plot
+from ..trainings.sweep import SCALES, Cell, Curves, Figure, cross
 from . import chen2022, chen2024, denisov2022, ours
-from .plotting import Plot
-from .sweep import SCALES, Cell, Curves, Figure, cross
 
 # Words by name, and lines by scale.
 Sets = Mapping[str, str]

@@ -19,7 +19,7 @@ from typing import Any, Optional
 
 from dpfl import mechanisms, planning
 
-from .sweep import Work
+from ..trainings.sweep import Work
 
 SEED = 8
 DELTA = 1e-5

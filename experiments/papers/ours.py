@@ -3,7 +3,7 @@
 
 """Figures beyond the papers: all mechanisms at equal bits, and streams in training.
 
-    dpfl-reproduce --figure=intervals --scale=small
+    python -m experiments.reproduce --figure=intervals --scale=small
 
 All mechanisms have the same epsilon, with few and with many bits up, on MNIST by writer
 and on Fashion-MNIST. All train for the same rounds with the same expected number of
@@ -26,10 +26,10 @@ import numpy as np
 from dpfl import mechanisms, planning
 
 from .. import effects
+from ..plotting import Plot
 from ..tables import Row, Rows, where
+from ..trainings.sweep import Figure, Work
 from . import stream_errors
-from .plotting import Plot
-from .sweep import Figure, Work
 
 EPSILON = 8.0
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from dpfl import files
 
 from ..tables import Row, Rows
-from .sweep import CURVES, DEVICE, KEY, Curves, Figure, Work, points_of
+from ..trainings.sweep import CURVES, DEVICE, KEY, Curves, Figure, Work, points_of
 
 # The first columns of both files.
 _OWNER = ("figure", "scale")

@@ -23,10 +23,10 @@ from typing import Any
 from dpfl import accounting, mechanisms, planning
 from dpfl.mechanisms.sketch import SketchShape
 
+from ..plotting import Plot
 from ..tables import Row, Rows, where
+from ..trainings.sweep import Figure, Work
 from . import mean_estimation, published_bounds
-from .plotting import Plot
-from .sweep import Figure, Work
 
 
 def expected_error(

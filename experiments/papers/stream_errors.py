@@ -19,9 +19,9 @@ from dpfl import factorization as mf
 from dpfl import mechanisms, planning
 
 from .. import bands_curve
+from ..plotting import Plot
 from ..tables import Row, Rows, distinct, where
-from .plotting import Plot
-from .sweep import Work
+from ..trainings.sweep import Work
 
 # Clients, cohort and budget of the paper's Fig. 3, and the parameters of its model.
 POPULATION, COHORT_SIZE = 3200, 100

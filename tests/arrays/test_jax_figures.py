@@ -19,8 +19,8 @@ from dpfl import machine
 from dpfl.tasks import registry
 from dpfl.training import plan as plan_lib
 from experiments import train
-from experiments.papers import sweep, tuning
 from experiments.papers.index import FIGURES
+from experiments.trainings import sweep, tuning
 from tests.arrays import test_jax_tasks
 from tests.arrays.test_jax_engine import opened
 

@@ -60,7 +60,7 @@ def read_from(path: Path) -> None:
 
 def fork_trainers(binaries: str = "experiments") -> None:
     """Has this process fork the trainers of binaries, which then import nothing."""
-    trainers = importlib.import_module(f"{binaries}.papers.trainers")
+    trainers = importlib.import_module(f"{binaries}.trainings.trainers")
     search = f"{binaries}.search"
 
     def main() -> None:

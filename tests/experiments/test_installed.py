@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CODE = """
 from pathlib import Path
 from dpfl.experiments import flag_files
-from dpfl.experiments.papers import sweep, trainers
+from dpfl.experiments.trainings import sweep, trainers
 print(flag_files.path("tasks/digits.flags"))
 flags = {"flagfile": "tasks/digits.flags", "no_such_flag": 1}
 work = sweep.training_work({"task": "digits"}, flags)

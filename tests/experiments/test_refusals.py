@@ -379,8 +379,6 @@ REFUSED_EARLY = {
     "privacy": "calibrate --epsilon=-1",
     "factorize": "compute --rounds=0",
     "audit": "--mechanisms=magic",
-    "benchmark": "--rows=magic",
-    "reproduce": "--figure=magic",
     "worker": "--port=x",
     "compare": "nowhere",
     "search": "--runs=0",

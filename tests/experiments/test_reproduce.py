@@ -6,8 +6,10 @@ import pathlib
 import pytest
 
 from dpfl import files
-from experiments.papers import chen2024, plotting, sweep
+from experiments import plotting
+from experiments.papers import chen2024
 from experiments.papers.index import FIGURES
+from experiments.trainings import sweep
 from tests import forks
 from tests.experiments import programs
 from tests.refusals import names

@@ -9,7 +9,7 @@ import pytest
 
 from dpfl import files
 from experiments import search
-from experiments.papers import sweep
+from experiments.trainings import sweep
 from tests import forks
 from tests.refusals import names, refuses
 

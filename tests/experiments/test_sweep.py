@@ -10,15 +10,8 @@ import pytest
 from scipy import stats
 
 from dpfl import files
-from experiments import drawings, grids
-from experiments.papers import (
-    parallel_runs,
-    plotting,
-    remaining_work,
-    sweep,
-    trainers,
-    tuning,
-)
+from experiments import drawings, grids, plotting
+from experiments.trainings import parallel_runs, remaining_work, sweep, trainers, tuning
 from tests import forks
 from tests.experiments import programs
 from tests.refusals import names, refuses

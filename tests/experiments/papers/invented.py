@@ -4,7 +4,7 @@
 import matplotlib
 
 from dpfl import files
-from experiments.papers import plotting
+from experiments import plotting
 
 matplotlib.use("Agg")
 

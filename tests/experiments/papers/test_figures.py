@@ -15,18 +15,17 @@ import pytest
 
 from dpfl import accounting, files, mechanisms, planning, tasks
 from dpfl.mechanisms import build, participation
-from experiments import effects, mechanism_flags, tables
+from experiments import effects, mechanism_flags, plotting, tables
 from experiments.papers import (
     chen2022,
     denisov2022,
     mean_estimation,
-    plotting,
     result_tables,
     secure_sums,
     stream_errors,
-    sweep,
 )
 from experiments.papers.index import FIGURES
+from experiments.trainings import sweep
 from tests.experiments import programs
 from tests.experiments.papers import invented
 

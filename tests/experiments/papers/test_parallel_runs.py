@@ -12,7 +12,7 @@ import pytest
 
 from dpfl import files
 from experiments import tables
-from experiments.papers import parallel_runs, remaining_work, sweep, trainers
+from experiments.trainings import parallel_runs, remaining_work, sweep, trainers
 from tests import forks
 from tests.experiments import programs
 from tests.refusals import names, refuses
@@ -27,7 +27,7 @@ GRID = """
 import sys
 from pathlib import Path
 from tests.experiments.papers import test_parallel_runs as grid
-from experiments.papers import parallel_runs, sweep
+from experiments.trainings import parallel_runs, sweep
 folder = Path(sys.argv[1])
 table = sweep.ResultsTable(folder / "results.csv")
 parallel_runs.ParallelRuns(folder, jobs=1).do(grid.works(), table)

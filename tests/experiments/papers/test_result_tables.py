@@ -8,7 +8,8 @@ import pytest
 
 from dpfl import files
 from experiments import tables
-from experiments.papers import index, result_tables, sweep
+from experiments.papers import index, result_tables
+from experiments.trainings import sweep
 from tests.experiments.papers import invented
 from tests.refusals import refuses
 

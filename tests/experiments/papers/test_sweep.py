@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 from dpfl import files
-from experiments.papers import parallel_runs, sweep
+from experiments.trainings import parallel_runs, sweep
 from tests.refusals import refuses
 
 

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from experiments import flag_files
-from experiments.papers import sweep, trainers
+from experiments.trainings import sweep, trainers
 from tests.refusals import refuses
 
 

@@ -22,9 +22,9 @@ from typing import Any, Optional
 from dpfl import accounting, privacy_coverage, tasks
 from dpfl.planning import remarks
 
-from .. import drawings, effects
-from ..tables import HEADS, Row, Rows, distinct, head, mean_and_range, numbers
-from . import sweep
+from . import drawings, effects
+from .tables import HEADS, Row, Rows, distinct, head, mean_and_range, numbers
+from .trainings import sweep
 
 # Color and marker of each mechanism, by its name in a grid and in the papers.
 # Color-blind safe (Okabe and Ito); related mechanisms share a color, and markers
