@@ -9,10 +9,9 @@
   python -m tools.soak --seed=1 --only --kills=30   # in an environment with JAX, of JAX
 
 SIGKILL at random moments, over every mechanism, and of workers that share a round;
-every signal that can be caught; disks that are full at every size; updates that no
-honest client sends; command lines that no user would write. Every resumed training is
-compared, bit by bit, with an undisturbed one. It prints a table; the exit code is 1
-after any fault.
+every signal that can be caught; disks that are full at every size; command lines that
+no user would write. Every resumed training is compared, bit by bit, with an undisturbed
+one. It prints a table; the exit code is 1 after any fault.
 """
 
 from __future__ import annotations
@@ -22,14 +21,15 @@ import json
 import pathlib
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dpfl import mechanisms
 from tools import fuzz
-from tools.soaks import disks, kills, runs, vectors, worker_kills
+from tools.soaks import disks, kills, runs, worker_kills
 
 Part = Callable[[int, argparse.Namespace, pathlib.Path], kills.Outcome]
 
@@ -39,6 +39,15 @@ def run_lines(count: int, seed: int) -> kills.Outcome:
     share = -(-count // len(fuzz.BASES))
     results = [each for name in fuzz.BASES for each in fuzz.results(name, share, seed)]
     return len(results), [json.dumps(each) for each in results if each["fault"]]
+
+
+def _disturb(
+    kinds: Mapping[str, kills.Kind],
+    signals: Sequence[int],
+    asked: argparse.Namespace,
+    folder: pathlib.Path,
+) -> kills.Outcome:
+    return kills.disturb(kinds, signals, asked.seed, folder, asked.end)
 
 
 # Kinds of trouble, by the flag of their amount: the default amount, a description, and
@@ -55,29 +64,28 @@ PARTS: dict[str, tuple[int, str, Part]] = {
     "loop_kills": (
         500,
         "SIGKILLs of the loop around a process that computes nothing",
-        lambda n, asked, folder: kills.kill_loops(n, asked.seed, folder),
+        lambda n, *where: _disturb(kills.loops(), [signal.SIGKILL] * n, *where),
     ),
     "signals": (
         64,
         "signals, each of those that can be caught",
-        lambda n, asked, folder: kills.send_signals(n, asked.seed, folder),
+        lambda n, *where: _disturb(
+            kills.trainings(["gaussian"]), kills.CATCHABLE[:n], *where
+        ),
     ),
     "kills": (
         200,
         "SIGKILLs over the mechanisms",
-        lambda n, asked, folder: kills.kill_all(
-            asked.mechanisms.split(","), n, asked.seed, folder, asked.end
+        lambda n, asked, folder: _disturb(
+            kills.trainings(asked.mechanisms.split(",")),
+            [signal.SIGKILL] * n,
+            *(asked, folder),
         ),
     ),
     "worker_kills": (
         100,
         "SIGKILLs of workers that share a round",
         lambda n, asked, _: runs.fork_call(worker_kills.kill_in_rounds, asked.seed, n),
-    ),
-    "vectors": (
-        10_000,
-        "hostile updates through every codec",
-        lambda n, asked, _: runs.fork_call(vectors.hostile, asked.seed, n),
     ),
     "lines": (5_000, "command lines", lambda n, asked, _: run_lines(n, asked.seed)),
 }
@@ -117,7 +125,9 @@ def main(argv: Sequence[str]) -> int:
             if not wanted:
                 continue
             begun = time.monotonic()
-            count, faults = part(wanted, asked, folder)
+            own = folder / name
+            own.mkdir()
+            count, faults = part(wanted, asked, own)
             seconds = time.monotonic() - begun
             row = f"| {title} | {count} | {len(faults)} | {seconds:.0f} |"
             print("\n    ".join([row, *faults]), flush=True)

@@ -3,10 +3,12 @@
 
 """A round of each task in JAX, on small files in the real formats."""
 
+import contextlib
 import dataclasses
 import functools
 import importlib.util
 import io
+import sqlite3
 import tarfile
 
 import numpy as np
@@ -24,7 +26,6 @@ from dpfl.tasks import docs, metrics, registry
 from dpfl.training import engine
 from tests.arrays.test_jax_engine import opened, plan
 from tests.tasks import test_court, test_docs, test_femnist, test_mnist
-from tools import rehearse
 
 WORDS = ["the", "a", "is", "code", "error"]
 # Words of the vocabularies; the other tokens are special.
@@ -60,9 +61,31 @@ def posts(rng, count):
         yield record(tokens=(1, words.encode()))
 
 
+SCHEMA = """
+CREATE TABLE examples (split_name TEXT, client_id TEXT, serialized_example_proto BLOB);
+CREATE TABLE client_metadata (client_id TEXT, split_name TEXT, num_examples INTEGER);
+CREATE INDEX by_client ON examples (client_id, split_name);
+"""
+
+
+def write_sql(path, draw, splits):
+    """Writes splits of a number of clients with so many examples each, on average."""
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript(SCHEMA)
+        for number, (split, (clients, size)) in enumerate(splits.items()):
+            for client in range(clients):
+                own = np.random.default_rng([0, number, client])
+                count = int(own.integers(size - size // 2, size + size // 2 + 1))
+                name = f"f{client:07d}"
+                rows = [(split, name, each) for each in draw(own, count)]
+                connection.executemany("INSERT INTO examples VALUES (?, ?, ?)", rows)
+                sizes = "INSERT INTO client_metadata VALUES (?, ?, ?)"
+                connection.execute(sizes, (name, split, count))
+
+
 def write_emnist(folder, clients, examples):
     splits = {"all_train": (clients, examples), "all_test": (3, 2)}
-    rehearse._write_sql(folder / "emnist_all.sqlite", characters, splits)
+    write_sql(folder / "emnist_all.sqlite", characters, splits)
 
 
 def emnist(folder):
@@ -72,7 +95,7 @@ def emnist(folder):
 
 def write_stackoverflow(folder, words, clients, examples):
     splits = {"train": (clients, examples), "test": (2, 3)}
-    rehearse._write_sql(folder / "stackoverflow.sqlite", posts, splits)
+    write_sql(folder / "stackoverflow.sqlite", posts, splits)
     counts = "".join(f"{word} {9 + i}\n" for i, word in enumerate(words)).encode()
     (folder / "datasets").mkdir()
     path = folder / "datasets/stackoverflow.word_count.tar.bz2"

@@ -41,7 +41,7 @@ def full_at_every_page(name: str) -> kills.Outcome:
     plan = programs.make_plan(folder, _LOOP_ROUNDS, checkpoint_every=3)
     _mount(folder, _ENOUGH_PAGES)
     programs.run_stub(plan, folder)
-    expected = runs.record(folder)
+    expected = runs.results(folder)
     count, faults = 0, []
     for pages in range(1, _ENOUGH_PAGES):
         _unmount(folder)
@@ -55,7 +55,7 @@ def full_at_every_page(name: str) -> kills.Outcome:
                 faults.append(f"{pages} pages: {error!r}")
         _mount(folder, _ENOUGH_PAGES, _MS_REMOUNT)
         programs.run_stub(plan, folder)
-        if runs.record(folder) != expected:
+        if runs.results(folder) != expected:
             faults.append(f"{pages} pages: the resumed run differs")
     return count, faults
 

@@ -14,7 +14,6 @@ import atexit
 import ctypes
 import dataclasses
 import importlib.util
-import io
 import json
 import multiprocessing
 import os
@@ -24,10 +23,9 @@ import signal
 import sys
 import time
 import traceback
-import zipfile
 from collections.abc import Callable, Sequence
 from concurrent import futures
-from typing import Any, NamedTuple, NoReturn, Optional
+from typing import Any, NoReturn, Optional
 
 import psutil
 
@@ -43,10 +41,11 @@ _UNEXPECTED = 99
 # In an environment with JAX its engine is disturbed.
 ENGINE = "tff" if importlib.util.find_spec("tensorflow") else "jax"
 
+ROUNDS = 16
 BASE = (
     *("--task=synthetic", "--model=small_cnn", "--num_clients=8", "--cohort_size=4"),
     *("--examples_per_client=2", "--batch_size=2", "--num_test_examples=4"),
-    *("--rounds=16", "--checkpoint_every=2", "--eval_every=3", "--seed=5"),
+    *(f"--rounds={ROUNDS}", "--checkpoint_every=2", "--eval_every=3", "--seed=5"),
     *("--noprogress", *(["--concurrency=2"] if ENGINE == "tff" else [])),
 )
 _ONCE = ("--participation=once_per_epoch", "--num_clients=16")
@@ -98,17 +97,13 @@ def flags_of(mechanism: str) -> list[str]:
     return [*BASE, *private, f"--mechanism={mechanism}", *own, *beside]
 
 
-class Training(NamedTuple):
-    """A started training, the folder of its results, and its output."""
-
-    pid: int
-    folder: pathlib.Path
-    log: pathlib.Path
+def log_of(folder: pathlib.Path) -> pathlib.Path:
+    """The file beside a run's folder that has its output."""
+    return folder.with_name(f"{folder.name}.log")
 
 
-def start(flags: Sequence[str], folder: pathlib.Path) -> Training:
-    """Starts the train binary in a fork; its output goes beside its folder."""
-    log = folder.with_name(f"{folder.name}.log")
+def start(flags: Sequence[str], folder: pathlib.Path) -> int:
+    """Starts the train binary in a fork; returns its process id."""
 
     def train() -> None:
         # A shell that starts the soak in the background has some of them ignored.
@@ -120,7 +115,7 @@ def start(flags: Sequence[str], folder: pathlib.Path) -> Training:
         cli.run(train.main)
 
     words = ["dpfl-train", *flags, f"--output_dir={folder}"]
-    return Training(fork_program(train, words, log, log), folder, log)
+    return fork_program(train, words, log_of(folder), log_of(folder))
 
 
 def fork(function: Any, *arguments: Any) -> int:
@@ -185,30 +180,25 @@ def fork_program(
     return fork(be)
 
 
-def ended(pid: int, seconds: float) -> Optional[int]:
-    """A child's exit code, or minus its signal; None if it still runs after that."""
+def ended(pid: int, seconds: float = RUN_SECONDS) -> Optional[int]:
+    """A child's exit code, or minus its signal.
+
+    After so many seconds it is killed, and the code is None.
+    """
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
             return os.waitstatus_to_exitcode(status)
         time.sleep(0.002)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
     return None
 
 
-def wait(training: Training, seconds: float = RUN_SECONDS) -> int:
-    """Waits for a training to end, as `ended`; kills it after so many seconds."""
-    code = ended(training.pid, seconds)
-    if code is None:
-        os.kill(training.pid, signal.SIGKILL)
-        code = os.waitstatus_to_exitcode(os.waitpid(training.pid, 0)[1])
-    return code
-
-
-def is_running(training: Training) -> bool:
-    """Whether a training is running; it can still be waited for."""
-    flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
-    return os.waitid(os.P_PID, training.pid, flags) is None
+def is_running(pid: int) -> bool:
+    """Whether a child is running; it can still be waited for."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
 
 def newest_round(folder: pathlib.Path) -> int:
@@ -228,26 +218,19 @@ def left_behind() -> list[str]:
 
 
 def results(folder: pathlib.Path) -> dict[str, Any]:
-    """The results that equal trainings share, to the last bit."""
-    model = folder / "model.npz"
-    if ENGINE == "tff":
-        return {**record(folder), "model": model_bits(folder / "model.keras")}
-    return {**record(folder), "model": model.read_bytes()}
-
-
-def record(folder: pathlib.Path) -> dict[str, Any]:
-    """The results of a run of the loop, which has no model."""
-    from dpfl.training import checkpoint
+    """The results that equal runs share, to the last bit."""
+    from dpfl.training import checkpoint, engine
 
     newest = checkpoint.CheckpointStore(folder / "checkpoints").load_newest()
-    info = newest.info if newest else {}
-    names = sorted(p.name for p in (folder / "checkpoints").glob("checkpoint-*"))
+    info, model = newest.info if newest else {}, folder / engine.MODEL
     return {
         "metrics.csv": (folder / "metrics.csv").read_bytes(),
-        "checkpoints": names,
+        "checkpoints": sorted(p.name for p in folder.glob("checkpoints/checkpoint-*")),
         "state": [a.tobytes() for a in newest.arrays] if newest else None,
         "rows": json.dumps([info.get("totals"), info.get("rows")]),
         "TensorBoard": events(folder),
+        # The loop around a process that computes nothing has none.
+        "model": model.read_bytes() if model.exists() else None,
     }
 
 
@@ -258,23 +241,6 @@ def differences(folder: pathlib.Path, expected: dict[str, Any]) -> list[str]:
     except (OSError, ValueError) as error:
         return [f"its results cannot be read ({error})"]
     return [f"other {name}" for name in expected if results_now[name] != expected[name]]
-
-
-def model_bits(path: pathlib.Path) -> dict[str, bytes]:
-    """The weights in a .keras file by name."""
-    import h5py
-
-    weights: dict[str, bytes] = {}
-
-    def keep(name: str, item: Any) -> None:
-        if isinstance(item, h5py.Dataset):
-            weights[name] = item[()].tobytes()
-
-    with zipfile.ZipFile(path) as archive:
-        content = io.BytesIO(archive.read("model.weights.h5"))
-    with h5py.File(content) as file:
-        file.visititems(keep)
-    return weights
 
 
 def events(folder: pathlib.Path) -> list[tuple[int, str, float]]:
