@@ -12,6 +12,8 @@ from dpfl.factorization import banded, inverse_banded, optimal, sensitivity, toe
 from dpfl.factorization.factors import BandedFactors, series_inverse
 from dpfl.factorization.workloads import LinearCooldown, Workload
 
+BOTH = ("banded-inverse-root", "banded-inverse")
+
 
 def test_error_and_gradient_against_dense():
     workload = Workload(9, 0.7, LinearCooldown())
@@ -67,20 +69,12 @@ def test_optimization_improves_on_the_banded_toeplitz_start(workload, most):
     assert found.loss < most * start.loss
 
 
-def test_squared_sensitivities_add_for_separated_participations():
-    found = banded.optimize_banded(Workload(32), bands=8)
-    several = found.sensitivity(sensitivity.MinSeparation(8, 3))
-    assert several.exact and several.value == pytest.approx(np.sqrt(3))
-
-
 @pytest.mark.parametrize("rounds", [1, 5])
-def test_one_band_is_the_identity(rounds):
-    decoder, encoder = banded.optimize_banded(Workload(rounds), bands=1).materialize()
+@pytest.mark.parametrize("method", ["banded", *BOTH])
+def test_one_band_is_the_identity(method, rounds):
+    decoder, encoder = mf.compute(Workload(rounds), method, bands=1).materialize()
     np.testing.assert_array_equal(encoder, np.eye(rounds))
     np.testing.assert_array_equal(decoder, np.tri(rounds))
-
-
-BOTH = ("banded-inverse-root", "banded-inverse")
 
 
 def test_inverse_root_is_truncated():
@@ -125,7 +119,7 @@ def test_sensitivity_by_all_patterns_and_signs(method, plan):
     assert known.value == pytest.approx(worst)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 def test_non_increasing_hazards_give_non_increasing_columns(seed):
     rng = np.random.default_rng(seed)
     inverse = inverse_banded.from_hazards(inverse_banded.hazards(rng.normal(2, 2, 7)))
@@ -172,9 +166,3 @@ def test_optimised_by_a_search_without_gradients(bands, limit, separation):
     assert found.errors(plan).total <= best * (1 + 1e-4)
     root = mf.compute(workload, "banded-inverse-root", bands=bands)
     assert found.errors(plan).total < root.errors(plan).total
-
-
-def test_one_diagonal_is_independent_noise():
-    for method in BOTH:
-        found = mf.compute(Workload(7), method, bands=1)
-        np.testing.assert_array_equal(found.encoder(), np.eye(7))

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from dpfl.factorization import (
     FixedEpochs,
     MinSeparation,
-    OneParticipation,
     ShuffledEpochs,
     sensitivity,
 )
@@ -182,29 +181,11 @@ def test_min_separation_of_a_falling_toeplitz_encoder_is_exact(shape):
     assert closed == pytest.approx(truth)
 
 
-def test_by_hand():
-    encoder = np.array([[3.0, 0.0], [4.0, 2.0]])
-    assert OneParticipation().sensitivity(encoder).value == pytest.approx(5)
-    # Both rounds: columns add to (3, 6).
-    found = MinSeparation(1).sensitivity(encoder)
-    assert found.value == pytest.approx(np.sqrt(45))
-    assert FixedEpochs(2, 1).sensitivity(encoder).value == pytest.approx(np.sqrt(45))
-    assert MinSeparation(2).sensitivity(encoder).value == pytest.approx(5)
-
-
 def test_sign_dependence_is_reported():
     encoder = np.array([[1.0, -1.0], [0.0, 1.0]])
     found = FixedEpochs(2, 1).sensitivity(encoder)
     # A client that flips its second update moves the output by (2, -1).
     assert found.value == pytest.approx(np.sqrt(5)) and not found.exact
-
-
-def test_heaviest_set_by_hand():
-    weights = np.array([5.0, 6.0, 5.0, 1.0, 4.0])
-    assert sensitivity.heaviest_set(weights, 2) == pytest.approx(14)
-    assert sensitivity.heaviest_set(weights, 2, 2) == pytest.approx(10)
-    assert sensitivity.heaviest_set(weights, 3) == pytest.approx(10)
-    assert sensitivity.heaviest_set(-weights, 2) == 0
 
 
 @pytest.mark.parametrize(

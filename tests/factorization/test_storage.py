@@ -135,17 +135,3 @@ def test_other_file_kinds_are_refused(tmp_path, contents):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(FileNotFoundError):
         storage.load(tmp_path / "none.npz")
-
-
-def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
-    path = saved(tmp_path)
-    before = path.read_bytes()
-
-    def broken(*args, **kwargs):
-        raise OSError("disk full")
-
-    monkeypatch.setattr(np.lib.format, "write_array", broken)
-    with pytest.raises(OSError, match="disk full"):
-        storage.save(methods.compute(Workload(4), "identity"), path)
-    assert path.read_bytes() == before
-    assert [p.name for p in tmp_path.iterdir()] == ["one.npz"]

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpfl.factorization import tree
-from dpfl.factorization.workloads import LinearCooldown, Workload
+from dpfl.factorization.workloads import Workload
 
 
 def encoder(rounds):
@@ -65,14 +65,6 @@ def test_online_is_the_least_norm_solution_on_complete_nodes(rounds):
         expected = np.zeros(len(nodes))
         expected[ready] = np.linalg.pinv(nodes[ready].T) @ target
         np.testing.assert_allclose(row, expected, atol=1e-10)
-
-
-@pytest.mark.parametrize("build", [tree.honaker_full, tree.honaker_online])
-@pytest.mark.parametrize("rounds", [1, 5, 16, 23])
-def test_factors_multiply_to_momentum(build, rounds):
-    workload = Workload(rounds, 0.9, LinearCooldown())
-    decoder, encoder = build(workload).materialize()
-    np.testing.assert_allclose(decoder @ encoder, workload.matrix(), atol=1e-9)
 
 
 def test_full_sensitivity_is_the_depth_and_bounds_online():

@@ -10,17 +10,6 @@ from dpfl.factorization import Workload, workloads
 from tests.refusals import refuses
 
 
-def test_prefix_sum_is_ones_on_and_below_the_diagonal():
-    np.testing.assert_array_equal(workloads.prefix_sum(3).matrix(), np.tri(3))
-
-
-def test_momentum_by_hand():
-    # x_t = sum_{s<=t} eta_s m_s with m_s = m_{s-1} / 2 + g_s and eta = 1, 1, 3.
-    rates = workloads.ExplicitRates((1.0, 1.0, 3.0))
-    found = workloads.Workload(3, 0.5, rates).matrix()
-    np.testing.assert_allclose(found, [[1, 0, 0], [1.5, 1, 0], [2.25, 2.5, 3]])
-
-
 def schedules(rounds):
     rates = st.lists(st.floats(0.1, 2), min_size=rounds, max_size=rounds)
     return st.one_of(

@@ -85,17 +85,6 @@ def test_run_event_composes_all_rounds(participation, count, probability):
     assert event.event.sampling_probability == probability
 
 
-def test_linf_accounting_costs_more_than_l2():
-    """Equal releases; the L-inf bound alone is the weaker argument."""
-    events = [
-        cls(1000, 1.0, 2.0, 0.01).round_dp_event(1_018_174, 1.0)
-        for cls in (mechanisms.L2Csgm, mechanisms.LinfCsgm)
-    ]
-    l2_rdp, linf_rdp = (event.rdp([4.0])[0] for event in events)
-    ratio = events[0].dimension * events[0].linf_ratio ** 2
-    assert linf_rdp == pytest.approx(ratio * l2_rdp, rel=0.01)
-
-
 def test_noise_and_bits_of_a_message():
     assert l2().stddev == pytest.approx(2.0 * 0.01 * 0.5)
     # 1% of 2**20 values of 32 bits, their number, the 128 bits of the seed.

@@ -9,7 +9,7 @@ import dp_accounting
 import numpy as np
 import pytest
 
-from dpfl import accounting, mechanisms, planning
+from dpfl import mechanisms, planning
 from dpfl.accounting import log_space
 from dpfl.mechanisms import integer_grid
 from tests.refusals import refuses
@@ -53,11 +53,6 @@ class TestAll:
         assert none.round_dp_event(D, 1.0).event == dp_accounting.NonPrivateDpEvent()
         assert none.mean_squared_error(D) < config.mean_squared_error(D)
 
-    def test_composed_over_a_run(self, config):
-        event = config.dp_event(FIXED, D)
-        assert event.event.count == 7
-        assert 0 < accounting.epsilon(event, 1e-5).epsilon < math.inf
-
     def test_clients_noise_is_refused_under_poisson_sampling(self, config):
         with refuses(ValueError, "noise_source", "clients"):
             config.round_dp_event(D, 0.1)
@@ -87,10 +82,6 @@ class TestAll:
         assert event.noise_clients == 90
         assert event.noise_multiplier == pytest.approx(1.0)
         assert lossy.grid(D).local_stddev == pytest.approx(1 / math.sqrt(90))
-
-    def test_calibrates(self, config):
-        found = planning.calibrate(config, FIXED, D, 20.0, 1e-5)
-        assert 19.9 < planning.epsilon(found, FIXED, D, 1e-5) <= 20.0
 
 
 @dataclasses.dataclass(frozen=True)

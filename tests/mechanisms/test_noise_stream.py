@@ -198,20 +198,6 @@ class TestAnyMatrix:
 
 
 @pytest.mark.parametrize(
-    ("changes", "parts"),
-    [
-        ({"rounds": None}, ("rounds", "noise_stream", "run")),
-        ({"rounds": 0}, ("rounds", 0)),
-        ({"matrix_bands": 49}, ("matrix_bands", 49)),
-        ({**RESTARTS, "rounds": 48}, ("rounds", 48, "noise_stream", "epoch")),
-    ],
-)
-def test_bad_fields_are_refused(changes, parts):
-    with refuses(ValueError, *parts):
-        matrix(**changes)
-
-
-@pytest.mark.parametrize(
     ("participation", "parts"),
     [
         (

@@ -75,6 +75,36 @@ def test_bad_fields_are_refused_by_name(name, field, value, error):
         dataclasses.replace(mechanisms.TEST_CONFIGS[name], **{field: value})
 
 
+RUN = {"rounds_per_epoch": None, "noise_stream": "run"}
+TOEPLITZ = {**RUN, "rounds": 48, "matrix_method": "toeplitz", "matrix_buffers": None}
+BANDED = {"matrix_method": "banded", "matrix_buffers": None}
+OPTIMAL = {"matrix_method": "optimal", "matrix_buffers": None}
+
+
+@pytest.mark.parametrize("name", ["matrix_factorization", "sgmf"])
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        (BANDED, ("matrix_bands", "banded")),
+        (
+            {**BANDED, "rounds_per_epoch": 9, "matrix_bands": 10},
+            ("matrix_bands", 10, 9),
+        ),
+        (
+            {**OPTIMAL, "matrix_file": "a", "matrix_momentum": 0.9},
+            ("matrix_momentum", 0.9, "matrix_file"),
+        ),
+        (RUN, ("rounds", "noise_stream", "run")),
+        ({**RUN, "rounds": 0}, ("rounds", 0)),
+        ({**TOEPLITZ, "matrix_bands": 49}, ("matrix_bands", 49)),
+        ({"rounds": 48}, ("rounds", 48, "noise_stream", "epoch")),
+    ],
+)
+def test_fields_that_do_not_fit_each_other_are_refused(name, changes, parts):
+    with refuses(ValueError, *parts):
+        dataclasses.replace(mechanisms.TEST_CONFIGS[name], **changes)
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [("population", 10**30), ("cohort_size", 10**12), ("rounds", 10**10)],
