@@ -12,28 +12,21 @@ The ledger has a round before it is computed, and a state is saved before it is 
 
 from __future__ import annotations
 
-import asyncio
 import collections
-import concurrent.futures
 import logging
-import secrets
-from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, Optional
 
-import numpy as np
-import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl import checks, files, planning
-from dpfl.aggregators import build_with_host_noise, no_metrics
-from dpfl.aggregators.layout import Layout
+from dpfl.aggregators import build_with_host_noise
 from dpfl.codecs.base import Codec
+from dpfl.engines.tff import learning
 from dpfl.mechanisms import Mechanism, Participation
 from dpfl.training import selection
 
 _LOGGER = logging.getLogger(__name__)
-_KEY_BYTES = 32
 
 
 class PrivateProgram:
@@ -86,7 +79,7 @@ class PrivateProgram:
           ValueError: If an argument is out of range, or the folder is another run's.
         """
         self.participation = participation
-        self.dimension = _dimension(model_fn)
+        self.dimension = learning.dimension_of(model_fn)
         run = participation, self.dimension
         if epsilon is not None:
             mechanism = planning.calibrate(mechanism, *run, epsilon, delta)
@@ -95,23 +88,21 @@ class PrivateProgram:
             self.mechanism, self.dimension, around=self._checked
         )
         if process is None:
-            process = _federated_averaging(
+            process = learning.federated_averaging(
                 model_fn, client_optimizer, server_optimizer, self.mechanism
             )
         self.process = process(self.aggregator)
-        self._states, path = None, None
-        if folder is not None:
-            files.check_folder("folder", folder)
-            folder = files.private_folder(folder)
-            path = Path(folder, "ledger.jsonl")
-            self._states = tff.program.FileProgramStateManager(
-                Path(folder, "states"), keep_total=1, keep_first=False
-            )
+        self._folder = learning.Folder(folder)
         self.ledger = planning.Ledger(
-            self.mechanism, *run, delta, target_epsilon=epsilon, path=path
+            self.mechanism,
+            *run,
+            delta,
+            target_epsilon=epsilon,
+            path=self._folder.ledger,
         )
         self._most_clients: Optional[int] = None
-        self._begin()
+        self.state, self.rounds = self._folder.newest(self.process.initialize())
+        self._go_back()
 
     def _checked(self, codec: Codec) -> Codec:
         wanted = f"of {codec.dimension} trainable parameters, as the updates are"
@@ -119,32 +110,10 @@ class PrivateProgram:
         checks.require(is_right, "model_fn", wanted, self.dimension)
         return codec
 
-    def _begin(self) -> None:
-        """Loads the newest state, or saves the first one."""
-        self.state, self.rounds = self.process.initialize(), 0
-        # The secret of groups and epochs. A cohort that depends on no other has another
-        # key, so that a round that is done again draws it afresh.
-        self._key = np.frombuffer(secrets.token_bytes(_KEY_BYTES), np.uint8)
-        if self._states is not None:
-            saved, version = _done(self._states.load_latest(self._saved()))
-            if saved is None:
-                self._save()
-            else:
-                self.state, self._key = saved["state"], np.asarray(saved["key"])
-                self.rounds = int(version)
-        self._go_back()
-
     def _go_back(self) -> None:
         """Charges for rounds that the ledger has beyond the state's, as lost ones."""
         if self.ledger.rounds != self.rounds:
             self.ledger.resume_at(self.rounds)
-
-    def _saved(self) -> Any:
-        return collections.OrderedDict(state=self.state, key=self._key)
-
-    def _save(self) -> None:
-        if self._states is not None:
-            _done(self._states.save(self._saved(), self.rounds))
 
     @property
     def model_weights(self) -> tff.learning.models.ModelWeights:
@@ -168,10 +137,7 @@ class PrivateProgram:
             except ValueError as error:
                 _LOGGER.warning("%s", error)
                 return
-            key, number = self._key.tobytes(), self.rounds
-            if plan.draws_afresh:
-                key = secrets.token_bytes(_KEY_BYTES)
-            seed = int.from_bytes(key, "big")
+            number, seed = self.rounds, self._folder.seed_for(plan)
             cohort = selection.select_cohort(plan, seed, number).tolist()
             self.record(cohort)
             yield cohort
@@ -224,40 +190,7 @@ class PrivateProgram:
         state = self.state._replace(aggregator=noise)
         output = self.process.next(state, list(client_data))
         self.state, self.rounds = output.state, number
-        self._save()
+        self._folder.save(self.state, number)
         return collections.OrderedDict(
             output.metrics, epsilon=self.ledger.epsilon, delta=self.ledger.cost.delta
         )
-
-
-def _federated_averaging(
-    model_fn: Any, client_optimizer: Any, server_optimizer: Any, mechanism: Mechanism
-) -> Callable[[Any], Any]:
-    """A function from a mechanism's aggregator to a process; see `PrivateProgram`."""
-
-    def build(aggregator: Any) -> Any:
-        build_sgd = tff.learning.optimizers.build_sgdm
-        return tff.learning.algorithms.build_unweighted_fed_avg(
-            model_fn,
-            client_optimizer or build_sgd(0.1),
-            server_optimizer or build_sgd(1.0),
-            model_aggregator=aggregator,
-            metrics_aggregator=no_metrics if mechanism.sums_securely else None,
-        )
-
-    return build
-
-
-def _dimension(model_fn: Any) -> int:
-    """The number of a model's trainable parameters."""
-    if isinstance(model_fn, tff.learning.models.FunctionalModel):
-        trainable, _ = model_fn.initial_weights
-        return sum(np.size(part) for part in tf.nest.flatten(trainable))
-    weights = tff.learning.models.weights_type_from_model(model_fn)
-    return Layout(weights.trainable).dimension
-
-
-def _done(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """The result of a coroutine, in a thread without a loop, unlike a notebook's."""
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, coroutine).result()

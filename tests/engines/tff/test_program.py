@@ -13,7 +13,6 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 import dpfl
-from dpfl.engines.tff import program
 from tests.loops import audited
 from tests.refusals import refuses
 
@@ -133,7 +132,7 @@ def test_a_round_computed_and_not_saved_is_charged_twice(tmp_path, monkeypatch, 
 def test_an_empty_state_manager_is_no_loss_of_charges(tmp_path):
     run = begun(tmp_path)
     train(run, 2)
-    program._done(run._states.remove_all())
+    asyncio.run(run._folder._states.remove_all())
     again = begun(tmp_path)
     train(again, 1)
     assert again.ledger.epsilon == pytest.approx(charged(1 + 2))
