@@ -312,14 +312,6 @@ def test_single_dome_release_is_zero_out_only(clients):
         accounting.epsilon(dome.round_dp_event(100, 1.0), 1e-5, relation=ADD)
 
 
-@pytest.mark.parametrize("mechanism", [GAUSS, SKETCH], ids=lambda m: m.name)
-def test_release_is_refused_for_replace_one(mechanism):
-    # The sensitivity doubles: 4.73 is that of adding one, and 9.997 is true.
-    event = mechanism.round_dp_event(10_000, 1.0)
-    with refuses(UNSUPPORTED, "neighboring_relation", "REPLACE_ONE"):
-        accounting.DpflAccountant(neighboring_relation=ONE).compose(event)
-
-
 def test_event_without_any_relation_is_refused():
     class Silent(TopK):
         def neighboring_relations(self, participation):

@@ -9,7 +9,6 @@ import math
 import dp_accounting
 import numpy as np
 import pytest
-from dp_accounting import rdp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,11 +36,11 @@ def release(orders, keep, full, shift, q=1.0):
     return got * (np.asarray(orders) - 1)
 
 
-@pytest.mark.parametrize("keep", [1e-6, 1e-3, 0.3, 0.5, 0.999, 1 - 1e-9, 1.0])
+@pytest.mark.parametrize("keep", [1e-6, 1e-3, 0.3, 0.999, 1.0])
 @pytest.mark.parametrize(
     ("full", "shift"), [(1.0, 0.05), (1.0, 0.3), (1.0, 2.0), (2.0, 1.2), (1.6, 0.8)]
 )
-@pytest.mark.parametrize("q", [1.0, 0.999, 0.3, 0.001])
+@pytest.mark.parametrize("q", [1.0, 0.3, 0.001])
 def test_one_and_two_coordinates_equal_quadrature(keep, full, shift, q):
     shifts = [shift, shift * math.sqrt(full - 1)] if full > 1 else [shift]
     orders = (2, 3, 5) if full > 1 else (2, 3, 5, 8)
@@ -139,8 +138,8 @@ def test_sampled_log_moment_keeps_full_relative_precision(moment):
 @pytest.mark.parametrize("keep", [1e-6, 1e-3, 0.5, 1 - 1e-12, 1.0])
 def test_finite_and_silent_over_the_whole_range(keep, q):
     with np.errstate(all="raise"):
-        for full in (1.0, 1.5, 1e4, 1e8):
-            for stddev in (1e-3, 1.0, 1e3, 1e6):
+        for full in (1.0, 1.5, 1e8):
+            for stddev in (1e-3, 1.0, 1e6):
                 event = L2(stddev / keep, keep, full**-0.5, 10**9, q)
                 got = event.rdp([2, 64, 1024] if keep == 1 else ORDERS)
                 assert np.isfinite(got).all() and (got > 0).all()
@@ -156,12 +155,6 @@ def test_out_of_range_inputs_are_infinite_without_warnings():
         assert np.all(event.rdp([2, 10.5]) == 0)
 
 
-def test_orders_around_1024_are_continuous():
-    low, high = csgm.coordinate_log_moment([1024, 1025], 0.01, 0.01)
-    before = csgm.coordinate_log_moment([1023], 0.01, 0.01)[0]
-    assert high - low == pytest.approx(low - before, rel=2e-3)
-
-
 def test_nothing_dropped_is_the_gaussian_mechanism():
     event = L2(1.3, 1.0, 0.01, MODEL)
     np.testing.assert_allclose(event.rdp(ORDERS), ORDERS / (2 * 1.3**2), rtol=1e-12)
@@ -169,18 +162,6 @@ def test_nothing_dropped_is_the_gaussian_mechanism():
     event = L2(1.3, 1 - 1e-15, 0.01, MODEL)
     whole = ORDERS[ORDERS == np.floor(ORDERS)]
     np.testing.assert_allclose(event.rdp(whole), whole / (2 * 1.3**2), rtol=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("keep", "ratio", "q"),
-    [(0.001, 1.0, 1.0), (0.1, 1.0, 1.0), (0.9, 1.0, 1.0), (1.0, 0.01, 0.03)],
-)
-def test_one_coordinate_or_nothing_dropped_is_the_sampled_gaussian(keep, ratio, q):
-    whole = list(range(2, 64))
-    event = L2(1.7 / keep, keep, ratio, MODEL, q)
-    accountant = rdp.RdpAccountant(whole).compose(POISSON(keep * q, GAUSSIAN(1.7)))
-    # dp_accounting subtracts 1 in floats: absolute, not relative accuracy.
-    np.testing.assert_allclose(event.rdp(whole), accountant.rdp, rtol=1e-9, atol=1e-14)
 
 
 def test_small_coordinates_tend_to_the_gaussian_mechanism():
@@ -266,20 +247,16 @@ def test_monotone_in_every_parameter(z, keep, ratio, q, factor):
     # exact and less than all is a chord.
     fewer = at(keep=keep / factor, z=z * factor)
     assert_at_most(fewer[WHOLE], here[WHOLE])
+    # Never above what the paper has: K coordinates at the bound, and a part.
+    shift, full = np.square(ratio / (z * keep)), ratio**-2
+    whole = FEW[WHOLE].astype(int)
+    ours = csgm.l2_log_moment(whole, keep, shift, full)
+    papers = full * csgm.coordinate_log_moment(whole, keep, shift)
+    assert_at_most(ours, papers)
     # RDP does not fall in the order, and the L2 bound never hurts.
     assert np.all(np.diff(here) >= -1e-9 * here[1:])
     linf = LINF(z, keep, ratio, 10000, q)
     assert_at_most(here, linf.rdp(FEW))
-
-
-@settings(max_examples=40, derandomize=True, deadline=None)
-@given(**PARAMETERS)
-def test_bound_is_never_above_the_papers(z, keep, ratio, q, factor):
-    shift, full = np.square(ratio / (z * keep)), ratio**-2
-    whole = np.array([2, 3, 8, 64])
-    ours = csgm.l2_log_moment(whole, keep, shift, full)
-    papers = full * csgm.coordinate_log_moment(whole, keep, shift)
-    assert np.all(ours <= papers * (1 + 1e-12))
 
 
 @pytest.mark.parametrize("z", [0.02, 0.7, 30.0])

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the distributed-noise events and their bounds."""
 
-import itertools
 import math
 
 import attr
@@ -13,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 from scipy import special
 
-from dpfl.accounting import accountant, csgm, events, log_space
+from dpfl.accounting import accountant, events, log_space
 from dpfl.accounting.integer import (
     noise_events,
     rounding,
@@ -227,16 +226,6 @@ class TestClientSampling:
                         assert direct <= bound * (1 + 1e-9) + 1e-12
         assert mixed >= 5 and closest > 0.9
 
-    def test_gaussian_matches_dp_accounting(self):
-        orders = [2, 3, 8, 32, 100, 256]
-        for z, q in [(0.7, 0.01), (1.3, 0.3), (5.0, 0.001)]:
-            ours = csgm.SparsifiedGaussianDpEvent(z, 1.0, 1.0, 1, q)
-            gaussian = dp_accounting.GaussianDpEvent(z)
-            sampled = dp_accounting.PoissonSampledDpEvent(q, gaussian)
-            theirs = dp_accounting.rdp.RdpAccountant(orders).compose(sampled)
-            np.testing.assert_allclose(ours.rdp(orders), theirs.rdp, rtol=2e-3)
-            assert np.all(ours.rdp(orders) >= theirs.rdp * (1 - 1e-9))
-
     def test_chords_between_computed_orders_cost_little(self):
         def rdp(orders):
             return np.asarray(orders) / (2 * 4.0**2)
@@ -304,16 +293,10 @@ def test_refuses_bad_fields(kind, field, value):
         unit_event(kind, **{field: value})
 
 
-def test_extreme_noise_is_finite():
-    for kind, stddev in itertools.product(KINDS, (1e-3, 1.0, 1e3, 1e6, 1e9)):
-        event = unit_event(kind, local_stddev=stddev, clip_norm=5.0, dimension=64)
-        rdp = event.rdp([1.1, 2, 64, 1024])
-        assert np.all(np.isfinite(rdp)) and np.all(rdp > 0)
-
-
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("stddev", [1e-9, 1e-30, 1e-90])
-@pytest.mark.parametrize("probability", [1.0, 0.1])
+@pytest.mark.parametrize(
+    ("stddev", "probability"), [(1e-9, 1.0), (1e-9, 0.1), (1e-90, 0.1), (1e-170, 1.0)]
+)
 def test_noise_that_is_always_zero_gives_no_privacy(kind, stddev, probability):
     event = unit_event(kind, local_stddev=stddev, clip_norm=1000.0, dimension=64)
     if probability < 1:
@@ -359,12 +342,9 @@ class TestEnds:
         for steps, stddev in ((1e-6, 1.0), (1e12, 1.0), (1e12, 1e12), (1.0, 1e10)):
             event = self.make(kind, clip_norm=steps, local_stddev=stddev)
             event = attr.evolve(event, sampling_probability=q)
-            assert np.all(np.diff(event.rdp(orders)) >= 0)
-            assert np.all(event.rdp(orders) >= 0)
-
-    def test_vanishing_noise_is_infinite(self, kind):
-        event = self.make(kind, local_stddev=1e-170)
-        assert np.all(np.isinf(event.rdp([2.0])))
+            found = event.rdp(orders)
+            assert np.all(np.isfinite(found) & (found > 0))
+            assert np.all(np.diff(found) >= 0)
 
     def test_scales_out_of_range_are_refused(self, kind):
         for steps in (1e-200, 1e-31, 1e16, 1e200):

@@ -139,13 +139,13 @@ def test_masses_are_nonnegative_and_add_to_one(event):
 def test_composes_with_laplace_losses():
     """Between the same with losses rounded down, and Renyi accounting."""
     sampled, laplace = POISSON(0.1, GAUSSIAN(1.0)), dp_accounting.LaplaceDpEvent(4.0)
-    ours = accounting.loss_distribution(SELF(sampled, 20), 1e-6)
+    ours = accounting.loss_distribution(SELF(sampled, 5), 1e-6)
     found = ours.compose(theirs.from_laplace_mechanism(4.0)).get_epsilon_for_delta(1e-6)
     down = {"pessimistic_estimate": False, "use_connect_dots": False}
     below = theirs.from_gaussian_mechanism(1.0, sampling_prob=0.1, **down)
-    below = below.self_compose(20, tail_mass_truncation=0)
+    below = below.self_compose(5, tail_mass_truncation=0)
     below = below.compose(theirs.from_laplace_mechanism(4.0, **down))
-    book = accounting.DpflAccountant().compose(SELF(sampled, 20)).compose(laplace)
+    book = accounting.DpflAccountant().compose(SELF(sampled, 5)).compose(laplace)
     assert below.get_epsilon_for_delta(1e-6) <= found < book.get_epsilon(1e-6)
     assert found == pytest.approx(below.get_epsilon_for_delta(1e-6), rel=1e-3)
 

@@ -9,7 +9,6 @@ import dp_accounting
 import mpmath
 import numpy as np
 import pytest
-from dp_accounting import pld, rdp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,31 +27,13 @@ def tight(event, delta=1e-6):
 
 
 @pytest.mark.parametrize("z", [0.3, 1.0, 5.0, 40.0])
-@pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 4.0])
-def test_delta_equals_its_definition(z, epsilon):
-    t = np.linspace(-12, 12 + 1 / z, 400001)
-    p = np.exp(-((t - 1 / z) ** 2) / 2) / math.sqrt(2 * math.pi)
-    q = np.exp(-(t**2) / 2) / math.sqrt(2 * math.pi)
-    want = np.maximum(p - math.exp(epsilon) * q, 0).sum() * (t[1] - t[0])
-    got = accounting.gaussian_delta(epsilon, z)
-    assert got == pytest.approx(want, rel=1e-6, abs=1e-12)
-
-
-@pytest.mark.parametrize(("epsilon", "z"), [(5.0, 1.0), (30.0, 0.3), (0.5, 20.0)])
+@pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 4.0, 30.0])
 def test_delta_is_rounded_up_and_by_little(epsilon, z):
     with mpmath.workdps(60):
         m, e = 1 / mpmath.mpf(z), mpmath.mpf(epsilon)
         want = mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
     got = accounting.gaussian_delta(epsilon, z)
     assert float(want) <= got <= float(want) * (1 + 1e-9)
-
-
-def test_known_calibration():
-    # The Gaussian mechanism at epsilon 1, delta 1e-5 needs 3.7306 (Balle and Wang).
-    calibrate = accounting.calibrate_noise_multiplier
-    z = calibrate(GAUSSIAN, 1.0, 1e-5, accounting_method="tight", rtol=1e-7)
-    assert z == pytest.approx(3.7306, abs=1e-4)
-    assert accounting.gaussian_epsilon(1e-5, z) <= 1.0
 
 
 @settings(max_examples=100, derandomize=True, deadline=None)
@@ -92,26 +73,6 @@ def test_compositions_are_one_gaussian():
     assert (report.accounting_method, report.order) == ("exact-gaussian", None)
     want = accounting.gaussian_epsilon(1e-6, one)
     assert report.epsilon == pytest.approx(want, rel=1e-9)
-
-
-def test_sampled_gaussians_use_dp_accountings_losses():
-    tree = COMPOSED([SELF(POISSON(0.1, GAUSSIAN(1.0)), 50)])
-    report = tight(tree, 1e-5)
-    theirs = pld.PLDAccountant().compose(tree).get_epsilon(1e-5)
-    assert report.accounting_method == "pld"
-    assert report.epsilon == pytest.approx(theirs, rel=1e-4)
-    assert (
-        report.epsilon < accounting.epsilon(tree, 1e-5, accounting_method="rdp").epsilon
-    )
-
-
-def test_sampled_and_plain_gaussians_together():
-    both = COMPOSED([POISSON(0.1, GAUSSIAN(1.0)), GAUSSIAN(2.0)])
-    plain = accounting.gaussian_epsilon(1e-5, 2.0)
-    report = tight(both, 1e-5)
-    assert report.accounting_method == "pld"
-    by_rdp = accounting.epsilon(both, 1e-5, accounting_method="rdp")
-    assert plain < report.epsilon < by_rdp.epsilon
 
 
 def test_pld_is_never_below_the_exact_epsilon():
@@ -165,13 +126,6 @@ def test_cohorts_are_drawn_for_a_round_alone(event):
         gaussian.FixedSizeDpEvent(event, 0.1)
 
 
-def test_no_noise_is_infinite_and_no_release_is_zero():
-    silent = GAUSSIAN(0.0), POISSON(0.5, GAUSSIAN(0.0))
-    for event in (*silent, dp_accounting.NonPrivateDpEvent()):
-        assert tight(event).epsilon == math.inf
-    assert tight(dp_accounting.NoOpDpEvent()).epsilon == 0
-
-
 @pytest.mark.parametrize("delta", [0.0, 1.0, -1.0, math.nan, True, "a"])
 def test_bad_delta_is_refused(delta):
     with refuses((TypeError, ValueError), "delta", delta):
@@ -192,20 +146,11 @@ def by_definition(order, q, z):
 
 @pytest.mark.parametrize("z", [0.3, 1.0, 40.0, 1e6])
 @pytest.mark.parametrize("q", [1e-6, 0.01, 0.5, 0.999])
-@pytest.mark.parametrize("order", [1.1, 2.5, 10.9])
+@pytest.mark.parametrize("order", [1.1, 2.5, 3])
 def test_forty_digits_and_rounded_up(order, q, z):
     got = sampled_rdp.sampled_gaussian_rdp([order], q, z)[0]
     want = by_definition(order, q, z)
     assert want * (1 - 1e-13) <= got <= want * (1 + 1e-10)
-
-
-@pytest.mark.parametrize("q", [0.001, 0.3, 0.99])
-def test_whole_orders_are_the_binomial_sum(q):
-    orders = [2, 3, 10]
-    sum_ = accounting.SparsifiedGaussianDpEvent(0.8, 1.0, 1.0, 1, q).rdp(orders)
-    got = sampled_rdp.sampled_gaussian_rdp(orders, q, 0.8)
-    np.testing.assert_allclose(got, sum_, rtol=1e-10)
-    assert np.all(got >= sum_)
 
 
 def test_large_orders_do_not_overflow():
@@ -219,25 +164,6 @@ def test_tiny_noise_falls_back_to_the_chord():
     assert np.isinf(sampled_rdp.sampled_gaussian_rdp([2.5], 0.2, 1e-4)[0])
     event = accounting.SparsifiedGaussianDpEvent(1e-4, 1.0, 1.0, 1, 0.2)
     assert np.isfinite(event.rdp([2.5])[0])
-
-
-@pytest.mark.parametrize("q", [0.02, 0.5])
-@pytest.mark.parametrize("z", [0.7, 9.0])
-def test_accountant_agrees_with_dp_accounting(q, z):
-    orders = [1.3, 2, 4.7, 30]
-    ours = accounting.DpflAccountant(orders).compose(POISSON(q, GAUSSIAN(z)))
-    exact = [by_definition(order, q, z) for order in orders]
-    np.testing.assert_allclose(ours.rdp, exact, rtol=1e-8, atol=1e-13)
-    # From 0.4.4 on what dp_accounting computes at fractional orders is only a bound.
-    theirs = rdp.RdpAccountant(orders).compose(POISSON(q, GAUSSIAN(z))).rdp
-    np.testing.assert_allclose(ours.rdp[[1, 3]], theirs[[1, 3]], rtol=1e-8, atol=1e-13)
-    assert np.all(ours.rdp <= theirs * (1 + 1e-8) + 1e-13)
-
-
-def test_large_noise_is_positive():
-    # dp_accounting takes seconds here and finds values below zero.
-    ledger = accounting.DpflAccountant().compose(POISSON(0.5, GAUSSIAN(1e6)))
-    assert np.all(ledger.rdp > 0) and np.all(np.diff(ledger.rdp) >= 0)
 
 
 @pytest.mark.parametrize(("q", "rounds"), [(1e-3, 1000), (1e-4, 10_000)])

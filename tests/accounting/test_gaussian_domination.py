@@ -175,13 +175,6 @@ class TestEpsilon:
         most = accounting.epsilon(run, 1e-5, accounting_method="rdp").epsilon
         assert tight(parts[1]).epsilon < tight(run).epsilon < most
 
-    def test_sampling_around_a_release_is_its_sampling_probability(self):
-        inner = L2(3.0, 0.2, 0.1, 500, 0.5)
-        whole = L2(3.0, 0.2, 0.1, 500, 0.1)
-        around = dp_accounting.PoissonSampledDpEvent(0.2, inner)
-        found, want = (tight(event).epsilon for event in (around, whole))
-        assert found == pytest.approx(want, rel=1e-9) and found > 0
-
     def test_linf_events_cost_the_dimension(self):
         linf = accounting.LinfSparsifiedGaussianDpEvent
         numbers = 2.0, 0.2, 0.1

@@ -51,8 +51,8 @@ def log_excess(count, stddev, order, shifts):
 
 
 class TestDiscreteGaussian:
-    @pytest.mark.parametrize("count", [1, 2, 3, 8, 25, 100])
-    @pytest.mark.parametrize("stddev", [0.3, 0.5, 1.0, 2.5, 3.2])
+    @pytest.mark.parametrize("count", [1, 2, 25, 100])
+    @pytest.mark.parametrize("stddev", [0.3, 1.0, 3.2])
     def test_log_pmf_is_that_of_the_convolution(self, count, stddev):
         direct = direct_discrete_gaussian(count, stddev)
         x = np.arange(direct.size) - direct.size // 2
@@ -86,8 +86,8 @@ class TestDiscreteGaussian:
         assert found == pytest.approx(exact, rel=1e-11)
 
     @pytest.mark.parametrize("count,stddev", [(2, 0.5), (10, 0.4), (30, 0.7), (64, 1)])
-    @pytest.mark.parametrize("order", [1.5, 2, 3, 7])
-    @pytest.mark.parametrize("last", [1, 2, 5])
+    @pytest.mark.parametrize("order", [1.5, 3, 7])
+    @pytest.mark.parametrize("last", [1, 5])
     def test_rate_is_the_largest_over_shifts(self, count, stddev, order, last):
         pmf = direct_discrete_gaussian(count, stddev)
         shifts = range(1, last + 1)
@@ -135,7 +135,7 @@ class TestDiscreteGaussian:
             assert np.all(ratio < 1 + tolerance)
             assert np.all(ratio > 1 - 1e-12)
 
-    @pytest.mark.parametrize("count", [2, 5, 64, 500])
+    @pytest.mark.parametrize("count", [2, 64, 500])
     @pytest.mark.parametrize("stddev", [0.1, 0.3, 0.31, 0.5, 1.0, 1.6])
     def test_oscillation_bounds_hold_and_are_tight(self, count, stddev):
         noise = DiscreteGaussianNoise(count, stddev)
@@ -147,8 +147,8 @@ class TestDiscreteGaussian:
         if count == 2 and math.isfinite(bound):  # one theta function: exact
             assert bound == pytest.approx(swing, rel=1e-6, abs=1e-11)
 
-    @pytest.mark.parametrize("count", [3, 200, 201, 202, 1000, 300_000])
-    @pytest.mark.parametrize("stddev", [0.3, 0.33, 0.75, 2.0])
+    @pytest.mark.parametrize("count", [3, 200, 202, 300_000])
+    @pytest.mark.parametrize("stddev", [0.3, 0.75, 2.0])
     def test_oscillation_bound_of_many_shares_covers_each_term(self, count, stddev):
         k = np.arange(1, count)
         nomes = np.exp(-2 * (math.pi * stddev) ** 2 * k / (k + 1))
@@ -242,7 +242,7 @@ class TestSkellam:
         moments = [whole_shifts._skellam_log_moment(3.0, v, 2.0) for v in range(1, 40)]
         assert np.all(np.diff(moments) > 0)
 
-    @pytest.mark.parametrize("variance", [0.2, 1.0, 4.0, 25.0, 300.0, 1e4, 1e7])
+    @pytest.mark.parametrize("variance", [0.2, 4.0, 300.0, 1e7])
     @pytest.mark.parametrize("last", [1, 4, 500])
     def test_never_above_the_published_bound(self, variance, last):
         orders = np.array([2, 3, 4.5, 8, 64, 512])
@@ -301,7 +301,7 @@ def test_refuses_bad_arguments(call, arguments, name, value):
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 50])
-@pytest.mark.parametrize("stddev", [0.1, 0.3, 0.75, 1.8, 3.0])
+@pytest.mark.parametrize("stddev", [0.1, 0.75, 1.8])
 def test_discrete_gaussian_is_within_its_stated_error(count, stddev):
     reach = math.ceil(20 * math.sqrt(count) * stddev + 10)
     exact = exact_noise.discrete_gaussian(count, stddev, reach)[reach:]

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from dpfl import accounting
-from dpfl import factorization as mf
 from dpfl.accounting.matrix_factorization import banded_stream_event
 from dpfl.factorization import sensitivity
 from tests.refusals import refuses
@@ -23,22 +22,6 @@ def test_is_one_gaussian_mechanism():
     event = accounting.MatrixFactorizationDpEvent(0.7)
     np.testing.assert_allclose(event.rdp(ORDERS), ORDERS / (2 * 0.49), rtol=1e-14)
     assert event.as_gaussian() == dp_accounting.GaussianDpEvent(0.7)
-
-
-def test_equals_the_whole_streams_divergence():
-    """Releasing C G + Z is a Gaussian with C[:, j] x as the difference of means."""
-    rng = np.random.default_rng(1)
-    c = np.tril(rng.normal(size=(5, 5)))
-    stddev, clip = 1.3, 0.4
-    sensitivity = clip * np.linalg.norm(c, axis=0).max()
-    bound = accounting.MatrixFactorizationDpEvent(stddev / sensitivity).rdp([3.0])[0]
-    divergences = []
-    for j in range(5):
-        x = rng.normal(size=7)
-        x *= clip / np.linalg.norm(x)
-        difference = np.outer(c[:, j], x)
-        divergences.append(3.0 * np.sum(difference**2) / (2 * stddev**2))
-    assert max(divergences) == pytest.approx(bound)
 
 
 @pytest.mark.parametrize("z", [0.0, 1e-200])
@@ -236,33 +219,6 @@ class TestCyclic:
             theirs = dp_accounting.SelfComposedDpEvent(end, count)
             found, want = (accounting.epsilon(e, 1e-5).epsilon for e in (ours, theirs))
             assert found == pytest.approx(want, rel=1e-9)
-
-
-def test_the_best_bands_are_between_the_ends():
-    """64 rounds, each client in 4 of them on average, at one epsilon.
-
-    Total error z^2 ||A C^-1||_F^2, cohorts and sums the same for all bands: h = 1 is
-    independent noise with Poisson sampling, h = 16 a stream without sampling.
-    """
-    rounds, participations, errors = 64, 4, {}
-    for bands in (1, 2, 4, 8, 16):
-        sizes = {"rounds": rounds, "bands": bands, "separation": bands}
-        sizes["sampling_probability"] = bands * participations / rounds
-        found = mf.compute(mf.prefix_sum(rounds), "toeplitz", bands=bands)
-
-        def make_event(z, sizes=sizes):
-            return stream_event(gaussian(z), **sizes)
-
-        options = {"accounting_method": "rdp", "rtol": 1e-3}
-        z = accounting.calibrate_noise_multiplier(make_event, 4.0, 1e-5, **options)
-        errors[bands] = z**2 * found.loss
-    best = min(errors, key=errors.__getitem__)
-    assert best not in (1, 16)
-    # Streams of 16 rounds that restart, at the z of the last h: an epoch's last row
-    # stays in all that follow.
-    rows = np.sum(mf.compute(mf.prefix_sum(16), "optimal").decoder() ** 2, axis=1)
-    restarted = z**2 * sum(16 * epoch * rows[-1] + rows.sum() for epoch in range(4))
-    assert errors[best] < 0.9 * errors[1] and errors[best] < 0.9 * restarted
 
 
 @pytest.mark.parametrize(

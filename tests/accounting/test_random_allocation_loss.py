@@ -253,17 +253,3 @@ def test_large_runs_fall_back_to_the_unsampled_curve(z, rounds):
     assert report.accounting_method == "unsampled-gaussian"
     assert report.epsilon == epsilon(SELF(GAUSSIAN(z), 3))
     assert epsilon(run, accounting_method="auto") <= report.epsilon
-
-
-def test_calibration_needs_less_noise_than_rdp():
-    found, by_renyi = (
-        accounting.calibrate_noise_multiplier(
-            lambda z: epochs(z, 33, 33, 10),
-            2.0,
-            1e-5,
-            accounting_method=accounting_method,
-        )
-        for accounting_method in ("auto", "rdp")
-    )
-    assert found < 0.95 * by_renyi
-    assert 1.999 < epsilon(epochs(found, 33, 33, 10)) <= 2.0
