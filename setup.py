@@ -24,7 +24,7 @@ VERSION = re.search(
     r'^__version__ = "(.+)"$', (HERE / "dpfl/__init__.py").read_text(), re.M
 ).group(1)
 COMMANDS = (
-    *("train", "privacy", "factorize", "audit", "worker"),
+    *("train", "privacy", "factorize", "audit"),
     *("compare", "search", "sweep", "new-task", "prepare"),
 )
 LEFT = ("experiments.papers", "experiments.benchmarks")

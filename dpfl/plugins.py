@@ -46,7 +46,7 @@ TAKEN: dict[str, frozenset[str]] = {
         equal eval_every json keep_checkpoints mean_squared_error measure mechanism
         mechanisms min_separation num_processes output output_dir participation plot
         population precision process_id profile progress round_deadline seed server_lr
-        server_momentum server_optimizer task weighted widths worker_isolation workers
+        server_momentum server_optimizer task weighted widths worker_isolation
         """.split()
     ),
     TASKS: frozenset(

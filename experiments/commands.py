@@ -23,7 +23,7 @@ import dpfl
 from . import early
 
 COMMANDS = (
-    *("train", "privacy", "factorize", "audit", "worker"),
+    *("train", "privacy", "factorize", "audit"),
     *("compare", "search", "sweep", "new-task", "prepare"),
 )
 # Modules beside these that no wheel has.
@@ -87,8 +87,8 @@ def _loaded(command: str) -> tuple[Any, Any]:
 
 # Entry points of the scripts dpfl-train, dpfl-privacy and so on.
 _ENTRIES = [functools.partial(run_command, name) for name in COMMANDS]
-train, privacy, factorize, audit, worker = _ENTRIES[:5]
-compare, search, sweep, new_task, prepare = _ENTRIES[5:]
+train, privacy, factorize, audit = _ENTRIES[:4]
+compare, search, sweep, new_task, prepare = _ENTRIES[4:]
 
 
 def list_commands() -> None:

@@ -70,7 +70,7 @@ _JOBS = flags.DEFINE_integer(
     "jobs",
     None,
     "Concurrent training runs; default: as many as processors and memory allow, or one "
-    "with --workers.",
+    "in JAX.",
 )
 _CONCURRENCY = flags.DEFINE_integer(
     *("concurrency", None),
@@ -87,11 +87,8 @@ _ALLOW_PARTIAL_DATA = flags.DEFINE_bool(
 _DOWNLOAD = flags.DEFINE_bool(
     "download", False, "Download missing data files, once, before any run begins."
 )
-_WORKERS = flags.DEFINE_string(
-    "workers", None, "For each run: HOST:PORT of each dpfl-worker, by commas."
-)
 # Flags of the runs, meaningless if no work is done.
-_OF_TFF = ("concurrency", "round_deadline", "workers")
+_OF_TFF = ("concurrency", "round_deadline")
 _OF_RUNS = ("jobs", *_OF_TFF)
 _OF_TRAINING = ("engine", "seeds")
 _OF_DATA = ("data_dir", "allow_partial_data", "download")
@@ -129,7 +126,6 @@ def _check_flags(figure: sweep.Figure, scale: str) -> None:
         cli.refuse("--plot_only", *_OF_RUNS, *_OF_DATA)
     if scale == "small":
         cli.refuse("--scale=small", *_OF_DATA)
-    config.addresses(_WORKERS.value)
     if not _OUTPUT_DIR.value:
         raise ValueError("--output_dir must be a folder's path, found ''")
     if _DATA_DIR.value is not None and not os.path.isdir(_DATA_DIR.value):
@@ -164,7 +160,6 @@ def _flags_of_runs(engine_name: str, scale: str) -> dict[str, Any]:
         "round_deadline": _ROUND_DEADLINE.value,
         "allow_partial_data": _ALLOW_PARTIAL_DATA.value or None,
         "download": _DOWNLOAD.value or None,
-        "workers": _WORKERS.value,
     }
     return {name: value for name, value in given.items() if value is not None}
 
@@ -176,7 +171,7 @@ def _do_work(
     missing = [work for work in reversed(grid) if work not in table]
     runs = [work for work in missing if isinstance(work, sweep.Training)]
     checked = {work.all_flags["task"]: work for work in runs}
-    is_alone = _WORKERS.value or not all(work.has_groups for work in runs)
+    is_alone = not all(work.has_groups for work in runs)
     parallel_runs.do(
         *(grid, table, folder, checked.values()),
         jobs=_JOBS.value or (1 if is_alone else None),

@@ -40,8 +40,7 @@ _TUNE_SEEDS = flags.DEFINE_string("tune_seeds", "1001", "Seeds of each tried set
 _JOBS = flags.DEFINE_integer(
     "jobs",
     None,
-    "Concurrent runs; default: as many as processors and memory allow, or one in JAX "
-    "and with --workers.",
+    "Concurrent runs; default: as many as processors and memory allow, or one in JAX.",
 )
 cli.check_flag("jobs", checks.integer, at_most=1000)
 # Flags of dpfl-train with one value.
@@ -143,7 +142,6 @@ def main(argv: Sequence[str]) -> None:
     wanted = f"for at most {cli.MOST_RUNS} runs"
     checks.require(count <= cli.MOST_RUNS, "values and --seeds", wanted, count)
     engines = {engine.of(cell.get("engine", "auto")) for cell in cells}
-    is_alone = "jax" in engines or "workers" in given
     # Path.resolve is not used: it has no clear error for cyclic links.
     path = Path(os.path.realpath(folder))
     with cli.left_if_used(path):
@@ -153,7 +151,7 @@ def main(argv: Sequence[str]) -> None:
         is_other = (path / "sweep.csv").exists() and not (path / "results.csv").exists()
         wanted = "a folder of a sweep, or one without sweep.csv"
         checks.require(not is_other, "--output_dir", wanted, str(path))
-        grid.do(path, jobs=_JOBS.value or (1 if is_alone else None))
+        grid.do(path, jobs=_JOBS.value or (1 if "jax" in engines else None))
 
 
 if __name__ == "__main__":

@@ -10,5 +10,5 @@ start.import_tensorflow()
 import matplotlib.backends.backend_agg  # noqa: E402, F401
 import matplotlib.figure  # noqa: E402, F401
 
-import dpfl.engines.tff.remote_workers  # noqa: E402, F401
+import dpfl.engines.tff.engine  # noqa: E402, F401
 import dpfl.training.run  # noqa: E402, F401

@@ -227,8 +227,8 @@ def check_main_job(folder):
     [
         (".venv/bin/dpfl-train --rounds=1", [("dpfl", "train", "--rounds=1")]),
         (
-            "dpfl-compare a && dpfl-worker",
-            [("dpfl", "compare", "a"), ("dpfl", "worker")],
+            "dpfl-compare a && dpfl-search",
+            [("dpfl", "compare", "a"), ("dpfl", "search")],
         ),
         (
             "python -m experiments.benchmark --quick",

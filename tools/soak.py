@@ -8,10 +8,10 @@
 
   python -m tools.soak --seed=1 --only --kills=30   # in an environment with JAX, of JAX
 
-SIGKILL at random moments, over every mechanism, and of workers that share a round;
-every signal that can be caught; disks that are full at every size; command lines that
-no user would write. Every resumed training is compared, bit by bit, with an undisturbed
-one. It prints a table; the exit code is 1 after any fault.
+SIGKILL at random moments, over every mechanism; every signal that can be caught; disks
+that are full at every size; command lines that no user would write. Every resumed
+training is compared, bit by bit, with an undisturbed one. It prints a table; the exit
+code is 1 after any fault.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dpfl import mechanisms
 from tools import fuzz
-from tools.soaks import disks, kills, runs, worker_kills
+from tools.soaks import disks, kills, runs
 
 Part = Callable[[int, argparse.Namespace, pathlib.Path], kills.Outcome]
 
@@ -81,11 +81,6 @@ PARTS: dict[str, tuple[int, str, Part]] = {
             [signal.SIGKILL] * n,
             *(asked, folder),
         ),
-    ),
-    "worker_kills": (
-        100,
-        "SIGKILLs of workers that share a round",
-        lambda n, asked, _: runs.fork_call(worker_kills.kill_in_rounds, asked.seed, n),
     ),
     "lines": (5_000, "command lines", lambda n, asked, _: run_lines(n, asked.seed)),
 }

@@ -26,25 +26,10 @@ from dpfl.tasks import TaskConfig, registry
 from dpfl.training import engine
 
 _ADDRESS = re.compile(r"(\[[^\[\]]+\]|[^:\[\]]+):([0-9]+)", re.ASCII)
-
-
-def addresses(text: Optional[str], name: str = "workers") -> tuple[str, ...]:
-    """The addresses, HOST:PORT each, in a text that commas separate."""
-    places = [part.strip() for part in (text or "").split(",") if part]
-    for i, place in enumerate(places):
-        parts = _ADDRESS.fullmatch(place)
-        if parts is None:
-            raise ValueError(checks.message(name, "HOST:PORT each", place))
-        checks.integer(f"the port of {name}", int(parts[2]), 1, 65535)
-        if place in places[:i]:
-            raise ValueError(checks.message(name, "different ones", place))
-    return tuple(places)
-
-
 # Settings that may change on resume: nothing that a result depends on.
 HARMLESS = (
     *("output_dir", "checkpoint_every", "keep_checkpoints", "round_deadline"),
-    *("progress", "profile", "concurrency", "worker_isolation", "workers", "flags"),
+    *("progress", "profile", "concurrency", "worker_isolation", "flags"),
     *("coordinator_address", "num_processes", "process_id"),
 )
 SERVER_OPTIMIZERS = ("sgd", "adam", "adam_uncorrected", "adam_debiased")
@@ -219,11 +204,6 @@ class RunConfig(Checked):
         "reaches its port can read and write files as you.",
         choices=CHOICES["worker_isolation"],
     )
-    workers: Optional[str] = option(
-        None,
-        "HOST:PORT of each dpfl-worker that computes clients, separated by commas; "
-        "--concurrency then applies to each worker.",
-    )
     coordinator_address: Optional[str] = option(
         None,
         "HOST:PORT of the first of several processes that compute a run together, with "
@@ -257,10 +237,6 @@ class RunConfig(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.worker_addresses and self.weighted:
-            raise ValueError(
-                f"workers must be left out with weighted, found {self.workers!r}"
-            )
         self._check_processes()
         if self.profile and self.measure == RELEASED:
             wanted = f"left out with measure {RELEASED}, since times are exact"
@@ -268,11 +244,6 @@ class RunConfig(Checked):
         self._check_canaries()
         self._check_participation()
         self._check_mechanism()
-
-    @property
-    def worker_addresses(self) -> tuple[str, ...]:
-        """The addresses of the workers among which clients are divided."""
-        return addresses(self.workers)
 
     @property
     def mechanism_class(self) -> type[Mechanism]:
@@ -294,12 +265,14 @@ class RunConfig(Checked):
         return any(field.name == "noise_stream" for field in fields)
 
     def _check_processes(self) -> None:
-        places = addresses(self.coordinator_address, "coordinator_address")
-        if (places, self.num_processes, self.process_id) == ((), None, None):
+        place = self.coordinator_address
+        if (place, self.num_processes, self.process_id) == (None, None, None):
             return
-        wanted = "HOST:PORT, with num_processes and process_id"
-        found = self.coordinator_address
-        checks.require(len(places) == 1, "coordinator_address", wanted, found)
+        parts = _ADDRESS.fullmatch(place or "")
+        if parts is None:
+            wanted = "HOST:PORT, with num_processes and process_id"
+            raise ValueError(checks.message("coordinator_address", wanted, place))
+        checks.integer("the port of coordinator_address", int(parts[2]), 1, 65535)
         for name in ("num_processes", "process_id"):
             value, wanted = getattr(self, name), "given with coordinator_address"
             checks.require(value is not None, name, wanted, value)

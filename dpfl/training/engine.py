@@ -36,7 +36,7 @@ _LOGITS = {
 _FACTS = {"tff": "dpfl.engines.tff.facts", "jax": "dpfl.engines.jax.engine"}
 # Settings that one engine alone has.
 OWN_SETTINGS = {
-    "tff": ("round_deadline", "concurrency", "worker_isolation", "workers"),
+    "tff": ("round_deadline", "concurrency", "worker_isolation"),
     "jax": (
         *("precision", "clients_at_once", "profile"),
         *("coordinator_address", "num_processes", "process_id"),
@@ -45,7 +45,7 @@ OWN_SETTINGS = {
 # Precisions of products of matrices in local training, with JAX's names of them.
 PRECISIONS = {"float32": "highest", "tf32": "tensorfloat32", "bfloat16": "default"}
 # Isolations of TFF's worker; `dpfl.engines.tff.isolation` says what each is.
-ISOLATIONS = ("socket", "loopback", "anyone_can_connect")
+ISOLATIONS = ("socket", "anyone_can_connect")
 State = Any
 # Name of the file with the model's weights, of any engine.
 MODEL = "model.npz"

@@ -65,7 +65,6 @@ GROUPS = {
     "digits_rounds": Group("rounds", warm_ups=2),
     "cohorts": Group("rounds"),
     "sizes": Group("rounds"),
-    "workers": Group("rounds"),
 }
 # Groups measured after a round if no rows are asked for.
 AGGREGATORS = ("aggregation", "rotations", "masks")

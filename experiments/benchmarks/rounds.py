@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whole rounds of federated averaging, by clients, models, workers and DOME.
+"""Whole rounds of federated averaging, by clients and models.
 
     settings = harness.settings(quick=True, repeats=2, round_rows=["plain", "mean"])
     rows = harness.measure("rounds", settings)
@@ -11,9 +11,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import os
 from collections.abc import Callable
 from typing import Any, NamedTuple, Optional
 
@@ -23,7 +21,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl import aggregators, machine, mechanisms
-from dpfl.engines.tff import federated_averaging, grouped, remote_workers, shared_memory
+from dpfl.engines.tff import federated_averaging, grouped
 from dpfl.engines.tff import local_worker as worker_lib
 from dpfl.tasks import load_task
 from dpfl.training import server_optimizers
@@ -120,36 +118,18 @@ def tff_process(task: Any, *, iterator: bool) -> Any:
     )
 
 
-def grouped_rounds(task: Any, mechanism: Any, groups: int) -> grouped.GroupedRounds:
-    """TFF's computations of dpfl's process.
-
-    Args:
-      task: The task.
-      mechanism: The mechanism.
-      groups: Number of groups.
-    """
-    return grouped.GroupedRounds(
+def training_process(task: Any, mechanism: Any) -> Any:
+    """dpfl's process, as `dpfl-train` runs it, its noise all drawn in TFF's worker."""
+    rounds = grouped.GroupedRounds(
         task,
         task.functional_model(0),
         aggregators.build(mechanism, seed=1),
-        *(0.1, server_optimizers.build_server_optimizer("sgd", 1.0), groups),
+        *(0.1, server_optimizers.build_server_optimizer("sgd", 1.0)),
+        machine.processors(),
     )
-
-
-def no_noise(state: Any) -> Any:
-    """The state of a mechanism whose noise is all drawn in TFF's worker."""
-    return state
-
-
-def own_key(client: int) -> tuple[int, int]:
-    """A client's key in a benchmark."""
-    return 0, client
-
-
-def training_process(task: Any, mechanism: Any) -> Any:
-    """dpfl's process, as `dpfl-train` runs it."""
-    rounds = grouped_rounds(task, mechanism, machine.processors())
-    return federated_averaging.GroupedProcess(rounds, no_noise, own_key)
+    return federated_averaging.GroupedProcess(
+        rounds, lambda state: state, lambda client: (0, client)
+    )
 
 
 def plain_process(task: Any, aggregator: Any) -> Any:
@@ -295,36 +275,3 @@ def sizes(settings: Settings) -> list[Row]:
 def _again(call: Call, times: int) -> None:
     for _ in range(times):
         call()
-
-
-def workers(settings: Settings) -> list[Row]:
-    """Rows about rounds that are spread over one worker, and over two.
-
-    Each worker has its own processor, which it shares with `dpfl-train` itself.
-    """
-    n = settings.cohorts[1]
-    task = _task(settings.models[-1], n, settings.examples)
-    cores = sorted(os.sched_getaffinity(0))
-    with contextlib.ExitStack() as stack:
-        places = []
-        for number in range(2):
-            # A start makes the new worker's context the default.
-            started = stack.enter_context(
-                worker_lib.start(concurrency=1, groups=True, isolation="loopback")
-            )
-            for thread in os.listdir(f"/proc/{started.pid}/task"):
-                os.sched_setaffinity(int(thread), {cores[number % len(cores)]})
-            places.append(f"127.0.0.1:{started.port}")
-        tff.framework.set_default_context(settings.worker.context(secure_sums=True))
-        with shared_memory.in_graphs():
-            made = grouped_rounds(task, _csgm(n), 1)
-        calls = {}
-        for some in (places[:1], places):
-            pool = remote_workers.workers_at(some, task, print)
-            stack.callback(pool.close)
-            remote = remote_workers.RemoteProcess(
-                made, no_noise, own_key, pool, settings.worker
-            )
-            calls[f"workers: {len(some)}"] = _round(remote, n)
-        results = compare(calls, settings.repeats, warm_ups=settings.most_warm_ups)
-    return results

@@ -26,7 +26,7 @@ from typing import Any, Optional, Union
 
 from dpfl import checks, files, privacy_coverage, reading
 from dpfl.tasks import registry
-from dpfl.training import config, engine
+from dpfl.training import engine
 
 from .. import flag_files
 from ..tables import Row, Rows, read_run
@@ -44,7 +44,7 @@ CURVES = "curves"
 # Column of the device in rows of runs in JAX, and words on those in TFF.
 DEVICE, _TFF = "device", "TFF's processors"
 # Flags on which no row depends.
-HARMLESS = ("data_dir", "download", "workers", "round_deadline", "concurrency")
+HARMLESS = ("data_dir", "download", "round_deadline", "concurrency")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,15 +93,10 @@ class Training(Work):
     def problem(self) -> str:
         """The problem, on which the cost of the run depends.
 
-        It consists of the task, the model if it is not the task's own, and the number
-        of workers on other machines.
+        It consists of the task, and the model if it is not the task's own.
         """
-        words = [self.all_flags["task"]]
-        if model := self.all_flags.get("model"):
-            words.append(f"with {model}")
-        if workers := len(config.addresses(self.all_flags.get("workers"))):
-            words.append(f"on {workers} worker{'s' if workers > 1 else ''}")
-        return " ".join(words)
+        task, model = self.all_flags["task"], self.all_flags.get("model")
+        return f"{task} with {model}" if model else task
 
     @property
     def has_groups(self) -> bool:

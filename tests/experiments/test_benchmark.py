@@ -15,7 +15,6 @@ from absl.testing import flagsaver
 
 from dpfl import files, machine
 from dpfl.aggregators.factory import CodecFactory
-from dpfl.engines.tff import shared_memory
 from experiments import benchmark
 from experiments.benchmarks import harness, programs, rounds, vectors
 from tests import forks
@@ -195,9 +194,7 @@ def test_rows_of_vectors(tff_secure_context, tff_worker, monkeypatch, name):
 
 @pytest.fixture
 def one_process(tff_secure_context, monkeypatch):
-    trace_once(monkeypatch, rounds, "grouped_rounds")
-    with shared_memory.in_graphs():
-        yield
+    trace_once(monkeypatch, rounds, "training_process")
 
 
 @pytest.mark.parametrize("name", groups_of("rounds"))

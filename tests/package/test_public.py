@@ -158,7 +158,7 @@ def task_class(**fields):
         ("own", (task_class(other=(list, None)),), TypeError, "other"),
         *(
             ("own", (task_class(**{n: (int, dpfl.option(1, "A."))}),), ValueError, n)
-            for n in ("rounds", "bits", "flagfile", "workers")
+            for n in ("rounds", "bits", "flagfile")
         ),
         ("own", (task_class(model=(int, dpfl.option(1, "A."))),), TypeError, "model"),
     ],

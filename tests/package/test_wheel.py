@@ -237,7 +237,7 @@ def check_the_rest(binaries, tmp_path):
     said = run([binaries / "dpfl-compare"], tmp_path, exit_code=2)
     assert said == "error: RUN must be the output folder of a run, found none\n"
     check_commands(python, tmp_path)
-    names = ("train", "audit", "worker", "search", "sweep")
+    names = ("train", "audit", "search", "sweep")
     assert all((binaries / f"dpfl-{name}").exists() for name in names)
     one = run([binaries / "dpfl-train"], tmp_path, exit_code=2)
     others = json.loads(run([python, "-I", "-c", SCRIPTS, *names[1:]], tmp_path))
@@ -314,8 +314,8 @@ def test_commands_train_in_jax_from_the_wheel(wheel, tmp_path):
     assert "tensorflow" not in summary["versions"]
     assert (tmp_path / "run/model.npz").exists()
     assert list((tmp_path / "run/tensorboard").iterdir())
-    said = dpfl("train", *few, "--workers=host:1", exit_code=2)
-    assert said.count("\n") == 1 and "--workers" in said
+    said = dpfl("train", *few, "--concurrency=2", exit_code=2)
+    assert said.count("\n") == 1 and "--concurrency" in said
     search = ["--server_lr=1", "--output_dir=searches", "--runs=1"]
     dpfl("search", *search, "--", *few)
     assert (tmp_path / "searches/best.flags").exists()

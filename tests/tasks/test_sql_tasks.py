@@ -428,7 +428,9 @@ def test_a_damaged_page_is_found_by_the_full_check(emnist_copy):
 @pytest.mark.parametrize("limit", [None, 4])
 def test_overwritten_pages_are_reported_as_damage(emnist_copy, tff_context, limit):
     """The fast check reads no examples: a worker, or what evaluates, is the first to."""
-    from dpfl.engines.tff import connection, federated_averaging, remote_workers
+    import tensorflow_federated as tff
+
+    from dpfl.engines.tff import connection, federated_averaging
 
     content = bytearray(emnist_copy.read_bytes())
     content[4096 * 3 :] = b"\xff" * len(content[4096 * 3 :])
@@ -439,8 +441,14 @@ def test_overwritten_pages_are_reported_as_damage(emnist_copy, tff_context, limi
         evaluate = federated_averaging.Evaluator(task, 0)
         evaluate._dataset.reduce(0, lambda n, _: n + 1)
 
-    clients = np.arange(EMNIST_CLIENTS)
-    trains = functools.partial(remote_workers.examples_digest(task), clients)
+    @tff.tensorflow.computation
+    def trains():
+        counts = [
+            task.dataset_from_index(client, 0).reduce(0, lambda n, _: n + 1)
+            for client in range(EMNIST_CLIENTS)
+        ]
+        return tf.add_n(counts)
+
     for work in (trains, evaluates):
         with _refused(emnist_copy, "verify") as caught:
             with connection.failures_told(task.data_file):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from dpfl.engines.tff import datasets, shared_memory
+from dpfl.engines.tff import datasets
 from dpfl.engines.tff.shared_memory import SharedArray
 from dpfl.tasks import load_task
 from dpfl.tasks import task as task_lib
@@ -174,10 +174,3 @@ def test_equal_arrays_are_stored_once():
     again = SharedArray(LARGE.copy())
     assert len(os.listdir("/proc/self/fd")) == before
     assert np.array_equal(kept.tensor(), again.tensor())
-
-
-def test_graph_for_another_machine_embeds_the_array():
-    shared = SharedArray(LARGE)
-    with shared_memory.in_graphs():
-        graph = tf.function(shared.tensor, autograph=False).get_concrete_function()
-    assert graph.graph.as_graph_def().ByteSize() > LARGE.nbytes

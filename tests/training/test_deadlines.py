@@ -53,7 +53,7 @@ def test_first_state_and_each_round_have_a_deadline(make_plan, monkeypatch):
     )
     setup = engine.Setup(None, 1, 2, print, engine.LastProcess())
     plan = make_plan(cohort_size=5, rounds=6, noise_multiplier=1.0, round_deadline=7.0)
-    own = engine_lib.TffEngine(plan, setup, 1, worker, None)
+    own = engine_lib.TffEngine(plan, setup, 1, worker)
     state = own.initialize()
     for clients in ([1, 2], [3]):
         state = own.round(state, clients).state

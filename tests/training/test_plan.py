@@ -335,8 +335,8 @@ def test_exact_metrics_of_updates_need_the_simulation_flag(make_plan):
         ("tff", "precision", "bfloat16"),
         ("tff", "clients_at_once", 4),
         ("tff", "profile", True),
-        *(("jax", "workers", "host:1"), ("jax", "round_deadline", 5.0)),
-        *(("jax", "concurrency", 2), ("jax", "worker_isolation", "loopback")),
+        *(("jax", "round_deadline", 5.0), ("jax", "concurrency", 2)),
+        ("jax", "worker_isolation", "anyone_can_connect"),
     ],
 )
 def test_settings_of_the_other_engine_are_refused(
@@ -345,6 +345,21 @@ def test_settings_of_the_other_engine_are_refused(
     monkeypatch.setattr(engine, "of", lambda given: name)
     with refuses(ValueError, setting, name, value):
         make_plan(**{setting: value})
+
+
+@pytest.mark.parametrize(
+    ("place", "named"),
+    [
+        *((bad, repr(bad)) for bad in ("a", "a:", ":1", "::1:80", "a:b", "a:²", "")),
+        *(("a:1,b:1", "'a:1,b:1'"), ("a:70000", 70000), (None, None)),
+    ],
+)
+def test_an_address_is_a_host_and_a_port(place, named):
+    given = {"num_processes": 2, "process_id": 1}
+    with refuses(ValueError, "coordinator_address", named):
+        fakes.run_config(**given, coordinator_address=place)
+    for right in ("a.b:1", "10.0.0.1:65535", "[::1]:80"):
+        fakes.run_config(**given, coordinator_address=right)
 
 
 def test_a_model_of_the_other_engine_is_refused(make_plan, monkeypatch):

@@ -170,8 +170,7 @@ BESIDE = {
     "mechanism_options": {"mechanism_options": {"clip_norm": 0.5}},
 }
 OTHERS = {
-    "workers": "host:1",
-    "worker_isolation": "loopback",
+    "worker_isolation": "anyone_can_connect",
     "coordinator_address": "host:2",
     "flags": {"rounds": 9},
     "progress": True,

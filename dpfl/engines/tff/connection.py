@@ -1,9 +1,9 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""gRPC connections of Python to a TFF worker, on this machine or another.
+"""gRPC connections of Python to a TFF worker.
 
-connection = Connection(str(address), check)
+connection = Connection(target, check)
 tff.framework.set_default_context(connection.context(secure_sums=True))
 """
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Optional
 
@@ -20,7 +19,6 @@ import grpc
 import tensorflow as tf
 import tensorflow_federated as tff
 
-import dpfl
 from dpfl.tasks import data_files
 from dpfl.training.engine import EngineLostError
 
@@ -51,7 +49,7 @@ _MOST_DETAILS = 300
 
 
 class WorkerDiedError(EngineLostError):
-    """The worker process ended, was lost, or took longer than the user allows."""
+    """The worker process ended, or took longer than the user allows."""
 
 
 @contextlib.contextmanager
@@ -59,8 +57,8 @@ def failures_told(data_file: Optional[str] = None) -> Iterator[None]:
     """Turns failures beyond this process into errors of one sentence.
 
     Args:
-      data_file: Path of the file that examples are read from, here and in workers; None
-        if there is none.
+      data_file: Path of the file that examples are read from, here and in the worker;
+        None if there is none.
 
     Raises:
       DataFileError: If that file turns out to be damaged.
@@ -125,13 +123,7 @@ def _kept_grpc() -> grpc.Channel:
 
 
 class Connection:
-    """A channel to a worker, and TFF's execution contexts on it.
-
-    Attributes:
-      was_lost: Whether the connection was made and then lost; the worker may have been
-        replaced since.
-      was_refused: Whether an attempt failed: nobody listens, or the listener hung up.
-    """
+    """A channel to a worker, and TFF's execution contexts on it."""
 
     def __init__(self, target: str, check: Callable[[], None]):
         """Starts to connect, in the background.
@@ -145,16 +137,11 @@ class Connection:
         _kept_grpc()
         self._channel = grpc.insecure_channel(target, _CHANNEL_OPTIONS)
         self._stub = _Stub(self._channel)
-        self.was_lost, self.was_refused = False, False
-        self._was_ready, self._is_idle = False, False
+        self._is_idle = False
         self._channel.subscribe(self._notice)
 
     def _notice(self, state: grpc.ChannelConnectivity) -> None:
-        is_ready = state is grpc.ChannelConnectivity.READY
         self._is_idle = state is grpc.ChannelConnectivity.IDLE
-        self.was_refused |= state is grpc.ChannelConnectivity.TRANSIENT_FAILURE
-        self.was_lost |= self._was_ready and not is_ready
-        self._was_ready |= is_ready
 
     @property
     def is_ready(self) -> bool:
@@ -201,12 +188,9 @@ def _compile(computation: Any) -> Any:
     return tff.backends.native.desugar_and_transform_to_native(computation)
 
 
-# Cached, since contexts on several workers compile the same at once, for seconds.
-_compiling = threading.Lock()
-
-
+# Cached, since the next run's worker may be given the same computation, for seconds.
 @functools.lru_cache(maxsize=8)
-def _compiled_secure(computation: Any) -> Any:
+def _compile_secure(computation: Any) -> Any:
     # TFF's own search for secure sums takes a sixth of the compilation.
     content = tff.framework.serialize_computation(computation).SerializeToString()
     if _SECURE in content:
@@ -214,52 +198,3 @@ def _compiled_secure(computation: Any) -> Any:
             computation
         )
     return _compile(computation)
-
-
-def _compile_secure(computation: Any) -> Any:
-    with _compiling:
-        return _compiled_secure(computation)
-
-
-VARIABLE = "DPFL_WORKER_VERSIONS"
-
-
-def versions_text() -> str:
-    """The versions that a worker's results depend on, separated by spaces."""
-    packages = {
-        "dpfl": dpfl.__version__,
-        "tensorflow": tf.__version__,
-        "tensorflow-federated": tff.__version__,
-    }
-    return " ".join(f"{name}={version}" for name, version in packages.items())
-
-
-def versions() -> tff.Computation:
-    """A computation of its worker's `versions_text`; "" if dpfl did not start it."""
-
-    @tff.tensorflow.computation
-    def told() -> Any:
-        # Read line by line, since files of /proc have length 0.
-        lines = tf.data.TextLineDataset("/proc/self/environ")
-        text = lines.reduce("", lambda text, line: text + "\n" + line)
-        # Variables end in NUL, which a pattern cannot hold.
-        words = tf.strings.split(text, "\0")
-        own = tf.strings.regex_full_match(words, f"(?s)\n?{VARIABLE}=.*")
-        value = tf.strings.reduce_join(tf.boolean_mask(words, own))
-        return tf.strings.regex_replace(value, f"\n?{VARIABLE}=", "")
-
-    return told
-
-
-def difference(address: Any, told: bytes) -> Optional[str]:
-    """A sentence on a worker whose `versions` differ; None if they are the same."""
-    theirs, ours = told.decode(errors="replace"), versions_text()
-    if not theirs:
-        return f"the worker at {address} was not started by dpfl-worker"
-    pairs = dict(word.partition("=")[::2] for word in theirs.split())
-    for word in ours.split():
-        name, _, version = word.partition("=")
-        their_version = pairs.get(name, "of unknown version")
-        if their_version != version:
-            return f"the worker at {address} has {name} {their_version}, not {version}"
-    return None

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The engine of TFF: groups of clients in a worker on this machine, or in others.
+"""The engine of TFF: groups of clients in a worker on this machine.
 
 with engine.opened(plan, setup) as trainer:
 output = trainer.round(trainer.initialize(), clients=[3, 8])
@@ -29,8 +29,6 @@ from dpfl.engines.tff import (
     grouped,
     keras_models,
     local_worker,
-    remote_workers,
-    shared_memory,
 )
 from dpfl.training import plan as plan_lib
 from dpfl.training import provenance, selection
@@ -70,11 +68,7 @@ def opened(plan: plan_lib.Plan, setup: Setup) -> Iterator[TffEngine]:
         # Secure sums are simulated: the worker adds values that real parties would
         # hide.
         tff.framework.set_default_context(worker.context(secure_sums=True))
-        remote = None
-        if places := plan.config.worker_addresses:
-            remote = remote_workers.workers_at(places, plan.task, setup.say)
-            stack.callback(remote.close)
-        yield TffEngine(plan, setup, concurrency, worker, remote)
+        yield TffEngine(plan, setup, concurrency, worker)
 
 
 class TffEngine:
@@ -86,7 +80,6 @@ class TffEngine:
         setup: Setup,
         concurrency: int,
         worker: local_worker.Worker,
-        remote: Any,
     ):
         """Initializes the engine; its graphs are built.
 
@@ -94,21 +87,16 @@ class TffEngine:
           plan: The plan of the run.
           setup: Everything else.
           concurrency: Groups of clients at a time.
-          worker: The worker on this machine.
-          remote: Workers on other machines; None without.
+          worker: The running worker.
         """
         self._plan, self._setup = plan, setup
-        self._deadline = functools.partial(
-            (remote or worker).deadline, plan.config.round_deadline
-        )
+        self._deadline = functools.partial(worker.deadline, plan.config.round_deadline)
         # Built before the evaluator, since Keras refuses models older than TFF's
         # graphs.
-        self._process = self._build(concurrency, worker, remote)
+        self._process = self._build(concurrency)
         self._evaluator = federated_averaging.Evaluator(plan.task, setup.model_seed)
 
-    def _build(
-        self, groups: int, worker: local_worker.Worker, remote: Any
-    ) -> federated_averaging.TrainingProcess:
+    def _build(self, groups: int) -> federated_averaging.TrainingProcess:
         plan, config, setup = self._plan, self._plan.config, self._setup
         aggregator, put_noise = aggregators.build_with_host_noise(
             plan.mechanism,
@@ -122,31 +110,25 @@ class TffEngine:
             return federated_averaging.PlainProcess(
                 plan.task, aggregator, plan.client_lr, optimizer, setup.model_seed
             )
-        is_elsewhere = remote is not None
         model = plan.task.functional_model(setup.model_seed)
         # The digest covers all but the seed, the data's place, the harmless settings
         # and the measurements.
         digest = provenance.digest(plan)
-        with shared_memory.in_graphs(is_elsewhere):
-            rounds = setup.last.get(
-                (digest, config.measure, config.task_config, groups, is_elsewhere),
-                lambda: grouped.GroupedRounds(
-                    plan.task,
-                    model,
-                    aggregator,
-                    plan.client_lr,
-                    optimizer,
-                    groups,
-                    plan.canary_length,
-                ),
-                lambda last: last.with_other_seeds(model, aggregator),
-            )
-        client_key = functools.partial(selection.client_key, setup.key)
-        if remote is None:
-            return federated_averaging.GroupedProcess(rounds, put_noise, client_key)
-        return remote_workers.RemoteProcess(
-            rounds, put_noise, client_key, remote, worker
+        rounds = setup.last.get(
+            (digest, config.measure, config.task_config, groups),
+            lambda: grouped.GroupedRounds(
+                plan.task,
+                model,
+                aggregator,
+                plan.client_lr,
+                optimizer,
+                groups,
+                plan.canary_length,
+            ),
+            lambda last: last.with_other_seeds(model, aggregator),
         )
+        client_key = functools.partial(selection.client_key, setup.key)
+        return federated_averaging.GroupedProcess(rounds, put_noise, client_key)
 
     def initialize(self) -> State:
         """See base class."""

@@ -115,17 +115,11 @@ class GroupedProcess(TrainingProcess):
 
     def next(self, state: ProcessState, clients: list[int]) -> RoundOutput:
         """Runs a round; the result's large leaves are `SharedLeaf`s."""
-        groups = self._split(clients, self._rounds.groups)
-        values, _before, after = self._rounds.values.given(self._with_noise(state))
-        output = self._rounds.next(values, groups)
-        return output._replace(state=self._rounds.values.together(output.state, after))
-
-    def _with_noise(self, state: ProcessState) -> ProcessState:
-        return attrs.evolve(state, aggregator=self._put_noise(state.aggregator))
-
-    def _split(self, clients: list[int], groups: int) -> list[np.ndarray]:
-        keys = [self._client_key(client) for client in clients]
-        return self._rounds.cohort.split(clients, keys, groups)
+        rounds, keys = self._rounds, [self._client_key(client) for client in clients]
+        ready = attrs.evolve(state, aggregator=self._put_noise(state.aggregator))
+        values, _before, after = rounds.values.given(ready)
+        output = rounds.next(values, grouped.split(clients, keys, rounds.groups))
+        return output._replace(state=rounds.values.together(output.state, after))
 
 
 class PlainProcess(TrainingProcess):

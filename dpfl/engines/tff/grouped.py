@@ -12,12 +12,11 @@ of one graph. So each group holds one update in memory, however large the cohort
 of TFF costs milliseconds once a group; and TFF sees the same number of clients in every
 round, for each of which it keeps an executor.
 
-The sum of a round is the same integers whatever the groups, wherever they were computed
-and in whatever order, so that mechanisms with integer sums have the same bits. So have
-their measurements and the metrics of training, which are one row of numbers a client;
-rows are sorted into the cohort's order before they are added up. Floating-point sums,
-those of 'none' and the energy that DOME measures, depend on the groups in their last
-bits.
+The sum of a round is the same integers whatever the groups and their order, so that
+mechanisms with integer sums have the same bits. So have their measurements and the
+metrics of training, which are one row of numbers a client; rows are sorted into the
+cohort's order before they are added up. Floating-point sums, those of 'none' and the
+energy that DOME measures, depend on the groups in their last bits.
 """
 
 from __future__ import annotations
@@ -63,10 +62,10 @@ _WIDTH = 4
 class Cohort:
     """The clients' part of a round and its aggregation, as TFF computations.
 
-    A partial total is the pair of the messages' sum and the clients' rows. Beside a
-    secure sum there are no rows, unless a simulation asks for them: the second of the
-    pair is then the secure sums that the codec needs, and no metrics of the clients'
-    training are revealed.
+    A total is the pair of the messages' sum and the clients' rows. Beside a secure sum
+    there are no rows, unless a simulation asks for them: the second of the pair is then
+    the secure sums that the codec needs, and no metrics of the clients' training are
+    revealed.
     """
 
     def __init__(
@@ -91,8 +90,8 @@ class Cohort:
         self._rows = ScalarRows()
         self._is_sealed = steps.codec.sums_securely and not steps.measures_exactly
         self.group_type = tff.TensorType(np.int64, [None, _WIDTH])
-        self.prepare_alone = tff.tensorflow.computation(self.prepare, aggregator_type)
-        shared_type = self.prepare_alone.type_signature.result
+        shared = tff.tensorflow.computation(self.prepare, aggregator_type)
+        shared_type = shared.type_signature.result
 
         @tff.tensorflow.computation(
             weights_type, np.int64, shared_type, self.group_type
@@ -115,8 +114,8 @@ class Cohort:
             *(join, join, rows_type, rows_type),
         )
 
-    def partial(self, given: Iterable[tff.Value], groups: tff.Value) -> tff.Value:
-        """The partial total of groups, at the server.
+    def total(self, given: Iterable[tff.Value], groups: tff.Value) -> tff.Value:
+        """The total of groups, at the server.
 
         Args:
           given: Weights, round and shared values, at the clients.
@@ -127,46 +126,19 @@ class Cohort:
             return self._reduce(work)
         return tff.federated_zip((self._reduce(work[0]), self._join(work[1])))
 
-    def finish(self, state: Any, shared: Any, partials: Any) -> tuple[Any, Any]:
+    def finish(self, state: Any, shared: Any, total: Any) -> tuple[Any, Any]:
         """The result of `GraphRoundFunctions.finish`, and sums of metrics, in a graph.
 
         Args:
           state: The aggregator's state.
           shared: The values shared by clients and server.
-          partials: A tuple of partial totals.
+          total: The total of the round's groups.
         """
-        steps, total = self._steps, partials[0][0]
-        for other, _ in partials[1:]:
-            total = steps.codec.reduce_modulo(steps.codec.merge(total, other))
-        beside = [each for _, each in partials]
-        if self._is_sealed:
-            sums = tf.nest.map_structure(lambda *each: tf.add_n(each), *beside)
-            metrics: Any = collections.OrderedDict()
-        else:
-            sums, metrics = self._rows.total(tf.concat(beside, 0))
-        return steps.finish(state, shared, total, sums), metrics
-
-    def split(
-        self,
-        clients: Sequence[int],
-        keys: Sequence[Sequence[int]],
-        groups: int,
-    ) -> list[np.ndarray]:
-        """Splits a cohort into groups of nearly equal size; surplus groups are empty.
-
-        Args:
-          clients: Indices of the clients.
-          keys: The two words of each client's key.
-          groups: Number of groups.
-
-        Returns:
-          An int64[clients, 4] array for each group.
-        """
-        rows = np.zeros([len(clients), _WIDTH], np.int64)
-        rows[:, 0] = np.arange(len(clients))
-        rows[:, 1] = clients
-        rows[:, 2:] = np.reshape(keys, [-1, 2])
-        return np.array_split(rows, groups)
+        messages, beside = total
+        sums, metrics = beside, collections.OrderedDict()
+        if not self._is_sealed:
+            sums, metrics = self._rows.total(beside)
+        return self._steps.finish(state, shared, messages, sums), metrics
 
     def _group(self, weights: Any, round_index: Any, shared: Any, clients: Any) -> Any:
         steps, codec = self._steps, self._steps.codec
@@ -286,39 +258,6 @@ class GroupedRounds:
         own = tf.nest.map_structure(np.asarray, self._steps.initial_state())
         return self.values.in_files(first_state(self._model, self._optimizer, own))
 
-    def parts(self, number: int) -> tuple[tff.Computation, tff.Computation]:
-        """Splits `next` into two computations, the first of which may run anywhere.
-
-        Returns:
-          A computation from (weights, round, the mechanism's state, groups) to the
-          partial total of the groups; and one from (the transferred state, partial
-          totals of all parts) to the result of `next`.
-        """
-        types = tff.to_type(self.specs)
-
-        @tff.federated_computation(
-            tff.FederatedType(types["weights"], tff.SERVER),
-            tff.FederatedType(types["round_index"], tff.SERVER),
-            tff.FederatedType(types["aggregator"], tff.SERVER),
-            tff.FederatedType(self.cohort.group_type, tff.CLIENTS),
-        )
-        def part(weights: Any, round_index: Any, aggregator: Any, groups: Any) -> Any:
-            shared = tff.federated_map(self.cohort.prepare_alone, aggregator)
-            given = map(tff.federated_broadcast, (weights, round_index, shared))
-            return self.cohort.partial(given, groups)
-
-        partial_type = part.type_signature.result.member
-        partials = tff.StructWithPythonType([(None, partial_type)] * number, tuple)
-
-        @tff.federated_computation(
-            tff.FederatedType(self.values.type, tff.SERVER),
-            tff.FederatedType(partials, tff.SERVER),
-        )
-        def finish(values: Any, partials: Any) -> tff.Value:
-            return self._at_server(values, partials)
-
-        return part, finish
-
     def _next_computation(self) -> tff.Computation:
         # One graph, in which no other leaves of the state are read.
         @tff.tensorflow.computation(self.values.type)
@@ -327,6 +266,11 @@ class GroupedRounds:
             shared = self.cohort.prepare(state.aggregator)
             return state.weights, state.round_index, shared
 
+        def prepared(values: Any, total: Any) -> Any:
+            # The groups' copies are freed before the server has one.
+            with tf.control_dependencies(tf.nest.flatten(total)):
+                return self.cohort.prepare(self.values.in_graph(values).aggregator)
+
         @tff.federated_computation(
             tff.FederatedType(self.values.type, tff.SERVER),
             tff.FederatedType(self.cohort.group_type, tff.CLIENTS),
@@ -334,32 +278,19 @@ class GroupedRounds:
         def next_fn(values: Any, groups: Any) -> tff.Value:
             if self._reads_own:
                 own = tff.federated_map(needed, tff.federated_broadcast(values))
-                partial = self.cohort.partial((own[0], own[1], own[2]), groups)
-                return self._at_server(values, tff.federated_zip((partial,)))
-            own = tff.federated_map(needed, values)
-            handed = map(tff.federated_broadcast, (own[0], own[1], own[2]))
-            partial = self.cohort.partial(handed, groups)
-            return self._at_server(values, tff.federated_zip((partial,)), own[2])
+                total = self.cohort.total((own[0], own[1], own[2]), groups)
+                shared = mapped(prepared, values, total)
+            else:
+                own = tff.federated_map(needed, values)
+                handed = map(tff.federated_broadcast, (own[0], own[1], own[2]))
+                total, shared = self.cohort.total(handed, groups), own[2]
+            return mapped(self._finished, values, total, shared)
 
         return next_fn
 
-    def _at_server(
-        self, values: tff.Value, partials: tff.Value, shared: Optional[tff.Value] = None
-    ) -> tff.Value:
-        """The result of a round; what is not given as shared is prepared."""
-
-        def prepared(values: Any, partials: Any) -> Any:
-            # The groups' copies are freed before the server has one.
-            with tf.control_dependencies(tf.nest.flatten(partials)):
-                return self.cohort.prepare(self.values.in_graph(values).aggregator)
-
-        if shared is None:
-            shared = mapped(prepared, values, partials)
-        return mapped(self._finished, values, partials, shared)
-
-    def _finished(self, values: Any, partials: Any, shared: Any) -> RoundOutput:
+    def _finished(self, values: Any, total: Any, shared: Any) -> RoundOutput:
         state = self.values.in_graph(values)
-        output, metrics = self.cohort.finish(state.aggregator, shared, partials)
+        output, metrics = self.cohort.finish(state.aggregator, shared, total)
         after = stepped(self._optimizer, state, output["state"], output["result"])
         return RoundOutput(
             self.values.written(after, values[2]),
@@ -367,6 +298,26 @@ class GroupedRounds:
             output["measurements"],
             tuple(tf.nest.flatten(output["result"])) if self._has_canaries else (),
         )
+
+
+def split(
+    clients: Sequence[int], keys: Sequence[Sequence[int]], groups: int
+) -> list[np.ndarray]:
+    """Splits a cohort into groups of nearly equal size; surplus groups are empty.
+
+    Args:
+      clients: Indices of the clients.
+      keys: The two words of each client's key.
+      groups: Number of groups.
+
+    Returns:
+      An int64[clients, 4] array for each group.
+    """
+    rows = np.zeros([len(clients), _WIDTH], np.int64)
+    rows[:, 0] = np.arange(len(clients))
+    rows[:, 1] = clients
+    rows[:, 2:] = np.reshape(keys, [-1, 2])
+    return np.array_split(rows, groups)
 
 
 def _value(update: Any, client_key: Any) -> Any:

@@ -13,13 +13,11 @@ chosen. It is isolated from outside:
   and this process replaces the worker's socket by a listening socket of its own. It is
   a unix socket whose file is removed as soon as this process has opened it, so that it
   has neither an address nor a path: it is reached through a descriptor of this process.
-- `loopback`: as `socket`, with a TCP socket on 127.0.0.1. Other hosts cannot connect;
-  every user of this machine can.
 - `anyone_can_connect`: the worker as TFF starts it.
 
 Nothing here needs privileges, and an isolation that the system does not allow is
-refused. With either of the first two a worker is checked once it runs, and killed if it
-listens anywhere else.
+refused. Behind `socket` a worker is checked once it runs, and killed if it listens
+anywhere.
 """
 
 from __future__ import annotations
@@ -42,7 +40,6 @@ from dpfl.training.engine import ISOLATIONS, EngineLostError
 
 _MEANINGS = {
     "socket": "it has no address, and no other user can open its socket",
-    "loopback": "it listens on 127.0.0.1, where every user of this machine can use it",
     "anyone_can_connect": (
         "it listens on every address, and whoever reaches it can act as its user"
     ),
@@ -77,7 +74,7 @@ class Isolated:
 
     process: subprocess.Popen
 
-    def __init__(self, isolation: str, port: Optional[int]):
+    def __init__(self, isolation: str):
         self.isolation = isolation
         self.port: Optional[int] = None
         # Closed in the opposite order.
@@ -90,19 +87,11 @@ class Isolated:
                 raise IsolationError(f"no unix socket can be made ({error})") from error
             self._resources.callback(os.close, path_descriptor)
             self.target = f"unix:/proc/self/fd/{path_descriptor}"
-        elif isolation == "loopback":
-            self._listener = loopback(port or 0)
         else:
-            self._listener = reserved(port or 0)
-        self._resources.callback(self._listener.close)
-        if isolation != "socket":
+            self._listener = reserved()
             self.port = self._listener.getsockname()[1]
-            self.target = f"{LOOPBACK}:{self.port}"
-
-    @property
-    def meaning(self) -> str:
-        """The end of a sentence about the worker, on the meaning of its isolation."""
-        return _MEANINGS[self.isolation]
+            self.target = f"127.0.0.1:{self.port}"
+        self._resources.callback(self._listener.close)
 
     def attend(self, seconds: float) -> None:
         """Answers the worker's calls of bind(), for at most `seconds`."""
@@ -112,18 +101,16 @@ class Isolated:
 
     def settle(self) -> None:
         """Ends the start of a worker that answers: later calls of bind() fail in it."""
-        if self._notifications is not None:
-            self._forget_notifications()
-            # Then only the worker holds it, and it ends with the worker.
-            self._listener.close()
-        if self.isolation != "anyone_can_connect":
-            allowed = [] if self.port is None else [(LOOPBACK, self.port)]
-            addresses = listening(self.process.pid)
-            if set(addresses) - set(allowed):
-                raise IsolationError(
-                    f"TFF's worker {self.process.pid} listens on {addresses}, but may "
-                    f"only on {allowed}"
-                )
+        if self.isolation == "anyone_can_connect":
+            return
+        self._forget_notifications()
+        # Then only the worker holds it, and it ends with the worker.
+        self._listener.close()
+        addresses = listening(self.process.pid)
+        if addresses:
+            raise IsolationError(
+                f"TFF's worker {self.process.pid} listens on {addresses}, and may not"
+            )
 
     def close(self) -> None:
         """Kills the worker and closes every descriptor."""
@@ -226,7 +213,6 @@ def start(
     *,
     until_ready: Callable[[Isolated], Any],
     isolation: str = "socket",
-    port: Optional[int] = None,
     log_path: Optional[Union[str, pathlib.Path]] = None,
 ) -> tuple[Isolated, Any]:
     """Starts a worker behind an isolation.
@@ -237,28 +223,21 @@ def start(
       until_ready: Called with the worker; returns once it answers, and calls `attend`
         until then. Its result is returned.
       isolation: One of `engine.ISOLATIONS`.
-      port: TCP port for `loopback` and `anyone_can_connect`; by default a free one.
       log_path: File to which the worker's output and its isolation are appended; None
         to discard them.
 
     Raises:
-      ValueError: If an argument is not an allowed one.
-      OSError: If the port is taken.
+      ValueError: If the isolation is not one of these.
       IsolationError: If the system does not allow the isolation.
     """
     isolation = checks.choice("isolation", isolation, ISOLATIONS)
-    if port is not None:
-        port = checks.integer("port", port, at_least=1, at_most=65535)
-        if isolation == "socket":
-            wanted = "'loopback' or 'anyone_can_connect' with a port"
-            raise ValueError(checks.message("isolation", wanted, isolation))
     if log_path is None:
         opened: Any = open(os.devnull, "ab")
     else:
         opened = files.appended("log_path", log_path)
     with opened as log, contextlib.ExitStack() as stack:
         try:
-            isolated = Isolated(isolation, port)
+            isolated = Isolated(isolation)
             stack.callback(isolated.close)
             isolated.launch(command, environment, log)
             result = until_ready(isolated)
@@ -272,7 +251,7 @@ def start(
                 "a network of its own"
             ) from error
         stack.pop_all()
-        log.write(f"dpfl: isolation={isolation!r}: {isolated.meaning}\n".encode())
+        log.write(f"dpfl: isolation={isolation!r}: {_MEANINGS[isolation]}\n".encode())
     return isolated, result
 
 
@@ -291,9 +270,6 @@ def _ioctl(descriptor: int, request: int, argument: Any) -> None:
             return
         except InterruptedError:
             pass
-
-
-LOOPBACK = "127.0.0.1"
 
 
 def listening(pid: int) -> list[tuple[str, int]]:
@@ -329,23 +305,8 @@ def anonymous() -> tuple[socket.socket, int]:
         raise
 
 
-def loopback(port: int) -> socket.socket:
-    """A TCP socket that listens on 127.0.0.1; port 0 means a free one."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        # Connections inherit both; the worker sets them on the socket that it loses.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        listener.bind((LOOPBACK, port))
-        listener.listen(socket.SOMAXCONN)
-    except BaseException:
-        listener.close()
-        raise
-    return listener
-
-
-def reserved(port: int) -> socket.socket:
-    """A bound socket, which keeps its port from other users while it is open.
+def reserved() -> socket.socket:
+    """A socket of a free port, which it keeps from other users while it is open.
 
     The worker binds the same port with SO_REUSEPORT, as gRPC does; a socket that does
     not listen receives no connections.
@@ -356,7 +317,7 @@ def reserved(port: int) -> socket.socket:
         holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        holder.bind(("", port))
+        holder.bind(("", 0))
     except BaseException:
         holder.close()
         raise

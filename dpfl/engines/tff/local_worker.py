@@ -28,7 +28,6 @@ import psutil
 import tensorflow_federated as tff
 
 from dpfl import checks, machine
-from dpfl.engines.tff import connection
 from dpfl.engines.tff import isolation as isolation_lib
 from dpfl.engines.tff.connection import Connection, WorkerDiedError
 from dpfl.training import deadlines
@@ -53,7 +52,7 @@ class Worker:
     Attributes:
       isolation: The worker's isolation: one of `engine.ISOLATIONS`.
       target: gRPC's name of the worker; valid in this process only, unless it is TCP.
-      port: TCP port that the worker listens on; None if it has none.
+      port: TCP port that an unprotected worker listens on; None if it has none.
     """
 
     def __init__(self, isolated: isolation_lib.Isolated):
@@ -71,15 +70,6 @@ class Worker:
     def is_alive(self) -> bool:
         """Whether the process runs."""
         return self._process.poll() is None
-
-    @property
-    def meaning(self) -> str:
-        """The end of a sentence about the worker, on the meaning of its isolation."""
-        return self._isolated.meaning
-
-    def wait(self) -> int:
-        """Waits for the worker to end, and returns its exit status."""
-        return self._process.wait()
 
     def context(self, *, secure_sums: bool = False) -> tff.framework.SyncContext:
         """A synchronous context; with `secure_sums` plain sums simulate secure ones."""
@@ -158,7 +148,6 @@ def start(
     groups: bool = False,
     intra_op_threads: int = 1,
     isolation: str = "socket",
-    port: Optional[int] = None,
     log_path: Optional[Union[str, pathlib.Path]] = None,
 ) -> Worker:
     """Starts a worker and makes its context TFF's default.
@@ -175,7 +164,6 @@ def start(
       isolation: The worker's isolation, one of `engine.ISOLATIONS`; with
         `anyone_can_connect` anyone who reaches the worker's port can read and write
         files as you.
-      port: TCP port, for isolations that have one; default: a free one.
       log_path: File to which the worker's output and its isolation are appended; None
         to discard them.
 
@@ -198,7 +186,6 @@ def start(
         "TF_NUM_INTRAOP_THREADS": str(intra_op_threads),
         "OMP_NUM_THREADS": str(intra_op_threads),
         "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1"),
-        connection.VARIABLE: connection.versions_text(),
     }
     calls = concurrency * (_CALLS_OF_A_GROUP if groups else 1)
 
@@ -220,7 +207,6 @@ def start(
         environment,
         until_ready=until_ready,
         isolation=isolation,
-        port=port,
         log_path=log_path,
     )
     atexit.register(worker.close)

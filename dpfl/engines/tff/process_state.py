@@ -135,17 +135,11 @@ def specs_of_state(state_type: tff.Type) -> ProcessState:
     return tff.types.structure_from_tensor_type_tree(lambda spec: spec, state_type)
 
 
-def files_take(spec: tff.TensorType) -> bool:
-    """Whether a leaf of a state is passed through files rather than sent."""
-    return not shared_memory.is_in_graphs() and shared_memory.is_large(spec)
-
-
 class StateValues:
     """The transfer of a state to TFF's worker, and back after a round.
 
     Large leaves are not sent: they are `shared_memory.SharedLeaf`s, and the worker is
-    told the paths of the old and the new ones. If graphs carry their arrays themselves
-    (`shared_memory.in_graphs`), these leaves are sent too.
+    told the paths of the old and the new ones.
 
     Attributes:
       type: TFF type of the message: the small leaves, and the paths of the large leaves
@@ -158,7 +152,7 @@ class StateValues:
         """Initializes the transfer of states of some `specs_of_state`."""
         self._specs = specs
         leaves = tf.nest.flatten(specs)
-        self._is_large = [files_take(spec) for spec in leaves]
+        self._is_large = [shared_memory.is_large(spec) for spec in leaves]
         self._large = [spec for spec, large in zip(leaves, self._is_large) if large]
         small = tuple(spec for spec, large in zip(leaves, self._is_large) if not large)
         parts = [shared_memory.rows_of_parts(s.shape, s.dtype) for s in self._large]

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Arrays and large tensors that Python and TFF's worker share on one machine.
+"""Arrays and large tensors that Python and TFF's worker share.
 
     shared = SharedArray(array)
     row = tf.function(lambda i: tf.gather(shared.tensor(), i), autograph=False)
@@ -23,12 +23,10 @@ or to which it writes one.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import mmap
 import os
 import weakref
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,29 +44,8 @@ LEAST_BYTES = 2**20
 # Larger tensors are copied in parts.
 _PART_BYTES = 2**26
 
-_in_graphs = False
 # Descriptors of the arrays in memory, by the digest of their bytes.
 _descriptors: dict[bytes, int] = {}
-
-
-@contextlib.contextmanager
-def in_graphs(wanted: bool = True) -> Iterator[None]:
-    """Makes graphs that are traced in the block carry their arrays themselves.
-
-    Graphs that read arrays in place run only on this machine. If it is not `wanted`
-    nothing changes.
-    """
-    global _in_graphs
-    before, _in_graphs = _in_graphs, wanted or _in_graphs
-    try:
-        yield
-    finally:
-        _in_graphs = before
-
-
-def is_in_graphs() -> bool:
-    """Whether graphs that are traced now carry their arrays themselves."""
-    return _in_graphs
 
 
 def _path(descriptor: int) -> str:
@@ -105,7 +82,7 @@ class SharedArray:
 
     def tensor(self) -> tf.Tensor:
         """The array as a tensor, in the graph that is being traced, or eagerly."""
-        if self._descriptor < 0 or _in_graphs:
+        if self._descriptor < 0:
             return tf.constant(self._array)
         return tf.raw_ops.ImmutableConst(
             dtype=self._array.dtype,

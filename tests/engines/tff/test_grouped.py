@@ -287,21 +287,18 @@ def test_messages_between_computations_hold_no_large_tensors(
 
 
 @pytest.mark.parametrize(
-    "groups, in_graphs, files, broadcasts",
+    "groups, files, broadcasts",
     # Two of the weights, the kept directions and both moments. The secure sums of
     # messages and of their number, which hand out what they are of, are two of the
     # broadcasts.
-    [(2, False, {2, 4}, 3), (3, False, {4}, 5), (2, True, set(), 5)],
+    [(2, {2, 4}, 3), (3, {4}, 5)],
 )
 def test_few_groups_read_only_the_state_they_need(
-    task, tff_secure_context, small_leaves, groups, in_graphs, files, broadcasts
+    task, tff_secure_context, small_leaves, groups, files, broadcasts
 ):
     """The second moments are the server's alone; many groups are handed one copy."""
-    if groups == 2 and not in_graphs:
-        rounds = of_small_leaves(task)
-    else:
-        with shared_memory.in_graphs(in_graphs):
-            rounds = build(task, "dome_ddg", groups)
+    few = groups == 2
+    rounds = of_small_leaves(task) if few else build(task, "dome_ddg", groups)
     found = messages_of(rounds)
     reads = {files_read(each) for each in found if each.DESCRIPTOR.name == "TensorFlow"}
     assert reads - {0} == files
@@ -317,8 +314,8 @@ def test_few_groups_read_only_the_state_they_need(
         and files_read(each.tensorflow)
     ]
     crossing = len(tf.nest.flatten(rounds.values._specs)) - len(rounds.values._large)
-    assert arguments.count(crossing + 2) == (not in_graphs)
-    assert len(arguments) == {2: 3, 3: 2}[groups] * (not in_graphs)
+    assert arguments.count(crossing + 2) == 1
+    assert len(arguments) == {2: 3, 3: 2}[groups]
 
 
 def files_read(tensorflow):

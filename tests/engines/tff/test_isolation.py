@@ -89,9 +89,9 @@ def running(kind, **kwargs):
         isolated.close()
 
 
-@pytest.fixture(params=["socket", "loopback"])
-def protected(request):
-    with running(request.param) as isolated:
+@pytest.fixture
+def protected():
+    with running("socket") as isolated:
         yield isolated
 
 
@@ -142,11 +142,10 @@ def test_bytes_are_forwarded_both_ways(protected):
     assert got == FIRST_WORDS + sent
 
 
-def test_no_other_address_of_the_machine_answers(protected):
-    port = protected.port or 8000
-    assert not any(reached(host, port) for host in addresses())
-    assert reached("127.0.0.1", port) == (protected.isolation == "loopback")
-    assert not reached("::1", port)
+def test_no_address_of_the_machine_answers(protected):
+    assert protected.port is None
+    hosts = ("127.0.0.1", "::1", *addresses())
+    assert not any(reached(host, 8000) for host in hosts)
 
 
 def test_the_bare_server_is_reached_at_every_address():
@@ -161,13 +160,8 @@ def test_the_bare_server_is_reached_at_every_address():
         assert isolation.listening(isolated.process.pid) == [("::", isolated.port)]
 
 
-def test_worker_listens_only_on_its_isolation_s_address(protected):
-    found = isolation.listening(protected.process.pid)
-    expected = {
-        "socket": [],
-        "loopback": [("127.0.0.1", protected.port)],
-    }
-    assert found == expected[protected.isolation]
+def test_worker_listens_on_no_address(protected):
+    assert isolation.listening(protected.process.pid) == []
 
 
 @is_root
@@ -186,13 +180,9 @@ for target in sys.argv[2:]:
     except OSError as error:
         print(type(error).__name__)
 """
-    if protected.isolation == "loopback":
-        targets, expected = [str(protected.port)], [FIRST_WORDS.decode()]
-    else:
-        path = protected.target[len("unix:") :]
-        own = path.replace("self", str(os.getpid()))
-        targets, expected = [own, "8000"], ["PermissionError", "ConnectionRefusedError"]
-    assert printed(code, str(NOBODY), *targets).splitlines() == expected
+    path = protected.target[len("unix:") :].replace("self", str(os.getpid()))
+    said = printed(code, str(NOBODY), path, "8000").splitlines()
+    assert said == ["PermissionError", "ConnectionRefusedError"]
 
 
 def test_leaves_no_file_or_descriptor(tmp_path, monkeypatch):
@@ -200,7 +190,7 @@ def test_leaves_no_file_or_descriptor(tmp_path, monkeypatch):
     before = len(os.listdir("/proc/self/fd"))
     with running("socket"):
         assert not list(tmp_path.iterdir())
-    with running("loopback"):
+    with running("anyone_can_connect"):
         pass
     assert len(os.listdir("/proc/self/fd")) == before
 
@@ -267,9 +257,8 @@ def test_bind_is_blocked_after_startup(tmp_path):
     assert int(path.read_text()) == errno.ENOSYS
 
 
-@pytest.mark.parametrize("kind", ["socket", "loopback"])
-def test_unsupervised_worker_gets_no_address(kind):
-    isolated = isolation.Isolated(kind, None)
+def test_unsupervised_worker_gets_no_address():
+    isolated = isolation.Isolated("socket")
     try:
         isolated.launch(command, dict(os.environ), subprocess.DEVNULL)
         os.close(isolated._notifications)
@@ -345,32 +334,31 @@ except isolation.IsolationError as error:
 SECCOMP, ADD_DESCRIPTOR = 317, 2**32 + 0x40182103
 
 
-def forbidding(numbers, kind):
-    return printed(FORBID, kind, *map(str, numbers))
+def forbidding(number, kind):
+    return printed(FORBID, kind, str(number))
 
 
 @pytest.mark.parametrize(
-    "numbers, kind, parts",
+    "number, parts",
     [
-        ([SECCOMP], "socket", ["seccomp", "Operation not permitted"]),
-        ([SECCOMP], "loopback", ["seccomp", "Operation not permitted"]),
+        (SECCOMP, ["seccomp", "Operation not permitted"]),
         # Linux before 5.9.
-        ([ADD_DESCRIPTOR], "socket", ["5.9"]),
+        (ADD_DESCRIPTOR, ["5.9"]),
     ],
 )
-def test_forbidden_isolation_is_refused_and_not_replaced(numbers, kind, parts):
-    said = forbidding(numbers, kind)
+def test_forbidden_isolation_is_refused_and_not_replaced(number, parts):
+    said = forbidding(number, "socket")
     assert said.count("\n") == 1
-    assert names(said, "isolation", kind, "anyone_can_connect", *parts)
+    assert names(said, "isolation", "socket", "anyone_can_connect", *parts)
 
 
 def test_the_risk_can_be_accepted():
-    assert forbidding([SECCOMP], "anyone_can_connect") == "anyone_can_connect\n"
+    assert forbidding(SECCOMP, "anyone_can_connect") == "anyone_can_connect\n"
 
 
 def test_legacy_32_bit_system_calls_are_blocked():
     # int 0x80 on x86-64 calls bind() as number 361 of the 32-bit table.
-    isolated = isolation.Isolated("socket", None)
+    isolated = isolation.Isolated("socket")
     code = (
         "import ctypes, mmap\n"
         "m = mmap.mmap(-1, 4096, prot=7)\n"
@@ -389,35 +377,21 @@ def test_legacy_32_bit_system_calls_are_blocked():
         isolated.close()
 
 
-def test_given_port_is_used():
-    with socket.socket() as trial:
-        trial.bind(("127.0.0.1", 0))
-        port = trial.getsockname()[1]
-    with running("loopback", port=port) as isolated:
-        assert isolated.port == port and isolated.target == f"127.0.0.1:{port}"
-
-
-@pytest.mark.parametrize(
-    "kind, port, parts",
-    [
-        ("socket", 8000, ("isolation", "socket", "loopback")),
-        ("loopback", 70000, ("port", 70000)),
-        ("none", None, ("isolation", "none")),
-    ],
-)
-def test_a_wrong_port_or_isolation_is_named(kind, port, parts):
-    with refuses(ValueError, *parts), running(kind, port=port):
+@pytest.mark.parametrize("kind", ["none", "loopback"])
+def test_a_wrong_isolation_is_named(kind):
+    with refuses(ValueError, "isolation", kind), running(kind):
         pass
 
 
 def test_log_names_the_chosen_isolation(tmp_path):
     log = tmp_path / "worker.log"
-    for kind in ("socket", "loopback"):
+    kinds = ("socket", "anyone_can_connect")
+    for kind in kinds:
         with running(kind, log_path=log):
             pass
-    first, second = log.read_text().splitlines()
-    assert names(first, "isolation", "socket") and "127.0.0.1" not in first
-    assert names(second, "isolation", "loopback", "127.0.0.1")
+    said = log.read_text().splitlines()
+    for own, kind, other in zip(said, kinds, kinds[::-1]):
+        assert names(own, "isolation", kind) and not names(own, other)
 
 
 def test_launcher_without_its_parent_starts_nothing():

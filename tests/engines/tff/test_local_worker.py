@@ -286,7 +286,7 @@ def total_of(values):
     return total(values)
 
 
-@pytest.mark.parametrize("kind", ["socket", "loopback", "anyone_can_connect"])
+@pytest.mark.parametrize("kind", ["socket", "anyone_can_connect"])
 def test_tff_computes_behind_each_barrier(kind, tmp_path, tff_context):
     log = tmp_path / "worker.log"
     with worker_lib.start(isolation=kind, log_path=log) as worker:
@@ -294,7 +294,6 @@ def test_tff_computes_behind_each_barrier(kind, tmp_path, tff_context):
         assert total_of([1, 2, 3]) == 6
         expected = {
             "socket": [],
-            "loopback": [("127.0.0.1", worker.port)],
             "anyone_can_connect": [("::", worker.port)],
         }
         assert isolation.listening(worker.pid) == expected[kind]
@@ -315,7 +314,7 @@ def test_two_workers_at_a_time(tff_worker, tff_context):
 
 
 def test_unsupervised_worker_exits_without_an_address():
-    isolated = isolation.Isolated("socket", None)
+    isolated = isolation.Isolated("socket")
     binary = str(worker_lib._worker_binary())
     try:
         isolated.launch(

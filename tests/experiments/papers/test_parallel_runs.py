@@ -297,21 +297,6 @@ def test_unmeasured_tasks_start_together_only_if_memory_allows(
     assert max(most) == together
 
 
-def test_rates_are_per_number_of_workers(fake, tmp_path, capsys):
-    path = tmp_path / "rates.json"
-    remaining_work.save(path, remaining_work.this_machine(), {PROBLEM: rate()})
-    for number, workers in enumerate(("a:1,b:2", "a:1", "c:1,d:2")):
-        flags = {**TINY, "seed": 1, "workers": workers}
-        do([sweep.training_work({"seed": number}, flags)], tmp_path, jobs=1)
-        said = capsys.readouterr().err
-        assert ("measured" in said) == (number < 2)
-    assert remaining_work.load(path, remaining_work.this_machine()).keys() == {
-        PROBLEM,
-        f"{PROBLEM} on 1 worker",
-        f"{PROBLEM} on 2 workers",
-    }
-
-
 def test_missing_data_dir_is_refused_before_any_work(fake, tmp_path):
     fake.fails = {1}
     with refuses(ValueError, "data_dir", "none"):

@@ -34,16 +34,18 @@ def test_special_file_as_log_is_refused_untouched(tmp_path, put):
 
 
 def test_key_includes_flag_file_settings_but_no_path(tmp_path):
-    given = {"data_dir": str(tmp_path), "workers": "a:1", "round_deadline": 3.0}
+    given = {"data_dir": str(tmp_path), "round_deadline": 3.0}
     more = {**given, "download": True}
     flags = {"flagfile": "tasks/emnist.flags", "seed": 1}
     work = sweep.training_work({"task": "emnist"}, flags, more)
-    assert "a:1" not in work.key and str(tmp_path) not in work.key
+    assert "3.0" not in work.key and str(tmp_path) not in work.key
     assert work.key == sweep.training_work({"task": "emnist"}, flags).key
     for line in flag_files.lines("tasks/emnist.flags"):
         assert line in work.settings["flagfile"]
     words = work.arguments(tmp_path, concurrency=3)
-    assert {f"--data_dir={tmp_path}", "--workers=a:1", "--concurrency=3"} <= {*words}
+    assert {f"--data_dir={tmp_path}", "--round_deadline=3.0", "--concurrency=3"} <= {
+        *words
+    }
     assert "--download=True" in words
 
 
