@@ -291,17 +291,20 @@ def test_content_is_synced_before_the_rename_and_the_directory(tmp_path, calls):
     assert folder == ("fsync", str(tmp_path))
 
 
-def test_appended_bytes_are_synced_before_they_count(tmp_path, calls, monkeypatch):
-    file = record.AppendOnlyFile(tmp_path / "metrics.csv")
-    file.append(b"first")
+def test_appended_rows_are_synced(tmp_path, calls, monkeypatch):
+    found = record.MetricsFiles(tmp_path)
+    found.rewind()
+    found.append([{"round": 1}], [{"round": 1}])
     del calls[:]
-    seen, recorded = [], os.fsync
+    sizes, recorded = [], os.fsync
 
     def fsync(descriptor):
-        seen.append((os.fstat(descriptor).st_size, file.mark.length))
+        sizes.append(os.fstat(descriptor).st_size)
         recorded(descriptor)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    file.append(b" more")
-    assert seen == [(10, 5)] and file.mark.length == 10
-    assert calls == [("fsync", str(file.path))]
+    found.append([{"round": 2}], [{"round": 2}])
+    [events] = (tmp_path / "tensorboard").iterdir()
+    paths = [tmp_path / "metrics.csv", tmp_path / "times.csv", events]
+    assert calls == [("fsync", str(path)) for path in paths]
+    assert sizes == [path.stat().st_size for path in paths]

@@ -4,8 +4,8 @@
 """Checkpoints and the manifest of a run, in files that are written atomically.
 
     store = CheckpointStore(folder / "checkpoints", keep=3)
-    store.save(progress.to_checkpoint(marks))
-    progress = from_checkpoint(store.load_newest())
+    store.save(progress)
+    progress = store.load_newest()
 
 A checkpoint is one archive of `files.write_arrays`, whose header has the progress as a
 JSON text. Nothing is pickled.
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Optional
 import numpy as np
 
 from dpfl import files, privacy_coverage
-from dpfl.training.record import Marks, Row, RunTotals
+from dpfl.training.record import Row, RunTotals
 
 # The names under which a manifest holds its own digest, and the seed.
 _CHECKSUM, _SEED = "checksum", "seed"
@@ -48,19 +48,90 @@ class DamagedCheckpointError(ValueError):
     """A whole checkpoint that the run cannot resume from."""
 
 
-class Checkpoint(NamedTuple):
-    """Everything needed to resume a run: rounds done, leaves of the state, and JSON."""
-
-    round_index: int
-    arrays: list[np.ndarray]
-    info: dict[str, Any]
-
-
 class Manifest(NamedTuple):
     """The seed of a run, and a digest of everything that it was started with."""
 
     seed: int
     digest: str
+
+
+class Progress(NamedTuple):
+    """The progress of a run; with the rounds grow the scores of canaries alone.
+
+    Attributes:
+      round_index: Rounds done.
+      leaves: Leaves of the process's state; set only for a checkpoint.
+      scores: float32[rounds + 1, K], of each of K canaries by round, behind those of
+        the initial model; see `training.canaries`.
+      totals: The sum of all rows of metrics.csv.
+      rows: Rows of metrics.csv since the newest checkpoint; in a checkpoint, since the
+        one before it.
+      times: The rows of times.csv of the same rounds.
+      participations: int64[N], how often each client took part.
+      seconds: Wall time of all rounds, over all restarts.
+    """
+
+    round_index: int
+    leaves: list[np.ndarray]
+    scores: np.ndarray
+    totals: RunTotals
+    rows: list[Row]
+    times: list[Row]
+    participations: np.ndarray
+    seconds: float
+
+    def advanced(
+        self,
+        row: Row,
+        cohort: Sequence[int],
+        seconds: float,
+        *,
+        scores: np.ndarray = _NO_SCORES,
+        without_exact: bool = False,
+    ) -> Progress:
+        """The progress after one more round.
+
+        Args:
+          row: The row of metrics.csv.
+          cohort: Indices of the clients that took part.
+          seconds: Wall time of the round.
+          scores: float32[K], those of the canaries.
+          without_exact: Whether exact columns are left out of the files' rows.
+        """
+        counts = self.participations.copy()
+        counts[list(cohort)] += 1
+        time_row = {
+            "round": row["round"],
+            "exact_seconds": round(seconds, 4),
+            "exact_unix_time": time.time(),
+        }
+        written = [row, time_row]
+        if without_exact:
+            written = [privacy_coverage.without_exact(each) for each in written]
+        return self._replace(
+            round_index=row["round"],
+            totals=self.totals.plus(row),
+            rows=[*self.rows, written[0]],
+            times=[*self.times, written[1]],
+            scores=np.concatenate([self.scores, scores[np.newaxis]]),
+            participations=counts,
+            seconds=self.seconds + seconds,
+        )
+
+    def recorded(self) -> Progress:
+        """The progress after everything is written, without the leaves."""
+        return self._replace(rows=[], times=[], leaves=[])
+
+
+def beginning(population: int, scores: np.ndarray = _NO_SCORES) -> Progress:
+    """The progress of a run before its first round, without a state.
+
+    Args:
+      population: The number of clients.
+      scores: float32[K], those of the canaries in the initial model.
+    """
+    counts, scores = np.zeros(population, np.int64), scores[np.newaxis]
+    return Progress(0, [], scores, RunTotals(), [], [], counts, 0.0)
 
 
 class CheckpointStore:
@@ -90,16 +161,23 @@ class CheckpointStore:
         """Binds the store to a run; checkpoints of another manifest are refused."""
         self._manifest = manifest.digest
 
-    def save(self, checkpoint: Checkpoint) -> pathlib.Path:
+    def save(self, progress: Progress) -> pathlib.Path:
         """Writes a checkpoint, and then removes the oldest ones."""
-        path = self._directory / f"checkpoint-{checkpoint.round_index:08d}"
+        path = self._directory / f"checkpoint-{progress.round_index:08d}"
+        info = {
+            "totals": progress.totals._asdict(),
+            "rows": progress.rows,
+            "times": progress.times,
+            "seconds": progress.seconds,
+        }
         header = {
-            "round_index": checkpoint.round_index,
+            "round_index": progress.round_index,
             "manifest": self._manifest,
             # A text, since rows may have NaN and infinity.
-            "info": json.dumps(checkpoint.info),
+            "info": json.dumps(info),
         }
-        arrays = {f"array_{i:04d}": array for i, array in enumerate(checkpoint.arrays)}
+        parts = [progress.participations, progress.scores, *progress.leaves]
+        arrays = {f"array_{i:04d}": array for i, array in enumerate(parts)}
         files.write_arrays(path, header, arrays, private=True)
         # Checkpoints of later rounds are kept: they are damaged ones.
         older = [candidate for candidate in self._paths() if candidate <= path]
@@ -109,7 +187,7 @@ class CheckpointStore:
 
     def load_newest(
         self, say: Optional[Callable[[str], None]] = None
-    ) -> Optional[Checkpoint]:
+    ) -> Optional[Progress]:
         """Loads the newest checkpoint that is whole; None if there is none.
 
         Args:
@@ -137,7 +215,17 @@ class CheckpointStore:
                     "changed; choose another output_dir"
                 )
             info = json.loads(header["info"])
-            return Checkpoint(header["round_index"], list(arrays.values()), info)
+            participations, scores, *leaves = arrays.values()
+            return Progress(
+                header["round_index"],
+                leaves,
+                scores,
+                RunTotals(**info["totals"]),
+                info["rows"],
+                info["times"],
+                participations,
+                info["seconds"],
+            )
         return None
 
     @property
@@ -234,113 +322,3 @@ def check_unchanged(
             f"{what} with the same {' and '.join(kinds)}; changed: "
             f"{', '.join(changed.values())}; {mend}"
         )
-
-
-class Progress(NamedTuple):
-    """The progress of a run; with the rounds grow the scores of canaries alone.
-
-    Attributes:
-      round_index: Rounds done.
-      leaves: Leaves of the process's state; set only for a checkpoint.
-      scores: float32[rounds + 1, K], of each of K canaries by round, behind those of
-        the initial model; see `training.canaries`.
-      totals: The sum of all rows of metrics.csv.
-      rows: Rows of metrics.csv since the newest checkpoint; in a checkpoint, since the
-        one before it.
-      times: The rows of times.csv of the same rounds.
-      participations: int64[N], how often each client took part.
-      seconds: Wall time of all rounds, over all restarts.
-    """
-
-    round_index: int
-    leaves: list[np.ndarray]
-    scores: np.ndarray
-    totals: RunTotals
-    rows: list[Row]
-    times: list[Row]
-    participations: np.ndarray
-    seconds: float
-
-    def advanced(
-        self,
-        row: Row,
-        cohort: Sequence[int],
-        seconds: float,
-        *,
-        scores: np.ndarray = _NO_SCORES,
-        without_exact: bool = False,
-    ) -> Progress:
-        """The progress after one more round.
-
-        Args:
-          row: The row of metrics.csv.
-          cohort: Indices of the clients that took part.
-          seconds: Wall time of the round.
-          scores: float32[K], those of the canaries.
-          without_exact: Whether exact columns are left out of the files' rows.
-        """
-        counts = self.participations.copy()
-        counts[list(cohort)] += 1
-        time_row = {
-            "round": row["round"],
-            "exact_seconds": round(seconds, 4),
-            "exact_unix_time": time.time(),
-        }
-        written = [row, time_row]
-        if without_exact:
-            written = [privacy_coverage.without_exact(each) for each in written]
-        return self._replace(
-            round_index=row["round"],
-            totals=self.totals.plus(row),
-            rows=[*self.rows, written[0]],
-            times=[*self.times, written[1]],
-            scores=np.concatenate([self.scores, scores[np.newaxis]]),
-            participations=counts,
-            seconds=self.seconds + seconds,
-        )
-
-    def to_checkpoint(self, marks: Marks) -> Checkpoint:
-        """The checkpoint from which a run resumes here.
-
-        Args:
-          marks: The ends of the files of metrics.
-        """
-        info = {
-            "totals": self.totals._asdict(),
-            "rows": self.rows,
-            "times": self.times,
-            "seconds": self.seconds,
-            "marks": marks,
-        }
-        arrays = [self.participations, self.scores, *self.leaves]
-        return Checkpoint(self.round_index, arrays, info)
-
-    def recorded(self) -> Progress:
-        """The progress after everything is written, without the leaves."""
-        return self._replace(rows=[], times=[], leaves=[])
-
-
-def beginning(population: int, scores: np.ndarray = _NO_SCORES) -> Progress:
-    """The progress of a run before its first round, without a state.
-
-    Args:
-      population: The number of clients.
-      scores: float32[K], those of the canaries in the initial model.
-    """
-    counts, scores = np.zeros(population, np.int64), scores[np.newaxis]
-    return Progress(0, [], scores, RunTotals(), [], [], counts, 0.0)
-
-
-def from_checkpoint(checkpoint: Checkpoint) -> Progress:
-    """Restores the progress from a checkpoint; inverse of `Progress.to_checkpoint`."""
-    participations, scores, *leaves = checkpoint.arrays
-    return Progress(
-        checkpoint.round_index,
-        leaves,
-        scores,
-        RunTotals(**checkpoint.info["totals"]),
-        checkpoint.info["rows"],
-        checkpoint.info["times"],
-        participations,
-        checkpoint.info["seconds"],
-    )

@@ -129,7 +129,7 @@ class Loop:
     def _save(self, state: Any, progress: Progress) -> Progress:
         """Writes a checkpoint, and then appends its rows to the files."""
         progress = progress._replace(leaves=self._engine.leaves(state))
-        self._store.save(progress.to_checkpoint(self._record.marks))
+        self._store.save(progress)
         self._record.append(progress.rows, progress.times)
         self._publish(progress)
         return progress.recorded()
@@ -174,14 +174,13 @@ class Loop:
         )
 
     def _restore(self) -> tuple[Any, Progress]:
-        checkpoint = self._store.load_newest()
-        if checkpoint is None:
+        progress = self._store.load_newest()
+        if progress is None:
             first = self._engine.initialize()
             self._record.rewind()
             scores = self._canaries.scores(self._engine.weights(first))
             number = self._plan.participation.population
             return first, checkpoint_lib.beginning(number, scores)
-        progress = checkpoint_lib.from_checkpoint(checkpoint)
         try:
             state = self._engine.from_leaves(progress.leaves)
         except ValueError as error:
@@ -191,12 +190,12 @@ class Loop:
         # The ledger charges for this noise only.
         last = [progress.totals.last] if progress.totals.last is not None else []
         check_noise(self._plan, [*last, *progress.rows])
-        self._record.rewind(checkpoint.info["marks"])
-        self._record.append(progress.rows, progress.times)
+        done = progress.round_index
+        before = done - len(progress.rows)
+        self._record.rewind(before, progress.rows, progress.times)
         problem = self._problem(state, progress.totals.last or {})
         if problem:
             raise DivergedError(problem)
-        done = checkpoint.round_index
         self._say(f"resuming after round {done}")
         begun = self._plan.participation.known_from(done)
         self._ledger.resume_at(done, [self._cohort(r) for r in range(begun, done)])

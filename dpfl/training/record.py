@@ -10,8 +10,8 @@ rows = record.read_rows(directory / record.METRICS)
 
 from __future__ import annotations
 
+import contextlib
 import csv
-import hashlib
 import io
 import os
 import pathlib
@@ -30,8 +30,6 @@ OWN_EVENTS = f"{EVENTS}/{_EVENTS_PREFIX}.*.dpfl"
 # Prefix of the columns of metrics on the evaluation set.
 EVAL = "eval_"
 
-# Length and digest of each file by its name.
-Marks = dict[str, list[Any]]
 Row = dict[str, Any]
 
 
@@ -45,58 +43,75 @@ class MetricsFiles:
     def __init__(self, directory: pathlib.Path, say: Callable[[str], None] = print):
         self._directory = directory
         self._say = say
-        self._files: dict[str, AppendOnlyFile] = {}
+        self._events = directory / EVENTS
 
-    @property
-    def marks(self) -> Marks:
-        """The ends of the files, for the next checkpoint."""
-        return {name: list(file.mark) for name, file in self._files.items()}
+    def rewind(
+        self, rounds: int = 0, rows: Sequence[Row] = (), times: Sequence[Row] = ()
+    ) -> None:
+        """Leaves the rows of the first rounds in the files, and these rows behind them.
 
-    def rewind(self, marks: Optional[Marks] = None) -> None:
-        """Truncates the files to the ends in `marks`, or to no rows.
+        Args:
+          rounds: The rounds whose rows are in the files.
+          rows: Rows of metrics.csv of the rounds that follow.
+          times: Rows of times.csv of the same rounds.
 
         Raises:
-          DamagedRecordError: If metrics.csv or times.csv was changed before its mark.
-            Changed events are written anew.
+          DamagedRecordError: If metrics.csv or times.csv lacks one of the first rounds.
         """
-        folder = self._directory / EVENTS
-        self._files = {
-            METRICS: AppendOnlyFile(self._directory / METRICS),
-            TIMES: AppendOnlyFile(self._directory / TIMES),
-            EVENTS: AppendOnlyFile(choose_path(folder, self._say)),
-        }
-        if folder.is_dir():
-            files.remove_partials(folder)
-        ends = {name: Mark(*mark) for name, mark in (marks or {}).items()}
-        for name, file in self._files.items():
-            try:
-                file.rewind(ends.get(name, BEGINNING))
-            except DamagedRecordError:
-                if name != EVENTS:
-                    raise
-                self._say(f"{file.path} was changed and is rewritten")
-                file.rewind(BEGINNING)
-                rows, times = (
-                    read_rows(self._files[each].path) for each in (METRICS, TIMES)
-                )
-                self._append_events(rows, times)
+        for name, added in ((METRICS, rows), (TIMES, times)):
+            path = self._directory / name
+            every = [*_first_rows(path, rounds), *added]
+            text = files.csv_text(every[0], every) if every else ""
+            _write(path, text.encode())
+        self._events = choose_path(self._directory / EVENTS, self._say)
+        files.remove_partials(self._events.parent)
+        kept = (read_rows(self._directory / name) for name in (METRICS, TIMES))
+        _write(self._events, encode(*kept, with_version=True))
 
     def append(self, rows: Sequence[Row], times: Sequence[Row]) -> None:
         """Appends the rows since the last checkpoint."""
         if not rows:
             return
         for name, content in ((METRICS, rows), (TIMES, times)):
-            file = self._files[name]
-            is_first = file.mark == BEGINNING
-            columns = list(content[0]) if is_first else _columns(file.path)
-            text = files.csv_text(columns, content, with_head=is_first)
-            file.append(text.encode())
-        self._append_events(rows, times)
+            path = self._directory / name
+            is_first = not path.exists()
+            columns = list(content[0]) if is_first else _columns(path)
+            _append(path, files.csv_text(columns, content, with_head=is_first).encode())
+        is_first = not self._events.exists()
+        _append(self._events, encode(rows, times, with_version=is_first))
 
-    def _append_events(self, rows: Sequence[Row], times: Sequence[Row]) -> None:
-        file = self._files[EVENTS]
-        is_first = file.mark == BEGINNING
-        file.append(encode(rows, times, with_version=is_first))
+
+def _first_rows(path: pathlib.Path, rounds: int) -> list[dict[str, str]]:
+    """The rows of the first rounds, as texts."""
+    rows = []
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        rows = files.read_csv(path, cut=True)[:rounds]
+    if [row.get("round") for row in rows] != [str(1 + i) for i in range(rounds)]:
+        raise DamagedRecordError(
+            f"{path} must have the rows of the first {rounds} rounds, found others; "
+            "restore the file or choose another output_dir"
+        )
+    return rows
+
+
+def _write(path: pathlib.Path, content: bytes) -> None:
+    """Writes a file that has other content; removes it if there is none."""
+    if not content:
+        path.unlink(missing_ok=True)
+    elif not path.exists() or reading.read_bytes(path) != content:
+        files.write_atomically(path, content)
+
+
+def _append(path: pathlib.Path, content: bytes) -> None:
+    """Appends to a file; after an OSError a part of the content may be in it."""
+    if not path.exists():
+        # The file's name is then on the disk, too.
+        files.write_atomically(path, content)
+        return
+    with path.open("ab") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def read_rows(path: pathlib.Path) -> list[Row]:
@@ -276,76 +291,8 @@ def _prefixed(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-_BLOCK_BYTES = 1 << 20
-
-
 class DamagedRecordError(ValueError):
-    """A file does not begin with the content that was written to it."""
-
-
-class Mark(NamedTuple):
-    """A position in a file: the number of bytes before it, and their SHA-256 in hex."""
-
-    length: int
-    digest: str
-
-
-BEGINNING = Mark(0, hashlib.sha256().hexdigest())
-
-
-class AppendOnlyFile:
-    """A file that one process at a time appends to, at the cost of the new content."""
-
-    def __init__(self, path: pathlib.Path):
-        self.path = path
-        self._length = 0
-        self._digest = hashlib.sha256()
-
-    @property
-    def mark(self) -> Mark:
-        """The end of the file's content on disk."""
-        return Mark(self._length, self._digest.hexdigest())
-
-    def rewind(self, mark: Mark) -> None:
-        """Truncates the file to a mark.
-
-        Raises:
-          DamagedRecordError: If the file does not begin with the mark's content; it is
-            then unchanged.
-        """
-        digest = hashlib.sha256()
-        if mark.length:
-            left = mark.length
-            try:
-                with reading.opened(self.path) as file:
-                    while block := file.read(min(left, _BLOCK_BYTES)):
-                        digest.update(block)
-                        left -= len(block)
-            except FileNotFoundError:
-                pass
-            if left or digest.hexdigest() != mark.digest:
-                raise DamagedRecordError(
-                    f"{self.path} was changed: its first {mark.length} bytes differ "
-                    "from the checkpoint's record; restore the file or choose another "
-                    "output_dir"
-                )
-            os.truncate(self.path, mark.length)
-        else:
-            self.path.unlink(missing_ok=True)
-        self._length, self._digest = mark.length, digest
-
-    def append(self, content: bytes) -> None:
-        """Appends to the file; after an OSError a part may remain after the mark."""
-        if self._length:
-            with self.path.open("ab") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        else:
-            # The file's name is then on the disk, too.
-            files.write_atomically(self.path, content)
-        self._length += len(content)
-        self._digest.update(content)
+    """A file lacks rows that were written to it, or a row has other noise."""
 
 
 def encode(rows: Sequence[Row], times: Sequence[Row], *, with_version: bool) -> bytes:

@@ -216,8 +216,10 @@ def test_a_killed_run_ends_with_the_same_bits(tmp_path):
         )
         with run_lib.Run(made, said.append, on_round=on_round) as run:
             summary = run.train()
-        newest = checkpoint.CheckpointStore(tmp_path / name / "checkpoints")
-        arrays = [part.tobytes() for part in newest.load_newest().arrays]
+        store = checkpoint.CheckpointStore(tmp_path / name / "checkpoints")
+        newest = store.load_newest()
+        state = [newest.participations, newest.scores, *newest.leaves]
+        arrays = [part.tobytes() for part in state]
         rows = (tmp_path / name / "metrics.csv").read_text()
         model = (tmp_path / name / "model.npz").read_bytes()
         found.append((arrays, rows, model, summary["exact"]["audit"]))

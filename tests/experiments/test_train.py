@@ -77,10 +77,10 @@ def results(output_dir):
     newest = store.load_newest()
     return {
         "model": [w.tobytes() for w in model.get_weights()],
-        "state": [a.tobytes() for a in newest.arrays],
+        "state": [a.tobytes() for a in newest.leaves],
         "csv": (output_dir / "metrics.csv").read_text(),
         "tensorboard": steps_of(events_of(output_dir)),
-        "participations": newest.arrays[0].tolist(),
+        "participations": newest.participations.tolist(),
     }
 
 

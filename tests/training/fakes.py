@@ -130,22 +130,18 @@ class FakeStore:
     def load_newest(self):
         return self.saved[-1] if self.saved else None
 
-    def save(self, checkpoint):
-        self.saved.append(checkpoint)
+    def save(self, progress):
+        self.saved.append(progress)
 
 
 class FakeRecord:
-    """Rows in memory; a mark is how many there are."""
+    """Rows in memory."""
 
     def __init__(self, rows=()):
         self.rows = list(rows)
 
-    @property
-    def marks(self):
-        return {"rows": len(self.rows)}
-
-    def rewind(self, marks=None):
-        del self.rows[marks["rows"] if marks else 0 :]
+    def rewind(self, rounds=0, rows=(), times=()):
+        self.rows[rounds:] = rows
 
     def append(self, found: list[record.Row], times: list[record.Row]):
         assert len(found) == len(times)

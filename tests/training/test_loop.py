@@ -154,10 +154,10 @@ def test_released_only_runs_write_no_exact_values(make_plan):
     (whole, *_, every), (state, *_, record) = map(run, plans, stores)
     assert state == whole
     assert record.rows == [privacy_coverage.without_exact(row) for row in every.rows]
-    held = [checkpoint.info for checkpoint in stores[1].saved]
-    assert all(set(time) == {"round"} for info in held for time in info["times"])
+    held = stores[1].saved
+    assert all(set(time) == {"round"} for saved in held for time in saved.times)
     # Where it goes on, the sums of what is exact are known all the same.
-    assert held[-1]["totals"]["clients"] == 30
+    assert held[-1].totals.clients == 30
 
 
 def test_checkpoint_holds_rows_since_the_previous_one(plan):
@@ -172,11 +172,8 @@ def test_checkpoint_holds_rows_since_the_previous_one(plan):
     store.save = save
     run(plan, store, record=record)
     assert seen == [(1, 0), (4, 1), (6, 4)]
-    held = [[row["round"] for row in c.info["rows"]] for c in store.saved]
+    held = [[row["round"] for row in c.rows] for c in store.saved]
     assert held == [[1], [2, 3, 4], [5, 6]]
-    assert [c.info["marks"] for c in store.saved] == [
-        {"rows": rows} for rows in (0, 1, 4)
-    ]
 
 
 @pytest.mark.parametrize(
@@ -217,13 +214,13 @@ def test_resuming_changes_nothing(make_plan, participation, more):
 def test_rounds_with_other_noise_are_refused_on_resume(plan):
     """Five rounds with half the noise once went on, and counted as if they had it."""
     for change in (
-        lambda info: info["rows"][1].update(noise_multiplier=0.5),
-        lambda info: info["totals"]["last"].update(noise_multiplier=0.5),
+        lambda saved: saved.rows[1].update(noise_multiplier=0.5),
+        lambda saved: saved.totals.last.update(noise_multiplier=0.5),
     ):
         store = fakes.FakeStore()
         with refuses(RuntimeError, "the worker is gone"):
             run(plan, store, fakes.FakeEngine(fails_at=6))
-        change(store.saved[-1].info)
+        change(store.saved[-1])
         with refuses(record_lib.DamagedRecordError, "noise_multiplier", 0.5):
             run(plan, store)
 
@@ -308,9 +305,9 @@ def test_repeated_client_in_epoch_is_refused_after_resume(plan, monkeypatch):
     run(plan, store)
     # Epochs have four rounds: after six, two are left in the second.
     del store.saved[-1]
-    longer = store.saved[-1]._replace(round_index=5)
-    longer.info["totals"]["rounds"] = 5
-    store.saved.append(longer)
+    newest = store.saved[-1]
+    totals = newest.totals._replace(rounds=5)
+    store.saved.append(newest._replace(round_index=5, totals=totals))
     fifth = selection.select_cohort(plan.participation, SEED, 4)
     monkeypatch.setattr(loop_lib.selection, "select_cohort", lambda *unused: fifth)
     with refuses(ValueError, "epoch", 6):

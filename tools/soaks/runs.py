@@ -222,12 +222,13 @@ def results(folder: pathlib.Path) -> dict[str, Any]:
     from dpfl.training import checkpoint, engine
 
     newest = checkpoint.CheckpointStore(folder / "checkpoints").load_newest()
-    info, model = newest.info if newest else {}, folder / engine.MODEL
+    state = [newest.participations, newest.scores, *newest.leaves] if newest else []
+    model = folder / engine.MODEL
     return {
         "metrics.csv": (folder / "metrics.csv").read_bytes(),
         "checkpoints": sorted(p.name for p in folder.glob("checkpoints/checkpoint-*")),
-        "state": [a.tobytes() for a in newest.arrays] if newest else None,
-        "rows": json.dumps([info.get("totals"), info.get("rows")]),
+        "state": [a.tobytes() for a in state],
+        "rows": json.dumps([newest.totals, newest.rows] if newest else None),
         "TensorBoard": events(folder),
         # The loop around a process that computes nothing has none.
         "model": model.read_bytes() if model.exists() else None,
