@@ -55,7 +55,7 @@ TAKEN: dict[str, frozenset[str]] = {
         download embedding_size evaluate_on examples_per_client hidden_units
         lstm_size max_examples_per_client max_test_examples min_sentences model
         num_clients num_test_examples partition_seed sequence_length
-        shuffle_seed test_fraction validation_fraction verify vocab_size
+        shuffle_seed test_fraction validation_fraction vocab_size
         """.split()
     ),
 }

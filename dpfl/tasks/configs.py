@@ -12,7 +12,8 @@ bad value, before anything slow is imported.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Optional
 
 from dpfl import checks
@@ -23,7 +24,6 @@ EMNIST_MODELS = ("cnn", "2nn")
 # Sets to evaluate on: examples of users that are trained on, and of users that are not.
 EVALUATED = ("test", "validation", "unseen_test", "unseen_validation")
 SYNTHETIC_MODELS = ("cnn", "2nn", "lstm", "small_cnn")
-VERIFY_CHOICES = ("fast", "full")
 # Limits beyond which numbers are mistakes: the graph, the list of the clients or one
 # client's examples would fill a machine before anything is learned.
 _MOST_EXAMPLES = 10**9
@@ -40,6 +40,29 @@ _HIDDEN_UNITS, _MOST_HIDDEN_UNITS = 200, 9584
 _LARGEST_SEED = 2**63 - 1
 _LARGEST_SPLIT_SEED = 2**32 - 1
 
+# Options that several tasks have, with defaults of their own.
+_OF_EXAMPLES = {"at_least": 1, "at_most": _MOST_EXAMPLES}
+_batch = functools.partial(
+    option, text="Number of examples in a local batch.", **_OF_EXAMPLES
+)
+_epochs = functools.partial(
+    option,
+    text="Local epochs of a client in one round.",
+    at_least=1,
+    at_most=_MOST_PASSES,
+)
+_most_of_client = functools.partial(
+    option, text="Most examples in a local epoch; 'none' for all.", **_OF_EXAMPLES
+)
+_most_tested = functools.partial(
+    option, text="Most examples in the evaluation set; 'none' for all.", **_OF_EXAMPLES
+)
+_folder = functools.partial(option, text="Folder of the data files.", check=checks.path)
+
+
+def _model(default: str, choices: Collection[str]) -> Any:
+    return option(default, f"One of {', '.join(choices)}.", choices=choices)
+
 
 @dataclasses.dataclass(frozen=True)
 class TaskConfig(Checked):
@@ -54,21 +77,9 @@ class TaskConfig(Checked):
 
     former_fields: ClassVar[Mapping[str, Any]] = {}
 
-    batch_size: int = option(
-        16, "Number of examples in a local batch.", at_least=1, at_most=_MOST_EXAMPLES
-    )
-    client_epochs: int = option(
-        1,
-        "Local epochs of a client in one round.",
-        at_least=1,
-        at_most=_MOST_PASSES,
-    )
-    max_examples_per_client: Optional[int] = option(
-        None,
-        "Most examples in a local epoch; 'none' for all.",
-        at_least=1,
-        at_most=_MOST_EXAMPLES,
-    )
+    batch_size: int = _batch(16)
+    client_epochs: int = _epochs(1)
+    max_examples_per_client: Optional[int] = _most_of_client(None)
     shuffle_seed: Optional[int] = option(
         0,
         "Seed of the local order of examples; 'none' keeps the stored order.",
@@ -110,9 +121,7 @@ class DealtConfig(SplitConfig):
     run's seed.
     """
 
-    model: str = option(
-        "small_cnn", f"One of {', '.join(DIGITS_MODELS)}.", choices=DIGITS_MODELS
-    )
+    model: str = _model("small_cnn", DIGITS_MODELS)
     num_clients: int = option(
         100,
         "Number of clients that the images are split over.",
@@ -131,7 +140,7 @@ class DealtConfig(SplitConfig):
 class DigitsConfig(DealtConfig):
     """Options of `digits`."""
 
-    client_epochs: int = option(5, "Local epochs of a client in one round.")
+    client_epochs: int = _epochs(5)
     test_fraction: float = option(
         0.2, "Share of each label's images held out for testing.", above=0, below=1
     )
@@ -146,11 +155,9 @@ class FashionConfig(DealtConfig):
         that of Debian's package `dataset-fashion-mnist`.
     """
 
-    batch_size: int = option(20, "Number of examples in a local batch.")
+    batch_size: int = _batch(20)
     num_clients: int = option(2000, "Number of clients that the images are split over.")
-    data_dir: Optional[str] = option(
-        "/usr/share/datasets", "Folder of the data files.", check=checks.path
-    )
+    data_dir: Optional[str] = _folder("/usr/share/datasets")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,9 +200,7 @@ class DocsConfig(RecurrentConfig, SplitConfig):
 
     former_fields = {"docs_source": "library"}
 
-    max_examples_per_client: Optional[int] = option(
-        64, "Most examples in a local epoch; 'none' for all."
-    )
+    max_examples_per_client: Optional[int] = _most_of_client(64)
     vocab_size: int = option(2000, "Number of words in the vocabulary.")
     embedding_size: int = option(32, "Width of the word embedding.")
     lstm_size: int = option(64, "Units of the LSTM.")
@@ -208,21 +213,14 @@ class DocsConfig(RecurrentConfig, SplitConfig):
     test_fraction: float = option(
         0.1, "Share of the modules held out for testing.", above=0, below=1
     )
-    max_test_examples: Optional[int] = option(
-        None,
-        "Most examples in the evaluation set; 'none' for all.",
-        at_least=1,
-        at_most=_MOST_EXAMPLES,
-    )
+    max_test_examples: Optional[int] = _most_tested(None)
 
 
 @dataclasses.dataclass(frozen=True)
 class FilesConfig(TaskConfig):
     """Options of tasks that are read from files: a folder, `~/.tff` if None."""
 
-    data_dir: Optional[str] = option(
-        None, "Folder of the data files.", check=checks.path
-    )
+    data_dir: Optional[str] = _folder(None)
     download: bool = option(False, "Download a missing data file.")
 
 
@@ -234,10 +232,8 @@ class MnistConfig(FilesConfig, SplitConfig):
     `validation_fraction`, which leaves the test set unread.
     """
 
-    batch_size: int = option(20, "Number of examples in a local batch.")
-    model: str = option(
-        "small_cnn", f"One of {', '.join(DIGITS_MODELS)}.", choices=DIGITS_MODELS
-    )
+    batch_size: int = _batch(20)
+    model: str = _model("small_cnn", DIGITS_MODELS)
     test_fraction: float = option(
         0.1, "Share of each writer's digits held out.", above=0, below=1
     )
@@ -248,36 +244,22 @@ class SqlConfig(FilesConfig):
     """Options of the two tasks that are read from a SQLite file.
 
     Attributes:
-      verify: 'fast' compares the file's length with its header and its client table
-        with the published counts; 'full' also has SQLite read every page, counts
-        every row and compares the SHA-256 with the published or the recorded one,
-        which takes minutes on the big files.
-      allow_partial_data: Accept a file with other counts or another SHA-256 than the
-        published ones (a damaged file is refused all the same).
+      allow_partial_data: Accept a file with other counts, or a download with another
+        SHA-256, than the published ones (a damaged file is refused all the same).
     """
 
-    verify: str = option(
-        "fast", f"One of {', '.join(VERIFY_CHOICES)}.", choices=VERIFY_CHOICES
-    )
     allow_partial_data: bool = option(
         False, "Accept a data file with other counts than the published ones."
     )
-    max_test_examples: Optional[int] = option(
-        None,
-        "Most examples in the evaluation set; 'none' for all.",
-        at_least=1,
-        at_most=_MOST_EXAMPLES,
-    )
+    max_test_examples: Optional[int] = _most_tested(None)
 
 
 @dataclasses.dataclass(frozen=True)
 class EmnistConfig(SqlConfig):
     """Options of `emnist`."""
 
-    batch_size: int = option(20, "Number of examples in a local batch.")
-    model: str = option(
-        "cnn", f"One of {', '.join(EMNIST_MODELS)}.", choices=EMNIST_MODELS
-    )
+    batch_size: int = _batch(20)
+    model: str = _model("cnn", EMNIST_MODELS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -291,13 +273,9 @@ class FemnistConfig(SeededConfig):
         if None.
     """
 
-    batch_size: int = option(20, "Number of examples in a local batch.")
-    model: str = option(
-        "cnn", f"One of {', '.join(EMNIST_MODELS)}.", choices=EMNIST_MODELS
-    )
-    data_dir: Optional[str] = option(
-        None, "Folder of the data files.", check=checks.path
-    )
+    batch_size: int = _batch(20)
+    model: str = _model("cnn", EMNIST_MODELS)
+    data_dir: Optional[str] = _folder(None)
     evaluate_on: str = option("test", "Set to evaluate on", choices=EVALUATED)
 
 
@@ -312,32 +290,19 @@ class CourtConfig(RecurrentConfig, SeededConfig):
         None.
     """
 
-    batch_size: int = option(10, "Number of examples in a local batch.")
-    max_examples_per_client: Optional[int] = option(
-        20, "Most examples in a local epoch; 'none' for all."
-    )
-    data_dir: Optional[str] = option(
-        None, "Folder of the data files.", check=checks.path
-    )
+    batch_size: int = _batch(10)
+    max_examples_per_client: Optional[int] = _most_of_client(20)
+    data_dir: Optional[str] = _folder(None)
     evaluate_on: str = option("test", "Set to evaluate on", choices=EVALUATED[:2])
-    max_test_examples: Optional[int] = option(
-        None,
-        "Most examples in the evaluation set; 'none' for all.",
-        at_least=1,
-        at_most=_MOST_EXAMPLES,
-    )
+    max_test_examples: Optional[int] = _most_tested(None)
 
 
 @dataclasses.dataclass(frozen=True)
 class StackOverflowConfig(RecurrentConfig, SqlConfig):
     """Options of `stackoverflow`, with the literature's values as defaults."""
 
-    max_examples_per_client: Optional[int] = option(
-        256, "Most examples in a local epoch; 'none' for all."
-    )
-    max_test_examples: Optional[int] = option(
-        10_000, "Most examples in the evaluation set; 'none' for all."
-    )
+    max_examples_per_client: Optional[int] = _most_of_client(256)
+    max_test_examples: Optional[int] = _most_tested(10_000)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -349,10 +314,8 @@ class SyntheticConfig(TaskConfig):
         'small_cnn' (as `digits`).
     """
 
-    batch_size: int = option(20, "Number of examples in a local batch.")
-    model: str = option(
-        "cnn", f"One of {', '.join(SYNTHETIC_MODELS)}.", choices=SYNTHETIC_MODELS
-    )
+    batch_size: int = _batch(20)
+    model: str = _model("cnn", SYNTHETIC_MODELS)
     hidden_units: int = option(
         _HIDDEN_UNITS,
         "Units of a hidden layer of '2nn'.",

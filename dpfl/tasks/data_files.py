@@ -15,6 +15,7 @@ import dataclasses
 import functools
 import hashlib
 import io
+import math
 import os
 import re
 import shlex
@@ -147,7 +148,6 @@ def _sample_records(
     return found[:limit]
 
 
-_MAGIC = b"SQLite format 3\x00"
 _MOST_BYTES_OF_TEXT = 2**30
 # Size up to which reading the whole file for each client takes about 10 milliseconds.
 _MOST_BYTES_WITHOUT_INDEX = 32 * 2**20
@@ -167,14 +167,12 @@ class SqlFile:
       splits: Numbers of clients and examples of the training split, then of the test
         split, by their names.
       packed_sha256: Hexadecimal digest of the compressed form; None if none is known.
-      sha256: Hexadecimal digest of the file itself; None if none is known.
     """
 
     name: str
     url: str
     splits: Mapping[str, tuple[int, int]]
     packed_sha256: Optional[str] = None
-    sha256: Optional[str] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,35 +223,15 @@ _DAMAGE = re.compile(
 def damage_met(path: str, message: str) -> Optional[DataFileError]:
     """The error for a file found damaged while it was read; None for other failures.
 
-    The fast check reads no examples, so that training may be the first to find damage.
+    The check reads no examples, so that training may be the first to find damage.
     """
     match = _DAMAGE.search(message)
     if match is None:
         return None
     return DataFileError(
         f"The data file {path} is damaged, as a read during training showed"
-        f" ({match.group()}): --verify=full (verify='full') finds damage before"
-        " training; delete it and fetch it again"
+        f" ({match.group()}): delete it and fetch it again"
     )
-
-
-def _check_length(path: str) -> None:
-    """Compares the file's length with the page count in its header.
-
-    Bytes 16-17 hold the page size (1 for 65536) and 28-31 the number of pages, which
-    is valid if the counters at 24 and 92 agree (SQLite file format, section 1.3).
-    """
-    files.check_regular("data_dir's file", path)
-    with open(path, "rb") as file:
-        header = file.read(100)
-    if len(header) < 100 or not header.startswith(_MAGIC):
-        raise damaged(path, "it does not begin as a SQLite file")
-    page_size = int.from_bytes(header[16:18], "big")
-    page_size = 65536 if page_size == 1 else page_size
-    expected = page_size * int.from_bytes(header[28:32], "big")
-    size = os.path.getsize(path)
-    if header[24:28] == header[92:96] and size < expected:
-        raise damaged(path, f"{size} bytes of {expected}")
 
 
 def _check_schema(path: str, connection: sqlite3.Connection) -> None:
@@ -297,19 +275,6 @@ def _check_counts(
             )
 
 
-def _check_every_row(path: str, connection: sqlite3.Connection, file: SqlFile) -> None:
-    result = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-    if result != "ok":
-        raise damaged(path, f"SQLite reports: {result}")
-    for split in file.splits:
-        (rows,) = connection.execute(
-            "SELECT COUNT(*) FROM examples WHERE split_name = ?", (split,)
-        ).fetchone()
-        expected = _metadata_counts(connection, split)[1]
-        if rows != expected:
-            raise damaged(path, f"{rows} of {expected} rows in the split {split}")
-
-
 def connect(path: str) -> sqlite3.Connection:
     """Opens a read-only connection to a SQLite file."""
     url = urllib.request.pathname2url(os.path.abspath(path))
@@ -319,16 +284,17 @@ def connect(path: str) -> sqlite3.Connection:
 def _check_sql_file(path: str, file: SqlFile, config: SqlConfig) -> None:
     """Refuses a file that is not the complete published one.
 
-    Its length, schema and client table are checked, and with the full verification
-    every page and row as well. Every split must have clients, even in partial data.
+    Its length, schema and client table are checked. Every split must have clients, even
+    in partial data.
     """
-    _check_length(path)
     connection = connect(path)
     try:
+        numbers = (connection.execute(f"PRAGMA page_{n}") for n in ("size", "count"))
+        expected = math.prod(number.fetchone()[0] for number in numbers)
+        if os.path.getsize(path) < expected:
+            raise damaged(path, f"it has not all of its {expected} bytes")
         _check_schema(path, connection)
         _check_counts(path, connection, file, config.allow_partial_data)
-        if config.verify == "full":
-            _check_every_row(path, connection, file)
     except sqlite3.Error as error:
         raise damaged(path, f"SQLite reports: {error}") from error
     finally:
@@ -369,44 +335,37 @@ def find_sql_file(file: SqlFile, config: SqlConfig) -> str:
     """
     path = os.path.join(data_folder(config), file.name)
     packed = None if config.allow_partial_data else file.packed_sha256
-    was_there = _have(
+    _ensure(
         path,
         file.url,
         lambda where: _check_sql_file(where, file, config),
         config.download,
         packed,
     )
-    if was_there and config.verify == "full":
-        published = None if config.allow_partial_data else file.sha256
-        expected = published or downloads.recorded_digest(path)
-        actual = None if expected is None else downloads.digest(path)
-        if actual != expected:
-            raise damaged(path, f"SHA-256 {actual}, not {expected}")
     _check_index(path)
     return path
 
 
-def _have(
+def _ensure(
     path: str,
     url: str,
     check: Callable[[str], None],
     download: bool,
     sha256: Optional[str] = None,
-) -> bool:
-    """Checks a file, or downloads it if asked to; returns whether it existed."""
+) -> None:
+    """Checks a file, or downloads it if it is missing and that is asked for."""
     if os.path.exists(path):
         files.check_regular("data_dir's file", path)
         check(path)
-        return True
-    if not download:
+    elif not download:
         folder, name = os.path.split(path)
         unpacked = " (unpacked)" if url.endswith(".lzma") else ""
         raise DataFileError(
             f"data_dir must have the file {name}, fetched from {url}{unpacked} on a"
             f" machine with a network, found none in {folder}; --download fetches it"
         )
-    downloads.fetch(path, url, check, sha256)
-    return False
+    else:
+        downloads.fetch(path, url, check, sha256)
 
 
 def read_packed_text(file: PackedText, config: SqlConfig) -> list[str]:
@@ -424,7 +383,7 @@ def read_packed_text(file: PackedText, config: SqlConfig) -> list[str]:
         if digest != file.sha256 and not config.allow_partial_data:
             raise damaged(path, f"SHA-256 {digest}, not {file.sha256}")
 
-    _have(path, file.url, check, config.download)
+    _ensure(path, file.url, check, config.download)
     member = file.member
     try:
         with bz2.open(path) as packed:

@@ -6,9 +6,7 @@
     downloads.fetch(path, url, check, sha256)
     digest = downloads.remembered_digest(path)
 
-A connection that is silent for a minute, or slower than any network, is given up. The
-SHA-256 of an unpacked file is stored beside it, as `sha256sum -c` reads it, so that
-later damage is noticed.
+A connection that is silent for a minute, or slower than any network, is given up.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable
-from typing import IO, Any, Optional
+from typing import Any, Optional
 
 from dpfl import cache_folder, files
 
@@ -31,9 +29,6 @@ _SILENCE = 60.0
 # Bytes a second, on average, that the slowest connection brings.
 _LEAST_RATE = 1024.0
 _CHUNK = 2**20
-_ENDING = ".sha256"
-# Upper bound on the bytes of a digest and a path.
-_MOST_RECORD = 1 << 16
 # Bytes of a file that takes a few seconds to read.
 _LONG = 2**31
 # Upper bound on the file system's timestamp resolution, in ns.
@@ -53,57 +48,35 @@ def fetch(
 
     Args:
       path: Path of the file; its folder is made.
-      url: Address of the file; one that ends in .lzma is unpacked, and the digest of
-        the unpacked file is written beside it.
+      url: Address of the file; one that ends in .lzma is unpacked.
       check: Called with the temporary name; an exception ends the download.
       sha256: Hexadecimal digest of the file at the address; None if it is not known.
 
     Raises:
       DataFileError: If the download fails, or its digest differs from the one asked
-        for, or from the one already stored beside the path, which is not replaced.
+        for.
     """
     try:
-        _fetch(path, url, check, sha256)
+        files.public_folder(os.path.dirname(path) or ".")
+        with urllib.request.urlopen(url, timeout=_SILENCE) as source:
+            with files.atomically(path) as file:
+                reads = _unpack if url.endswith(".lzma") else _read
+                received = reads(source, file.write)
+                if sha256 is not None and received != sha256:
+                    raise DataFileError(
+                        "The download is not the published file (the file at "
+                        f"{url} has the SHA-256 {received}, not {sha256}): fetch it "
+                        "again, or set allow_partial_data=True "
+                        "(--allow_partial_data) if another file is meant"
+                    )
+                file.flush()
+                check(file.name)
     except _ERRORS as error:
         folder, name = os.path.split(path)
         raise DataFileError(
             f"The data file {name} could not be downloaded from {url} ({error}): fetch"
             f" it on a machine with a network and put it, unpacked, in {folder}"
         ) from error
-
-
-def _fetch(
-    path: str, url: str, check: Callable[[str], Any], sha256: Optional[str]
-) -> None:
-    files.public_folder(os.path.dirname(path) or ".")
-    is_packed = url.endswith(".lzma")
-    with urllib.request.urlopen(url, timeout=_SILENCE) as source:
-        with files.atomically(path) as file:
-            received = _unpack(source, file) if is_packed else _read(source, file.write)
-            if sha256 is not None and received != sha256:
-                raise _other(
-                    f"the file at {url} has the SHA-256 {received}, not {sha256}"
-                )
-            file.flush()
-            check(file.name)
-            unpacked = digest(file.name) if is_packed else None
-            is_recorded = unpacked is not None and os.path.lexists(path + _ENDING)
-            if is_recorded and recorded_digest(path) != unpacked:
-                raise _other(
-                    f"the file at {url} has, unpacked, the SHA-256 {unpacked}, not the "
-                    f"one in {path}{_ENDING}; remove that file to accept it"
-                )
-    if unpacked is not None and not is_recorded:
-        line = f"{unpacked}  {os.path.basename(path)}\n"
-        files.write_atomically(path + _ENDING, line)
-
-
-def _other(fault: str) -> DataFileError:
-    """The error for a download that is not the published file."""
-    return DataFileError(
-        f"The download is not the published file ({fault}): fetch it again, or set"
-        " allow_partial_data=True (--allow_partial_data) if another file is meant"
-    )
 
 
 def digest(path: str) -> str:
@@ -144,19 +117,10 @@ def _facts(path: str) -> list[int]:
     return [*identity, about.st_mtime_ns, about.st_ctime_ns]
 
 
-def recorded_digest(path: str) -> Optional[str]:
-    """The digest stored beside a file; None if there is none."""
-    try:
-        text = files.read_text(path + _ENDING, _MOST_RECORD)
-    except (OSError, ValueError):
-        return None
-    return (text.split() or [""])[0].lower()
-
-
-def _unpack(source: Any, file: IO[bytes]) -> str:
+def _unpack(source: Any, sink: Callable[[bytes], Any]) -> str:
     """Unpacks a response to its end; returns the digest of the packed bytes."""
     unpacker = lzma.LZMADecompressor()
-    received = _read(source, lambda chunk: file.write(unpacker.decompress(chunk)))
+    received = _read(source, lambda chunk: sink(unpacker.decompress(chunk)))
     if not unpacker.eof:
         raise EOFError("the compressed data end too early")
     return received

@@ -16,7 +16,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Optional, Protocol
+from typing import Any, ClassVar, Optional
 
 import numpy as np
 
@@ -28,38 +28,29 @@ Shape = tuple[int, ...]
 Seeds = Iterator[int]
 
 
-class Layer(Protocol):
-    """A row of a network's table.
+class Layer:
+    """A row of a network's table; without weights, and of a shape that stays, at first.
 
     Attributes:
       weight_names: The names of the layer's weights.
     """
 
-    weight_names: ClassVar[tuple[str, ...]]
+    weight_names: ClassVar[tuple[str, ...]] = ()
 
     def output_shape(self, shape: Shape) -> Shape:
         """The shape of an example after the layer."""
+        return shape
 
     def weight_shapes(self, shape: Shape) -> tuple[Shape, ...]:
         """The shapes of the layer's weights for examples of a shape."""
-
-    def initial_weights(self, shape: Shape, seeds: Seeds) -> list[np.ndarray]:
-        """The first weights, float32, for examples of a shape."""
-
-
-class _Weightless:
-    weight_names: ClassVar[tuple[str, ...]] = ()
-
-    def weight_shapes(self, shape: Shape) -> tuple[Shape, ...]:
-        """See base class."""
         return ()
 
     def initial_weights(self, shape: Shape, seeds: Seeds) -> list[np.ndarray]:
-        """See base class."""
+        """The first weights, float32, for examples of a shape."""
         return []
 
 
-class _WithBias:
+class _WithBias(Layer):
     """A layer of a kernel, drawn by Glorot's rule, and a bias of zeros."""
 
     weight_names: ClassVar[tuple[str, ...]] = ("kernel", "bias")
@@ -68,10 +59,6 @@ class _WithBias:
         """See base class."""
         kernel, bias = self.weight_shapes(shape)
         return [glorot_uniform(kernel, next(seeds)), np.zeros(bias, np.float32)]
-
-    def weight_shapes(self, shape: Shape) -> tuple[Shape, ...]:
-        """See base class."""
-        raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,18 +96,14 @@ class Dense(_WithBias):
 
 
 @dataclasses.dataclass(frozen=True)
-class Dropout(_Weightless):
+class Dropout(Layer):
     """Dropout of a share `rate` of the values in training."""
 
     rate: float
 
-    def output_shape(self, shape: Shape) -> Shape:
-        """See base class."""
-        return shape
-
 
 @dataclasses.dataclass(frozen=True)
-class Flatten(_Weightless):
+class Flatten(Layer):
     """All axes of an example as one."""
 
     def output_shape(self, shape: Shape) -> Shape:
@@ -129,7 +112,7 @@ class Flatten(_Weightless):
 
 
 @dataclasses.dataclass(frozen=True)
-class MaxPool(_Weightless):
+class MaxPool(Layer):
     """The maximum of each square of 2x2; an odd last row or column is dropped."""
 
     def output_shape(self, shape: Shape) -> Shape:
@@ -138,7 +121,7 @@ class MaxPool(_Weightless):
 
 
 @dataclasses.dataclass(frozen=True)
-class Embedding:
+class Embedding(Layer):
     """A vector for each token, drawn uniformly from [-0.05, 0.05]."""
 
     weight_names: ClassVar[tuple[str, ...]] = ("embeddings",)
@@ -159,7 +142,7 @@ class Embedding:
 
 
 @dataclasses.dataclass(frozen=True)
-class LSTM:
+class LSTM(Layer):
     """A recurrent layer with Keras's gates, in the order input, forget, cell, output.
 
     The kernel is drawn by Glorot's rule, the recurrent kernel is orthogonal, and the

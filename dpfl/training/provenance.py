@@ -32,7 +32,7 @@ from dpfl.training import plan as plan_lib
 # made from the digest, whose bytes stay.
 _NAMES_IN_DIGEST = {"accounting_method": "accountant"}
 # Options for the place of the data, which the fingerprint identifies.
-_WHERE_DATA_ARE = ("data_dir", "download", "verify")
+_WHERE_DATA_ARE = ("data_dir", "download")
 _PACKAGES = (
     *("tensorflow", "tensorflow-federated", "dp-accounting", "numpy", "scipy"),
     *("jax", "jaxlib"),

@@ -17,7 +17,7 @@ import dataclasses
 import functools
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Optional, Protocol
 
 import numpy as np
@@ -198,16 +198,6 @@ def _zeros(nx: Any, shapes: Sequence[Sequence[int]]) -> list[Array]:
     return [nx.zeros(shape, np.float32) for shape in shapes]
 
 
-# Functions of the learning rate, beta_1 and the noise variance, by name.
-_BUILD: dict[str, Callable[[float, float, Any], ServerOptimizer]] = {
-    "adam": lambda lr, beta, _: Adam(lr, beta_1=beta),
-    "adam_uncorrected": lambda lr, beta, _: Adam(lr, beta_1=beta, corrects_start=False),
-    "adam_debiased": lambda lr, beta, variance: Adam(
-        lr, beta_1=beta, noise_variance=variance
-    ),
-}
-
-
 def build_server_optimizer(
     name: str,
     learning_rate: float,
@@ -226,6 +216,9 @@ def build_server_optimizer(
     checks.choice("server_optimizer", name, SERVER_OPTIMIZERS)
     if name == "sgd":
         return Sgd(learning_rate, momentum or 0.0)
-    return _BUILD[name](
-        learning_rate, 0.9 if momentum is None else momentum, noise_variance
+    return Adam(
+        learning_rate,
+        beta_1=0.9 if momentum is None else momentum,
+        corrects_start=name != "adam_uncorrected",
+        noise_variance=noise_variance if name == "adam_debiased" else 0.0,
     )

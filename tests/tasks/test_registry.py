@@ -103,7 +103,7 @@ VALUES = {
         **{"sequence_length": (1,), "max_test_examples": (0,)},
         "validation_fraction": (1.0,),
     },
-    "emnist": {"model": ("small_cnn",), "verify": ("none",)},
+    "emnist": {"model": ("small_cnn",)},
     "stackoverflow": {"max_test_examples": (0,), "embedding_size": (-3,)},
     "synthetic": {
         **{"examples_per_client": (0,), "model": (None,)},

@@ -175,7 +175,7 @@ def test_the_expected_counts_are_the_published_ones():
 def test_emnist_equals_tff_s_data(emnist_folder):
     from tensorflow_federated import simulation
 
-    task = _emnist(emnist_folder, shuffle_seed=None, verify="full")
+    task = _emnist(emnist_folder, shuffle_seed=None)
     train, _ = simulation.datasets.emnist.load_data(
         only_digits=False, cache_dir=str(emnist_folder)
     )
@@ -204,9 +204,9 @@ def test_invalid_emnist_label_gives_a_nonfinite_client():
 
 
 def test_pipe_as_data_file_is_refused(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    with refuses(ValueError, tmp_path / "pipe"):
-        data_files._check_length(str(tmp_path / "pipe"))
+    os.mkfifo(tmp_path / "emnist_all.sqlite")
+    with refuses(ValueError, tmp_path / "emnist_all.sqlite"):
+        _emnist(tmp_path)
 
 
 def test_emnist_batches_caps_and_shuffles(emnist_folder):
@@ -323,7 +323,7 @@ def test_missing_word_counts_are_named(stackoverflow_folder, tmp_path):
 def test_a_file_cut_short_is_refused(emnist_copy, kept, partial):
     size = int(kept * emnist_copy.stat().st_size)
     emnist_copy.write_bytes(emnist_copy.read_bytes()[:size])
-    with _refused(emnist_copy, size):
+    with _refused(emnist_copy):
         _emnist(emnist_copy.parent, allow_partial_data=partial)
 
 
@@ -359,19 +359,10 @@ def test_a_missing_split_is_refused_even_if_partial(emnist_copy, partial):
     assert "allow_partial_data" not in _one_sentence(caught)
 
 
-@pytest.mark.parametrize(
-    "table, lost, verify, parts",
-    [
-        ("client_metadata", "client_id = 'f002'", "fast", ["4 clients", "44 examples"]),
-        ("examples", "rowid = 7", "full", [54, 55, "all_train"]),
-    ],
-)
-def test_lost_clients_and_rows_are_refused(emnist_copy, table, lost, verify, parts):
-    _change(emnist_copy, f"DELETE FROM {table} WHERE {lost}")
-    if verify == "full":
+def test_lost_clients_are_refused(emnist_copy):
+    _change(emnist_copy, "DELETE FROM client_metadata WHERE client_id = 'f002'")
+    with _refused("4 clients", "44 examples"):
         _emnist(emnist_copy.parent)
-    with _refused(*parts):
-        _emnist(emnist_copy.parent, verify=verify)
 
 
 def test_a_missing_column_is_refused(tmp_path):
@@ -417,17 +408,9 @@ def test_symlink_in_word_count_archive_is_not_followed(tmp_path, leads_to):
         stackoverflow.read_vocabulary(config)
 
 
-def test_a_damaged_page_is_found_by_the_full_check(emnist_copy):
-    content = bytearray(emnist_copy.read_bytes())
-    content[4096 * 3 : 4096 * 4] = bytes(4096)
-    emnist_copy.write_bytes(bytes(content))
-    with _refused(emnist_copy):
-        _emnist(emnist_copy.parent, verify="full")
-
-
 @pytest.mark.parametrize("limit", [None, 4])
 def test_overwritten_pages_are_reported_as_damage(emnist_copy, tff_context, limit):
-    """The fast check reads no examples: a worker, or what evaluates, is the first to."""
+    """The check reads no examples: a worker, or what evaluates, is the first to."""
     import tensorflow_federated as tff
 
     from dpfl.engines.tff import connection, federated_averaging
@@ -450,7 +433,7 @@ def test_overwritten_pages_are_reported_as_damage(emnist_copy, tff_context, limi
         return tf.add_n(counts)
 
     for work in (trains, evaluates):
-        with _refused(emnist_copy, "verify") as caught:
+        with _refused(emnist_copy) as caught:
             with connection.failures_told(task.data_file):
                 work()
         assert _one_sentence(caught)
@@ -547,10 +530,7 @@ def test_download_gets_its_name_when_complete(emnist_copy, tmp_path_factory):
     file = _published(emnist_copy.parent, content)
     folder = tmp_path_factory.mktemp("download") / "new"
     assert _emnist(folder, file, download=True).population == 5
-    names = ["emnist_all.sqlite", "emnist_all.sqlite.sha256"]
-    assert sorted(os.listdir(folder)) == names
-    digest = hashlib.sha256(emnist_copy.read_bytes()).hexdigest()
-    assert (folder / names[1]).read_text() == f"{digest}  {names[0]}\n"
+    assert os.listdir(folder) == ["emnist_all.sqlite"]
     pathlib.Path(emnist_copy.parent / "emnist_all.sqlite.lzma").unlink()
     assert _emnist(folder, file, download=True).population == 5
 
@@ -590,52 +570,14 @@ def test_download_with_wrong_digest_is_discarded(emnist_copy, tmp_path_factory):
     assert _emnist(tmp_path_factory.mktemp("right"), right, download=True)
 
 
-def test_existing_digest_file_is_not_replaced(emnist_copy, tmp_path_factory):
-    content = lzma.compress(emnist_copy.read_bytes(), format=lzma.FORMAT_ALONE)
-    file = _published(emnist_copy.parent, content)
-    folder = tmp_path_factory.mktemp("download")
-    beside = folder / "emnist_all.sqlite.sha256"
-    digest = hashlib.sha256(emnist_copy.read_bytes()).hexdigest()
-    for line in ("0" * 64, "", f"{digest}0"):
-        beside.write_text(line)
-        with _refused(beside, digest):
-            _emnist(folder, file, download=True)
-        assert os.listdir(folder) == [beside.name] and beside.read_text() == line
-    beside.write_text(mine := f"{digest} *emnist\n")
-    assert _emnist(folder, file, download=True, verify="full")
-    assert beside.read_text() == mine
-
-
 @pytest.mark.parametrize("put", [os.mkfifo, os.mkdir])
 def test_pipes_are_refused_without_blocking(stackoverflow_folder, tmp_path, put):
     shutil.copytree(stackoverflow_folder, tmp_path / "copy")
-    beside = tmp_path / "copy" / "stackoverflow.sqlite.sha256"
-    put(beside)
-    assert downloads.recorded_digest(str(beside)[: -len(".sha256")]) is None
     path = tmp_path / "copy" / "datasets" / "stackoverflow.word_count.tar.bz2"
     path.unlink()
     put(path)
     with refuses(ValueError, path):
         _stackoverflow(tmp_path / "copy")
-
-
-def test_the_full_check_compares_with_the_digest_of_the_download(emnist_copy):
-    digest = hashlib.sha256(emnist_copy.read_bytes()).hexdigest()
-    beside = pathlib.Path(f"{emnist_copy}.sha256")
-    beside.write_text(f"{digest}  {emnist_copy.name}\n")
-    assert _emnist(emnist_copy.parent, verify="full")
-    beside.write_text(f"{'0' * 64}  {emnist_copy.name}\n")
-    assert _emnist(emnist_copy.parent)
-    for partial in (False, True):
-        with _refused(digest, "0" * 64):
-            _emnist(emnist_copy.parent, verify="full", allow_partial_data=partial)
-
-
-def test_the_full_check_compares_with_the_published_digest(emnist_copy):
-    file = dataclasses.replace(EMNIST_FILE, sha256="0" * 64)
-    with _refused(emnist_copy, "0" * 64):
-        _emnist(emnist_copy.parent, file, verify="full")
-    assert _emnist(emnist_copy.parent, file, verify="full", allow_partial_data=True)
 
 
 def test_large_unindexed_file_is_refused_with_the_remedy(emnist_copy, monkeypatch):
@@ -647,7 +589,7 @@ def test_large_unindexed_file_is_refused_with_the_remedy(emnist_copy, monkeypatc
     python, *arguments = shlex.split(re.search("python -.*", _one_sentence(caught))[0])
     assert python == "python"
     subprocess.run([sys.executable, *arguments], check=True)
-    task = _emnist(emnist_copy.parent, verify="full", allow_partial_data=True)
+    task = _emnist(emnist_copy.parent, allow_partial_data=True)
     after = _examples(task.client_dataset("f003"))
     assert all(np.array_equal(*pair) for pair in zip(before, after))
 

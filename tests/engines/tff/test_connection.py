@@ -66,9 +66,9 @@ def test_unrelated_errors_pass_unchanged():
         tf.errors.DataLossError(None, None, f"Step() failed: [11] {MALFORMED}"),
     ],
 )
-def test_damaged_data_file_error_names_file_and_verify_flag(error):
+def test_damaged_data_file_error_names_the_file(error):
     path = "/data/emnist_all.sqlite"
-    with refuses(data_files.DataFileError, path, "verify") as caught:
+    with refuses(data_files.DataFileError, path) as caught:
         with connection.failures_told(path):
             raise error
     assert "f000" not in str(caught.value)
