@@ -400,35 +400,3 @@ def choose(run: StreamRun) -> StreamPoint:
         if not fresh or min(high, run.rounds) - min(low, run.rounds) <= max(2, at // 8):
             return points[at]
         points.update({each.separation: each for each in curve(run, fresh)})
-
-
-def chosen(
-    workload: fact.Workload,
-    encoder: str,
-    *,
-    population: int,
-    cohort_size: int,
-    epsilon: float,
-    delta: float,
-) -> tuple[int, str]:
-    """The bands that `choose` finds for dense updates, and a sentence on them.
-
-    Args:
-      workload: A, of all rounds.
-      encoder: One of `ENCODERS`.
-      population: N.
-      cohort_size: n, clients expected in a round.
-      epsilon: The budget's.
-      delta: The budget's.
-    """
-    numbers = population, cohort_size, epsilon, delta
-    run = StreamRun(workload, *numbers, encoder=encoder, accounting_method="rdp")
-    optimum = choose(run)
-    if optimum.encoder == RESTARTING:
-        # The sentence describes the matrix that is computed.
-        optimum = point(run, optimum.separation, restarts=False)
-    return optimum.bands, (
-        f"bands {optimum.bands}: {optimum.separation} groups take turns, whose clients "
-        f"join a round with probability {optimum.sampling_probability:.4g}; noise "
-        f"multiplier {optimum.noise_multiplier:.5g}"
-    )

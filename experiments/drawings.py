@@ -199,21 +199,6 @@ def draw_steps(
         axis.legend(fontsize="small")
 
 
-def draw_heat_maps(factorizations: Sequence[mf.Factorization], path: str) -> None:
-    """Draws log10 |entry| of B and C, a column for each method."""
-    with _picture(path, 2.4 * len(factorizations), 5, 2, len(factorizations)) as axes:
-        for column, factorization in zip(axes.T, factorizations):
-            for axis, name, matrix in zip(column, "BC", factorization.materialize()):
-                size = np.abs(matrix)
-                with np.errstate(divide="ignore"):
-                    image = np.log10(np.where(size > 0, size, np.nan))
-                axis.imshow(
-                    image, aspect="auto", vmin=-4, vmax=1, interpolation="nearest"
-                )
-                axis.set_title(f"{name}, {factorization.method}", fontsize=8)
-                axis.tick_params(labelsize=6)
-
-
 def draw_effects(
     lines: Sequence[tuple[str, str, Effect]], path: str, note: str
 ) -> None:
@@ -237,13 +222,3 @@ def draw_effects(
         axis.grid(axis="x", alpha=0.3)
         axis.set_xlabel("gain in points of accuracy; dotted line: one point lost")
         _legend_below(axes, ncol=4, fontsize=8)
-
-
-def draw_gaps(curves: Mapping[str, Sequence[tuple[float, float]]], path: str) -> None:
-    """Draws the relative duality gap over wall-clock time, a line for each curve."""
-    with _picture(path, 7, 4.5) as [[axis]]:
-        for label, history in curves.items():
-            axis.plot(*zip(*history), marker=".", label=label, linewidth=1)
-        axis.set(xlabel="seconds", xscale="log", yscale="log")
-        axis.set_ylabel("relative duality gap")
-        axis.legend(fontsize="small")

@@ -1,43 +1,37 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Computes factorizations of a workload, compares them and times their computation.
+"""Computes factorizations of a workload, and compares them.
 
   dpfl-factorize compute --rounds=256 --matrix_momentum=0.9 --output=m.npz
-  dpfl-factorize compute --rounds=512 --matrix_method=banded --matrix_bands=auto \
-      --epsilon=8 --population=3200 --cohort_size=100
+  dpfl-factorize compute --rounds=512 --matrix_method=banded --matrix_bands=16
   dpfl-factorize compare --rounds=64,256 --plot=steps.png
-  dpfl-factorize time --rounds=256,512 --plot=time.png
 
 Losses are total squared errors of the released iterates, per coordinate, at noise
 multiplier 1 and clip norm 1, for one participation or as --epochs and --separation say.
 `compare` shows, for each number of rounds, independent noise, the tree with Honaker's
 two estimators, the optimal prefix sum used for the workload, the optimal
 factorization, its structured approximation with band + rank = log2(rounds), and the
-Toeplitz and buffered Toeplitz encoders. `time` runs the fixed point iteration for the
-optimal factorization, with acceleration and without, in processes of their own.
---matrix_bands=auto takes the number of bands with the least error at --epsilon, for
-clients that are dealt into as many groups and drawn from them; `dpfl-privacy bands`
-shows the curve. No TensorFlow is imported.
+Toeplitz and buffered Toeplitz encoders. `dpfl-privacy bands` finds the number of bands
+with the least error at an epsilon. No TensorFlow is imported.
 """
 
 from __future__ import annotations
 
 import inspect
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
 
 from absl import flags
 
-from dpfl import cache_folder, checks, fields
+from dpfl import cache_folder, checks
 from dpfl import factorization as mf
 from dpfl.factorization import iteration
 from dpfl.factorization.sensitivity import participations
 from dpfl.factorization.workloads import MOST_ROUNDS, RATE_RANGE
 
-from . import bands_curve, cli, drawings, factorizations, mechanism_flags, tables
+from . import cli, drawings, factorizations, tables
 
 _ROUNDS = flags.DEFINE_list(
     "rounds", ["256"], "Rounds of a stream, or several, with commas."
@@ -58,19 +52,11 @@ _METHOD = flags.DEFINE_enum(
     "matrix_method", "optimal", sorted(mf.METHODS), "Method of compute."
 )
 _RTOL = flags.DEFINE_float("rtol", None, "Relative duality gap; by default 1e-6.")
-_BANDS = flags.DEFINE(
-    mechanism_flags.number_or_auto(int),
+_BANDS = flags.DEFINE_integer(
     "matrix_bands",
     None,
     "Diagonals of a banded encoder, of the inverse of one, or of the structured "
-    "decoder; auto for those with the least error at --epsilon (compute of banded or "
-    "toeplitz).",
-)
-_EPSILON = flags.DEFINE_float("epsilon", None, "Epsilon of the budget, for auto.")
-_DELTA = flags.DEFINE_float("delta", 1e-5, "Delta of the budget, for auto.")
-_POPULATION = flags.DEFINE_integer("population", None, "Number of clients, for auto.")
-_COHORT_SIZE = flags.DEFINE_integer(
-    "cohort_size", None, "Clients expected in a round, for auto."
+    "decoder.",
 )
 _RANK = flags.DEFINE_integer("matrix_rank", None, "Rank of the structured decoder.")
 _BUFFERS = flags.DEFINE_integer(
@@ -88,23 +74,14 @@ _SEPARATION = flags.DEFINE_integer(
     "Least distance of one client's rounds, and their distance for optimal-epochs; "
     "needed with --epochs.",
 )
-_REPEATS = flags.DEFINE_integer("repeats", 3, "Runs whose median time shows.")
-_PLAIN = flags.DEFINE_bool(
-    "plain",
-    True,
-    "Whether time also runs the iteration without acceleration.",
-)
 _JSON = flags.DEFINE_bool("json", False, "Print JSON; null stands for infinity.")
 _OUTPUT = flags.DEFINE_string(
     "output",
     None,
     "File for the factorization (compute), or for the table, which then is not printed "
-    "(compare, time).",
+    "(compare).",
 )
-_PLOT = flags.DEFINE_string(
-    "plot", None, "PNG file: the error of each step (compare), gap over seconds (time)."
-)
-_HEAT_MAPS = flags.DEFINE_string("heat_maps", None, "PNG file: B and C of each method.")
+_PLOT = flags.DEFINE_string("plot", None, "PNG file: the error of each step (compare).")
 
 _SCHEDULES: Mapping[str, Callable[[], mf.Schedule]] = {
     "constant": mf.ConstantRate,
@@ -114,12 +91,8 @@ _SCHEDULES: Mapping[str, Callable[[], mf.Schedule]] = {
 
 # Flags that do not belong to a command.
 _MEANINGLESS: Mapping[str, Sequence[str]] = {
-    "compute": ("plot", "heat_maps", "repeats", "plain"),
-    "compare": ("matrix_method", "objective", "repeats", "plain"),
-    "time": (
-        *("matrix_method", "matrix_bands", "matrix_rank", "matrix_buffers"),
-        *("objective", "epochs", "separation", "heat_maps"),
-    ),
+    "compute": ("plot",),
+    "compare": ("matrix_method", "objective"),
 }
 _OF_SCHEDULES: Mapping[str, Sequence[str]] = {
     "drop_factor": ("drop",),
@@ -147,26 +120,17 @@ def _check_lengths(name: str, value: Sequence[str]) -> None:
         checks.integer(name, int(text), at_most=MOST_ROUNDS)
 
 
-def _check_bands(name: str, value: Any) -> None:
-    if value != fields.AUTO:
-        checks.integer(name, value, at_most=MOST_ROUNDS)
-
-
 cli.check_flag("rounds", _check_lengths)
-cli.check_flag(_BANDS.name, _check_bands)
-for _flag in (_BUFFERS, _EPOCHS, _SEPARATION, _POPULATION, _COHORT_SIZE):
+for _flag in (_BANDS, _BUFFERS, _EPOCHS, _SEPARATION):
     cli.check_flag(_flag.name, checks.integer, at_most=MOST_ROUNDS)
 _RATES = {"at_least": RATE_RANGE[0], "at_most": RATE_RANGE[1]}
 _BOUNDS: Mapping[str, Mapping[str, float]] = {
     "rtol": {"above": 0, "at_most": 1},
-    "epsilon": {"above": 0},
-    "delta": {"above": 0, "below": 1},
     "matrix_momentum": {"at_least": 0, "below": 1},
     "drop_factor": _RATES,
     "cooldown_final": _RATES,
     "tail": {"above": 0, "at_most": 1},
     "matrix_rank": {"at_least": 0, "at_most": MOST_ROUNDS},
-    "repeats": {"at_least": 1, "at_most": 1000},
 }
 for _name, _bounds in _BOUNDS.items():
     cli.check_flag(_name, checks.real, **_bounds)
@@ -201,8 +165,6 @@ def _plan() -> mf.ParticipationSchema:
 def _params(method: str) -> dict[str, Any]:
     """The given parameters; ValueError if one is missing or not the method's."""
     given = {name: flag.value for name, flag in _PARAMETERS.items()}
-    if _BANDS.value == fields.AUTO:
-        given["bands"] = _chosen_bands(method)
     given["participations"] = _EPOCHS.value if _EPOCHS.value > 1 else None
     takes = inspect.signature(mf.METHODS[method]).parameters
     missing = " and ".join(
@@ -221,32 +183,11 @@ def _params(method: str) -> dict[str, Any]:
     return {k: v for k, v in given.items() if v is not None and k in takes}
 
 
-def _chosen_bands(method: str) -> int:
-    """The number of bands of least error at --epsilon, which stderr reports."""
-    cli.require("--matrix_bands=auto", "epsilon", "population", "cohort_size")
-    bands, said = bands_curve.chosen(
-        _workloads()[0],
-        method,
-        population=_POPULATION.value,
-        cohort_size=_COHORT_SIZE.value,
-        epsilon=_EPSILON.value,
-        delta=_DELTA.value,
-    )
-    print(said, file=sys.stderr)
-    return bands
-
-
 def _check_meaning(command: str) -> None:
     """Raises ValueError for a flag without meaning for the command."""
     cli.refuse(command, *_MEANINGLESS[command])
     if _EPOCHS.value == 1:
         cli.refuse("--epochs=1", "separation")
-    if _BANDS.value != fields.AUTO:
-        names = ("epsilon", "delta", "population", "cohort_size")
-        cli.refuse("bands that are given", *names)
-    elif command != "compute" or _METHOD.value not in bands_curve.ENCODERS:
-        where = command if command != "compute" else f"--matrix_method={_METHOD.value}"
-        raise ValueError(f"--matrix_bands must be a number for {where}, found auto")
     schedule = _SCHEDULE.value
     for name, schedules in _OF_SCHEDULES.items():
         if schedule not in schedules:
@@ -284,7 +225,7 @@ def compute() -> None:
 
 
 def compare() -> None:
-    """Prints the methods side by side, and draws steps and heat maps."""
+    """Prints the methods side by side, and draws steps."""
     workloads, plan = _workloads(), _plan()
     rows: list[tables.Row] = []
     last: list[factorizations.TimedFactorization] = []
@@ -303,56 +244,14 @@ def compare() -> None:
         rows += [{**row, "ratio": row["total"] / best} for row in some]
     cli.work_begins()
     _write(rows, {**_ERROR_COLUMNS, "ratio": "loss / optimal"}, _OUTPUT.value)
-    matrices = [one.factorization for one in last]
     if _PLOT.value is not None:
+        matrices = [one.factorization for one in last]
         drawings.draw_steps(matrices, plan, _PLOT.value)
-    if _HEAT_MAPS.value is not None:
-        drawings.draw_heat_maps(matrices, _HEAT_MAPS.value)
-
-
-_TIME_COLUMNS = {
-    **{"rounds": "rounds", "plain_iterations": "plain iterations"},
-    **{"plain_seconds": "plain s", "iterations": "iterations", "seconds": "s"},
-    **{"ratio": "ratio", "loss": "loss", "gap": "gap", "peak_mebibytes": "peak MiB"},
-}
-
-
-def time_optimal() -> None:
-    """Times the optimal factorization, accelerated and plain, in the same run."""
-    workloads = _workloads()
-    options = {"rtol": _RTOL.value or 1e-6, "repeats": _REPEATS.value}
-    for workload in workloads:
-        mf.workloads.check_dense(workload.rounds)
-    cli.work_begins()
-    rows, curves = [], {}
-    for workload in workloads:
-        cost = factorizations.measure(workload, **options)
-        curves[f"accelerated, T={workload.rounds}"] = cost.history
-        plain = None
-        if _PLAIN.value:
-            plain = factorizations.measure(workload, accelerated=False, **options)
-            curves[f"plain, T={workload.rounds}"] = plain.history
-        row = {
-            "rounds": workload.rounds,
-            "plain_iterations": plain.iterations if plain else None,
-            "plain_seconds": plain.seconds if plain else None,
-            "iterations": cost.iterations,
-            "seconds": cost.seconds,
-            "ratio": plain.seconds / cost.seconds if plain else None,
-            "loss": cost.loss,
-            "gap": cost.gap,
-            "peak_mebibytes": round(cost.peak_bytes / 2**20, 1),
-        }
-        rows.append(row)
-    _write(rows, _TIME_COLUMNS, _OUTPUT.value)
-    if _PLOT.value is not None:
-        drawings.draw_gaps(curves, _PLOT.value)
 
 
 COMMANDS: Mapping[str, Callable[[], None]] = {
     "compute": compute,
     "compare": compare,
-    "time": time_optimal,
 }
 
 
@@ -360,7 +259,7 @@ def main(argv: Sequence[str]) -> None:
     """Runs the command named by the one positional argument."""
     command = cli.command(argv, COMMANDS)
     _check_meaning(command)
-    cli.check_outputs({"output": (), "plot": (".png",), "heat_maps": (".png",)})
+    cli.check_outputs({"output": (), "plot": (".png",)})
     # Only computing time is measured.
     os.environ[cache_folder.VARIABLE] = cache_folder.OFF
     try:

@@ -36,7 +36,6 @@ JAX_JOB = "pip install -e '.[jax]' && dpfl-train"
 SHORTER = {
     "--server_lr=0.2,0.5": "--server_lr=0.2",
     "--rows=csgm,masks,factorization": "--rows=masks",
-    "--rounds=128,256": "--rounds=128",
     "--rows=plain,mean,memory_worker": "--rows=plain",
 }
 KNOWN_LANGUAGES = {"python", "sh", "text", "output"}

@@ -82,7 +82,6 @@ BASES: Mapping[str, Sequence[str]] = {
         "compute --rounds=8 --matrix_method=blt --matrix_buffers=2",
         "compute --rounds=8 --matrix_schedule=drop",
         "compare --rounds=8",
-        "time --rounds=8 --repeats=1",
     ),
     "benchmark": ("--quick --repeats=1", "--rows=plain --quick", "--peers=tff"),
     "reproduce": ("--figure=list", "--figure=csgm_fig1 --jobs=1"),
@@ -114,7 +113,7 @@ _LISTS = (
 )
 # Values at and beyond the limits of a flag, by a pattern of its name and type.
 _VALUES: Mapping[str, Sequence[str]] = {
-    "output|plot|heat_maps|_dir |_cache |_file ": _PATHS,
+    "output|plot|_dir |_cache |_file ": _PATHS,
     "layers|layer_rates| list": _LISTS,
     " int": _WHOLE,
     " float": _REAL,
@@ -222,7 +221,6 @@ def _imported(name: str) -> Any:
         import tensorflow  # noqa: F401
     begins = {
         "train": lambda: (module.training.Run, "train"),
-        "factorize": lambda: (module.factorizations, "measure"),
         "benchmark": lambda: (module.cli, "work_begins"),
         "reproduce": lambda: (module, "_do_work"),
     }

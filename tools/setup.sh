@@ -41,7 +41,7 @@ fi
 wanted="$("$python" --version) $PWD $(cat requirements.txt dpfl/requirements-tff.txt setup.py | cksum)"
 stamp=.venv/dpfl-installed
 is_whole() {
-  for name in audit benchmark compare factorize privacy reproduce search train; do
+  for name in audit compare factorize privacy search sweep train; do
     [ -x ".venv/bin/dpfl-$name" ] || return 1
   done
   .venv/bin/python -c 'import dpfl' 2>/dev/null

@@ -31,7 +31,7 @@ import numpy as np
 from dpfl import factorization as fact
 from dpfl import machine, mechanisms, planning
 
-from .. import factorizations
+from . import solvers
 from .harness import Call, Row, Settings, row
 
 _EPSILON, _DELTA = 8.0, 1e-8
@@ -109,8 +109,8 @@ def factorization(settings: Settings) -> list[Row]:
     accelerated one is the median of the repeats. Each has a process of its own.
     """
     workload = fact.prefix_sum(settings.matrix_rounds)
-    plain = factorizations.measure(workload, accelerated=False, repeats=1)
-    fast = factorizations.measure(workload, repeats=settings.repeats)
+    plain = solvers.measure(workload, accelerated=False, repeats=1)
+    fast = solvers.measure(workload, repeats=settings.repeats)
     name, key = f"factorization T={settings.matrix_rounds}", "seconds_median"
     table: list[Row] = []
     for word, cost in (("plain", plain), ("accelerated", fast)):

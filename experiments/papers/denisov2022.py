@@ -22,6 +22,7 @@ from dpfl import factorization as mf
 from dpfl import files
 
 from .. import factorizations
+from ..benchmarks import solvers
 from ..plotting import Plot
 from ..tables import Row, Rows, where, write_columns
 from ..trainings.sweep import Curves, Figure, Work
@@ -138,13 +139,13 @@ def _solvers_work(rounds: int, momentum: float, max_seconds: float) -> Work:
         workload = mf.Workload(rounds, momentum)
         curves, bounds = {}, []
         for name in ("accelerated", "plain"):
-            curves[name], bound = factorizations.fixed_point_curve(
+            curves[name], bound = solvers.fixed_point_curve(
                 workload, accelerated=name == "accelerated", rtol=RTOL
             )
             bounds.append(bound)
         bound = max(bounds)
         target = bound * (1 + REACHED)
-        curves["lbfgs"] = factorizations.lbfgs_curve(workload, max_seconds, target)
+        curves["lbfgs"] = solvers.lbfgs_curve(workload, max_seconds, target)
         measured: dict[str, Any] = {"dual_bound": bound}
         for name, curve in curves.items():
             seconds, losses = (np.array(column) for column in zip(*curve))

@@ -8,8 +8,6 @@ import pytest
 
 from dpfl import factorization as mf
 from tests import forks
-from tests.experiments import programs
-from tests.refusals import names
 
 
 def factorize(tmp_path, *args):
@@ -30,20 +28,8 @@ def test_compute_saves_the_printed_factorization(tmp_path):
     assert found.loss == row["total"] and found.workload == mf.Workload(32, 0.9)
 
 
-def test_compute_chooses_the_bands(tmp_path):
-    """As in the tests of `bands_curve`, where the least is found among all."""
-    done = factorize(
-        tmp_path,
-        *("compute", "--rounds=48", "--matrix_method=toeplitz", "--matrix_bands=auto"),
-        *("--epsilon=4", "--population=140", "--cohort_size=20", "--json"),
-    )
-    (row,) = rows(done)
-    assert row["params"]["bands"] == 2
-    assert names(done.stderr, "bands", 2)
-
-
 def test_compare_shows_the_methods_and_draws(tmp_path):
-    flags = ["--rounds=16,32", "--plot=steps.png", "--heat_maps=heat.png", "--json"]
+    flags = ["--rounds=16,32", "--plot=steps.png", "--json"]
     table = rows(factorize(tmp_path, "compare", *flags))
     by = {(row["rounds"], row["method"]): row for row in table}
     assert by[32, "optimal"]["total"] == pytest.approx(114.559703, rel=2e-6)
@@ -54,8 +40,7 @@ def test_compare_shows_the_methods_and_draws(tmp_path):
     assert all(row["ratio"] >= 1 for row in table)
     assert (32, "optimal-prefix-sum") not in by
     assert by[32, "band-low-rank"]["ratio"] < 1.01
-    for name in ("steps.png", "heat.png"):
-        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "steps.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_compare_under_several_participations(tmp_path):
@@ -72,17 +57,6 @@ def test_compare_under_several_participations(tmp_path):
     assert "optimal-prefix-sum" in by
     # Its bound is on the loss under one participation, which is not the one shown.
     assert by["optimal"]["gap"] is None
-
-
-def test_time_reports_both_methods(tmp_path):
-    # Of a flag that is given twice the last one counts.
-    flags = ["--rounds=16", "--rounds=128", "--repeats=1", "--plot=time.png", "--json"]
-    # Processes that it starts are of this program alone.
-    (row,) = rows(programs.run("factorize", "time", *flags, cwd=tmp_path))
-    assert row["plain_iterations"] > 3 * row["iterations"]
-    assert row["gap"] <= 1e-6 and row["peak_mebibytes"] > 10
-    assert row["ratio"] == pytest.approx(row["plain_seconds"] / row["seconds"])
-    assert (tmp_path / "time.png").exists()
 
 
 def test_compute_prints_a_table(tmp_path):

@@ -50,7 +50,7 @@ case "$1 $2" in
     echo made >> made.log
     mkdir -p .venv/bin
     cp "$0" .venv/bin/python
-      for name in audit benchmark compare factorize privacy reproduce search train
+      for name in audit compare factorize privacy search sweep train
     do cp "$0" ".venv/bin/dpfl-$name"; done ;;
 esac
 """
