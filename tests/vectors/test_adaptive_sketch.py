@@ -111,10 +111,9 @@ class TestExpand:
         # Six of 58 directions overlap by a tenth.
         assert np.linalg.norm(first[2:] @ other[2:].T) ** 2 / 6 < 0.4
 
-    @pytest.mark.parametrize("d", [12, 14])
-    def test_probes_see_every_direction_alike(self, d):
+    def test_probes_see_every_direction_alike(self):
         """E ||Q g||^2 is (k - r) / d, for coordinates of one probe and of several."""
-        sketch = make(d, 3)
+        d, sketch = 12, make(12, 3)
         nothing, zero = tf.zeros([0, d]), tf.constant(0)
         rows = many(
             lambda number: adaptive_sketch.dense(
@@ -124,11 +123,9 @@ class TestExpand:
         )
         axes = np.eye(d, dtype=np.float32)
         # A standard error of 1.3% where two coordinates are in one probe or in two.
-        # Where 3 does not divide d, a probe has a coordinate more or less.
-        slack = 0.0 if d % 3 == 0 else 0.15
         for g in (axes[0], axes[1] + axes[4], axes[0] - 2 * axes[3], np.sum(axes, 0)):
             share = np.mean(np.sum((rows @ g) ** 2, 1)) / np.sum(g**2)
-            assert share == pytest.approx(3 / d, rel=0.05 + slack)
+            assert share == pytest.approx(3 / d, rel=0.05)
 
     def test_gram_schmidt_in_row_order(self):
         rows = np.random.default_rng(1).standard_normal([5, D]).astype(np.float32)
@@ -217,23 +214,6 @@ class TestUpdate:
         both = make().update(as_sketch(sketch), strengths, tf.constant(1), gradient)
         assert (int(both.rank), float(both.overlap)) == (2, pytest.approx(1, abs=1e-6))
 
-    @pytest.mark.parametrize("rank", [1, 8, 11])
-    def test_packed_updates_are_the_same(self, rank):
-        """As the codec of DOME has them."""
-        sketch = make(60, 16, rank, energy_fraction=1.0)
-        arguments = (
-            sketch_of(sketch, random_rows(rank, 60)),
-            tf.linspace(2.0, 1.0, rank),
-            tf.constant(rank),
-            tf.range(60, dtype=tf.float32),
-        )
-        plain, packed = (sketch.update(*arguments, is_packed=p) for p in (False, True))
-        assert packed.directions.dtype == tf.int16
-        expected = tf.cast(plain.directions, tf.bfloat16)
-        unpacked = adaptive_sketch.unpack(packed.directions)
-        assert_array_equal(unpacked, tf.cast(expected, tf.float32))
-        assert np.abs(unpacked).sum(1).min() > 0
-
     def test_max_rank_leaves_room_for_probes(self):
         strengths = tf.constant([4.0, 3.0, 2.0])
         got = make(max_rank=3, energy_fraction=1.0).update(
@@ -274,7 +254,7 @@ def rows_of_rounds(sketch, d, rounds, changes_probes=True):
 @pytest.mark.parametrize("rule", ["qr", "eigen"])
 def test_orthonormal_after_hundreds_of_updates(rule):
     sketch = make(200, 16, 12, rule=rule, decay=0.95)
-    assert max(map(defect, rows_of_rounds(sketch, 200, 400))) < 1e-5
+    assert max(map(defect, rows_of_rounds(sketch, 200, 200))) < 1e-5
 
 
 def test_gradients_within_the_subspace_keep_it_without_probes():
@@ -283,14 +263,6 @@ def test_gradients_within_the_subspace_keep_it_without_probes():
     spans = rows_of_rounds(sketch, 64, 30, changes_probes=False)
     assert max(map(defect, spans)) < 1e-5
     assert np.square(spans[0] @ spans[-1].T).sum() / 8 > 0.999
-
-
-def test_pack_keeps_eight_bits():
-    values = tf.constant([0.0, 1.0, -0.3, 1e-30, -7e20])
-    back = adaptive_sketch.unpack(adaptive_sketch.pack(values)).numpy()
-    assert_allclose(back, values, rtol=2**-8)
-    again = adaptive_sketch.unpack(adaptive_sketch.pack(tf.constant(back)))
-    assert_array_equal(again, back)
 
 
 @pytest.mark.parametrize("rank", [0, 3, K])
@@ -320,8 +292,7 @@ def test_refuses_bad_arguments(arguments, name, value):
         make(**arguments)
 
 
-@pytest.mark.parametrize("columns", [1, 7, 25, D - 1])
-@pytest.mark.parametrize("rank", [0, 3, K])
+@pytest.mark.parametrize(("columns", "rank"), [(7, 0), (25, 3), (D - 1, 3), (7, K)])
 def test_blocks_of_coordinates_change_rounding_alone(columns, rank, monkeypatch):
     """Of whole blocks and a part, with probes that are a coordinate longer or not."""
     kept = adaptive_sketch.pack(tf.constant(random_rows(K)[:rank]))

@@ -59,18 +59,9 @@ def test_norm_and_clip_hold_over_the_range_of_float32(
         assert_allclose(result, vector, rtol=1e-6, atol=1e-37)
 
 
-@pytest.mark.parametrize("first", [1.0, 4096.0])
-def test_norm_counts_many_small_coordinates_beside_a_large_one(first):
-    """Added one by one in float32, squares of 2**-25 the first would all vanish."""
-    vector = np.full(2**20, first * 2**-12.5, np.float32)
-    vector[0] = first
-    normed = clipping.safe_norm(tf.constant(vector))
-    assert float(normed.norm) == pytest.approx(float(norm64(vector)), rel=1e-5)
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("other", [0.0, 1.0, MAX])
-@pytest.mark.parametrize("place", [0, 57, 99])
+@pytest.mark.parametrize(
+    ("bad", "other", "place"), [(np.nan, 0.0, 57), (np.inf, 1.0, 99), (-np.inf, MAX, 0)]
+)
 def test_non_finite_vectors_become_zero(bad, other, place):
     vector = np.full(100, other, np.float32)
     vector[place] = bad
@@ -81,28 +72,6 @@ def test_non_finite_vectors_become_zero(bad, other, place):
     result, is_clipped = clipped(vector, 1.0)
     assert_array_equal(result, np.zeros(100))
     assert not is_clipped
-
-
-@pytest.mark.parametrize("value", [1e30, -1e30, MAX, -MAX])
-def test_huge_vectors_are_clipped_like_any_other(value):
-    result, is_clipped = clipped(np.full(100, value), 2.0)
-    assert is_clipped
-    assert_allclose(result, np.full(100, np.sign(value) * 0.2), rtol=1e-5)
-
-
-def test_tiny_vectors_are_clipped_like_any_other():
-    """Their squares vanish in float32."""
-    normed = clipping.safe_norm(tf.fill([100], 1e-25))
-    assert float(normed.norm) == pytest.approx(1e-24, rel=1e-5)
-    result, is_clipped = clipped(np.full(100, 1e-25), 2e-25)
-    assert is_clipped
-    assert_allclose(result, np.full(100, 2e-26), rtol=1e-5)
-
-
-def test_zero_stays_zero():
-    result, is_clipped = clipped(np.zeros(7), 1.0)
-    assert not is_clipped
-    assert_array_equal(result, np.zeros(7))
 
 
 def test_an_empty_vector_has_norm_zero():

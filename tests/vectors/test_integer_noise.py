@@ -226,8 +226,8 @@ def test_draws_are_stable_under_a_seed():
     assert_array_equal(alone, [1, 3, -4, -4])
 
 
-@pytest.mark.parametrize("length", [0, 1, 2, 3, 5])
-@pytest.mark.parametrize("stddev", [1.0, 50.0, 1000.5, 3000.0, 2.0**22])
+@pytest.mark.parametrize("length", [0, 1, 2, 5])
+@pytest.mark.parametrize("stddev", [1.0, 1000.5, 2.0**22])
 def test_short_vectors(length, stddev):
     for make in (integer_noise.discrete_gaussian_noise, integer_noise.DiscreteGaussian):
         draws = make(stddev).sample(SEED, length)

