@@ -327,7 +327,6 @@ CLASSES: dict[str, dict[str, Any]] = {
     "ShuffledEpochs": {"length": 100, "window": 50},
     "DropRate": {"factor": 0.5, "fraction": 0.5},
     "LinearCooldown": {"final": 0.5, "fraction": 0.5},
-    "ExplicitRates": {"values": (1, np.float32(0.5), Fraction(1, 2))},
     "Workload": {"rounds": 100, "momentum": 0.5},
     "StreamRun": {
         **{"workload": factorization.prefix_sum(4), "population": 120},

@@ -22,7 +22,13 @@ import attr
 import numpy as np
 from scipy import special
 
-from dpfl.accounting import gaussian, gaussian_domination, routes, secret_participation
+from dpfl.accounting import (
+    bisection,
+    gaussian,
+    gaussian_domination,
+    routes,
+    secret_participation,
+)
 
 DELTAS = tuple(float(f"1e-{k}") for k in range(2, 11))
 """Deltas of the curve, beside the report's own."""
@@ -250,14 +256,11 @@ def _mu(x: np.ndarray, deltas: np.ndarray, epsilon: float) -> float:
     high = float(np.max(mus, initial=mu))
     if not math.isfinite(high):
         return math.inf
-    low = mu
-    while high - low > _ROUNDING * high:
-        middle = (low + high) / 2
-        if gaussian.gaussian_delta(epsilon, 1 / middle) < deltas[-1]:
-            low = middle
-        else:
-            high = middle
-    mu = max(mu, high)
+
+    def is_low(mu: float) -> bool:
+        return gaussian.gaussian_delta(epsilon, 1 / mu) < deltas[-1]
+
+    mu = bisection.bisected(is_low, mu, high, rtol=_ROUNDING)[1]
     while True:
         places = -mu * (quantiles + mu / 2)
         inside = mus[(places >= 0) & (places <= epsilon) & (mus > mu)]

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -57,7 +58,6 @@ LARGEST_NOISE_MULTIPLIER = events.LARGEST_NOISE_MULTIPLIER
 # Spacing of the orders of a calibration's first search, and their usual maximum.
 _ORDER_RATIO = 1.4
 _USUAL_ORDER = 128.0
-_LAST_DIGITS = 1e-9
 # Least step of the grid of noise multipliers, whose points must be different floats.
 _LEAST_STEP = 1e-12
 # A longer step of a loss distribution has no power of e in the floats.
@@ -307,18 +307,15 @@ def calibrate_noise_multiplier(
     least, most = SMALLEST_NOISE_MULTIPLIER, LARGEST_NOISE_MULTIPLIER
     guess = checks.real("guess", guess, at_least=least, at_most=most)
 
-    def gap_at(
-        k: int, some: Optional[Sequence[float]], by: str = "rdp"
-    ) -> tuple[float, Optional[float]]:
+    def gap_at(k: int, some: Optional[Sequence[float]], by: str = "rdp") -> float:
         try:
             event = make_event(math.exp(k * step))
         except events.NoiseTooLargeError:
-            return -math.inf, None
+            return -math.inf
         except events.NoiseTooSmallError:
-            return math.inf, None
+            return math.inf
         report = epsilon(event, delta, accounting_method=by, orders=some)
-        gap = math.log(max(report.epsilon, 1e-300)) - math.log(target)
-        return gap, report.order
+        return math.log(max(report.epsilon, 1e-300)) - math.log(target)
 
     half = math.ceil(0.5 / step)
     all_orders: Sequence[float] = events.DEFAULT_ORDERS
@@ -333,7 +330,7 @@ def calibrate_noise_multiplier(
     ):
         best = by_rdp()
     else:
-        gap = functools.cache(lambda k: gap_at(k, orders, "tight")[0])
+        gap = functools.cache(lambda k: gap_at(k, orders, "tight"))
         try:
             best = _least_index(gap, round(math.log(guess) / step), half, step)
         except UnreachableBudgetError:
@@ -341,7 +338,7 @@ def calibrate_noise_multiplier(
                 raise
             best = by_rdp()
         # The tight epsilon is seldom above that by RDP, which is then not needed.
-        if accounting_method == "auto" and gap_at(best - 1, all_orders)[0] <= 0:
+        if accounting_method == "auto" and gap_at(best - 1, all_orders) <= 0:
             best = min(best, by_rdp())
     noise_multiplier = math.exp(best * step)
     try:
@@ -371,57 +368,21 @@ def _may_be_tight(make_event: MakeEvent, noise_multiplier: float) -> bool:
 
 
 def _least_index_by_rdp(
-    gap_and_order: Callable[[int, Sequence[float]], tuple[float, Optional[float]]],
-    orders: Sequence[float],
-    step: float,
+    gap: Callable[[int, Sequence[float]], float], orders: Sequence[float], step: float
 ) -> int:
-    """The least integer k with gap(k, orders) <= 0, found with few orders first.
-
-    Epsilon is the minimum over the orders, so that a subset never needs less noise than
-    all of them. A few sparse orders locate the result roughly, and all of them decide,
-    of which those around the best of the few are mostly enough.
+    """The least integer k with gap(k, orders) <= 0, located with few orders first.
 
     Args:
-      gap_and_order: Maps an index and orders to log(epsilon / target), not rising in
-        the index, and the order that gave epsilon; None where there is no event.
+      gap: Maps an index and orders to log(epsilon / target), not rising in the index.
       orders: All orders, in rising order.
       step: Log of the ratio of neighbouring noise multipliers.
     """
-
-    def gap(k: int, some: Sequence[float]) -> float:
-        return gap_and_order(k, some)[0]
-
-    half = math.ceil(0.5 / step)
-    start, window = 0, list(orders)
+    start = 0
     # Large orders are expensive, and seldom the best.
-    for most in (_USUAL_ORDER, math.inf):
-        few = _spread_orders([order for order in orders if order <= most] or orders)
-        try:
-            start = _least_index(lambda k: gap(k, few), start, half, step)  # noqa: B023
-        except UnreachableBudgetError:
-            continue
-        best = gap_and_order(start, few)[1]
-        if best is None:
-            break
-        place = few.index(best)
-        low, high = few[max(place - 1, 0)], few[min(place + 1, len(few) - 1)]
-        window = [order for order in orders if low <= order <= high]
-        # An epsilon of 0 comes from the first order, and says nothing about larger
-        # ones.
-        if few[0] < best < few[-1]:
-            break
-
-    def gap_by_all(k: int) -> float:
-        # A budget met with some of the orders is met with all of them.
-        excess = gap(k, window)
-        # The last digits of a bound depend on the other orders in the call.
-        if excess < -_LAST_DIGITS or len(window) == len(orders):
-            return excess
-        return gap(k, orders)
-
-    if len(window) < len(orders):
-        start = _least_index(lambda k: gap(k, window), start, 2, step)
-    return _least_index(gap_by_all, start, 1, step)
+    few = _spread_orders([order for order in orders if order <= _USUAL_ORDER] or orders)
+    with contextlib.suppress(UnreachableBudgetError):
+        start = _least_index(lambda k: gap(k, few), 0, math.ceil(0.5 / step), step)
+    return _least_index(lambda k: gap(k, orders), start, 1, step)
 
 
 def _spread_orders(orders: Sequence[float]) -> list[float]:

@@ -30,7 +30,7 @@ from typing import NamedTuple, Optional
 import numpy as np
 from scipy import special
 
-from dpfl.accounting import csgm, privacy_loss
+from dpfl.accounting import bisection, csgm, privacy_loss
 
 # Values of A that are tried, from above, until epsilon rises.
 _POWERS = (20.0, 17.0, 14.0, 12.0, 10.0, 8.0, 7.0, 6.0, 5.5, 5.0, 4.5, 4.25, 4.0) + (
@@ -106,13 +106,9 @@ def largest_b(keep: float, time: float, power: float) -> float:
         )
         return bool(np.any(np.min(slack, axis=0)[is_near] > 0))
 
-    low, high = 0.0, _LARGEST_B
-    if not is_allowed(low):
+    if not is_allowed(0.0):
         return -1.0
-    while high - low > _ROUNDING * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if is_allowed(middle) else (low, middle)
-    return low
+    return bisection.bisected(is_allowed, 0.0, _LARGEST_B, rtol=_ROUNDING)[0]
 
 
 class _Coordinate(NamedTuple):

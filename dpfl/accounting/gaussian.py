@@ -27,7 +27,13 @@ import numpy as np
 from scipy import special
 
 from dpfl import checks
-from dpfl.accounting import events, privacy_loss, random_allocation_loss, trees
+from dpfl.accounting import (
+    bisection,
+    events,
+    privacy_loss,
+    random_allocation_loss,
+    trees,
+)
 from dpfl.fields import said
 
 _LARGEST_EPSILON = 1e15
@@ -108,20 +114,16 @@ def gaussian_epsilon(delta: float, noise_multiplier: float) -> float:
     delta = checks.delta("delta", delta)
     if gaussian_delta(0.0, noise_multiplier) <= delta:
         return 0.0
+
+    def is_low(epsilon: float) -> bool:
+        return gaussian_delta(epsilon, noise_multiplier) > delta
+
     low, high = 0.0, 1.0
-    while gaussian_delta(high, noise_multiplier) > delta:
+    while is_low(high):
         low, high = high, 2 * high
         if high > _LARGEST_EPSILON:
             return math.inf
-    while high - low > 1e-13 * high:
-        middle = 0.5 * (low + high)
-        if not low < middle < high:
-            break
-        if gaussian_delta(middle, noise_multiplier) > delta:
-            low = middle
-        else:
-            high = middle
-    return high
+    return bisection.bisected(is_low, low, high, rtol=1e-13)[1]
 
 
 def round_release(name: str, value: Any) -> dp_accounting.DpEvent:

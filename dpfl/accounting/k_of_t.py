@@ -35,6 +35,7 @@ from dpfl import checks
 from dpfl.accounting import (
     events,
     gaussian,
+    log_space,
     random_allocation,
     secret_participation,
     trees,
@@ -277,9 +278,9 @@ class _Tilted:
         log_pairs = (
             self._log_law[:, None, None]
             + self._log_law[None, :, None]
-            + _log_choose(i, common)
-            + _log_choose(rounds - i, j - common)
-            - _log_choose(rounds, j)
+            + log_space.log_binomials(i, common)
+            + log_space.log_binomials(rounds - i, j - common)
+            - log_space.log_binomials(rounds, j)
         )
         which = np.nonzero(np.isfinite(log_pairs))
         self._log_pairs = log_pairs[which]
@@ -290,7 +291,7 @@ class _Tilted:
         """Logs of the terms of E x^s (1 + y x)^b, for s from 0 to 2; [3, b + 1]."""
         more = np.arange(b + 1)
         power = np.arange(3)[:, None] + more
-        own = _log_choose(b, more) + more * log_y
+        own = log_space.log_binomials(b, more) + more * log_y
         return own + power * (power - 1) / (2 * self._z * self._z)
 
     def _log_pair_weights(self, log_tilts: np.ndarray) -> np.ndarray:
@@ -310,7 +311,7 @@ class _Tilted:
         log_u = np.linspace(0.0, 60.0, 6001)
         log_v = np.linspace(-30.0, 20.0, 20001) - math.log(self._rounds)
         j = np.arange(self._law.size)[:, None]
-        terms = _log_choose(self._rounds, j) + j * log_v
+        terms = log_space.log_binomials(self._rounds, j) + j * log_v
         log_f = np.logaddexp.accumulate(terms, axis=0)
         above = np.append(log_v, np.inf)
         rows = [above[np.searchsorted(row, log_u)] for row in log_f[self._numbers]]
@@ -402,22 +403,10 @@ class _Tilted:
         for row in scale * x:
             np.multiply(sums[:-1], row, out=product)
             sums[1:] += product
-        unit = _log_choose(self._rounds, self._numbers) + self._numbers * math.log(
-            scale
-        )
+        unit = log_space.log_binomials(
+            self._rounds, self._numbers
+        ) + self._numbers * math.log(scale)
         return np.log(np.exp(self._log_law - unit) @ sums[self._numbers])
-
-
-def _log_choose(n: object, k: object) -> np.ndarray:
-    """The log of a binomial coefficient; -inf where it is 0."""
-    n, k = np.asarray(n, np.float64), np.asarray(k, np.float64)
-    is_some = (k >= 0) & (k <= n)
-    k = np.where(is_some, k, 0.0)
-    with np.errstate(invalid="ignore"):
-        logs = (
-            special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1)
-        )
-    return np.where(is_some, logs, -np.inf)
 
 
 def _sizes(draws: int, rounds: int) -> Iterator[int]:

@@ -190,16 +190,18 @@ def _log_binomial_table() -> np.ndarray:
         return np.log(table)
 
 
+def log_binomials(n: Any, k: Any) -> np.ndarray:
+    """log |C(n, k)| of any numbers, as arrays; -inf where it is 0."""
+    # |Gamma(n - k + 1)|, or |Gamma(k + 1)|, is infinite there.
+    logs = special.gammaln(np.add(n, 1.0)) - special.gammaln(np.add(k, 1.0))
+    return logs - special.gammaln(np.subtract(n, k) + 1.0)
+
+
 def _log_binomials(order: int) -> np.ndarray:
     """log C(order, l) for l = 2 .. order."""
     if order <= _TABLE_ORDER:
         return _log_binomial_table()[order, 2 : order + 1]
-    l = np.arange(2, order + 1)
-    return (
-        special.gammaln(order + 1)
-        - special.gammaln(l + 1)
-        - special.gammaln(order - l + 1)
-    )
+    return log_binomials(order, np.arange(2, order + 1))
 
 
 def integer_nodes(top: int, dense_orders: int = _DENSE_ORDERS) -> np.ndarray:

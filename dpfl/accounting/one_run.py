@@ -31,7 +31,7 @@ import numpy as np
 from scipy import special
 
 from dpfl import checks
-from dpfl.accounting import gaussian
+from dpfl.accounting import bisection, gaussian
 
 # Parts of the canaries that are guessed; the tests of all share the confidence.
 _GUESSED = (1 / 8, 1 / 2)
@@ -129,11 +129,7 @@ def _largest_epsilon(
 
     if not is_refuted(0.0):
         return 0.0
-    low, high = 0.0, _MOST_EPSILON
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if is_refuted(middle) else (low, middle)
-    return low
+    return bisection.bisected(is_refuted, 0.0, _MOST_EPSILON, steps=_STEPS)[0]
 
 
 def _largest_mu(m: int, guesses: int, correct: int, error: float) -> float:

@@ -31,7 +31,7 @@ import numpy as np
 from scipy import special
 
 from dpfl import cache_folder, checks, disk_cache
-from dpfl.accounting import events, gaussian, trees
+from dpfl.accounting import bisection, events, gaussian, trees
 
 FAILURE = 1e-15
 """An epsilon is below the true one with at most this probability, times delta."""
@@ -130,16 +130,13 @@ class Draws(NamedTuple):
           failure: The probability with which the bound may fail.
           most: The largest epsilon of interest, returned if no smaller one meets delta.
         """
-        low, high = 0.0, most
-        if self.delta(0.0, failure) <= delta:
+
+        def is_low(epsilon: float) -> bool:
+            return self.delta(epsilon, failure) > delta
+
+        if not is_low(0.0):
             return 0.0
-        for _ in range(_STEPS):
-            middle = 0.5 * (low + high)
-            if self.delta(middle, failure) <= delta:
-                high = middle
-            else:
-                low = middle
-        return high
+        return bisection.bisected(is_low, 0.0, most, steps=_STEPS)[1]
 
     def epsilon_by_bets(self, delta: float, failure: float, most: float) -> float:
         """An epsilon of at most `most` that is too small with at most a probability.
@@ -178,11 +175,8 @@ class Draws(NamedTuple):
 
         if not np.all(np.isfinite(losses) & np.isfinite(weights)) or not is_met(most):
             return math.inf
-        low, high = 0.0, most
-        for _ in range(_STEPS):
-            middle = 0.5 * (low + high)
-            low, high = (low, middle) if is_met(middle) else (middle, high)
-        return high
+        found = bisection.bisected(lambda e: not is_met(e), 0.0, most, steps=_STEPS)
+        return found[1]
 
 
 def alone(event: dp_accounting.DpEvent) -> Optional[SecretRunDpEvent]:

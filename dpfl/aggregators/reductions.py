@@ -11,14 +11,13 @@ The codec says which parts are summed securely.
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from dpfl.codecs.base import Codec
+from dpfl.codecs.base import Codec, Fields
 
 # Function from values at the clients to their total at the server.
 Reduction = Callable[[tff.Value], tff.Value]
@@ -109,7 +108,7 @@ def open_sums(codec: Codec, message_type: tff.Type, sums_type: tff.Type) -> Redu
 
     def zero() -> Any:
         no_sums = [(name, tf.zeros([], tf.float64)) for name in names]
-        return codec.zero(), collections.OrderedDict(no_sums)
+        return codec.zero(), Fields(no_sums)
 
     def accumulate(total: Any, encoded: Any) -> Any:
         sums = tf.nest.map_structure(tf.add, total[1], encoded[1])
@@ -178,7 +177,7 @@ def secure_sums(
         message, sums = encoded[0], encoded[1]
         totals = _modular_sums(message, modulus_bits)
         if not names:
-            beside = tff.federated_value(collections.OrderedDict(), tff.SERVER)
+            beside = tff.federated_value(Fields(), tff.SERVER)
         elif set(names) <= set(counts):
             residues = tff.federated_map(to_counts, sums)
             opened = _modular_sums(residues, dict.fromkeys(names, _COUNT_BITS))
@@ -190,10 +189,8 @@ def secure_sums(
     return reduce
 
 
-def _modular_sums(
-    parts: tff.Value, modulus_bits: Mapping[str, int]
-) -> collections.OrderedDict:
-    summed = collections.OrderedDict()
+def _modular_sums(parts: tff.Value, modulus_bits: Mapping[str, int]) -> Fields:
+    summed = Fields()
     for name in tff.structure.name_list(parts.type_signature.member):
         if name not in modulus_bits:
             summed[name] = tff.federated_sum(parts[name])

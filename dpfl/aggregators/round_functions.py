@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import collections
 import secrets
 from collections.abc import Collection
 from typing import Any, Optional
@@ -104,7 +103,7 @@ class GraphRoundFunctions(round_functions.RoundFunctions):
         """
         made = super().finish(state, shared, total, sums)
         result = self.layout.restore(made["result"])
-        return collections.OrderedDict(made, result=result)
+        return Fields(made, result=result)
 
 
 def _client_seed(identity: Optional[str], own: Any, round_seed: Any) -> tf.Tensor:

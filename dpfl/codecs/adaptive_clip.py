@@ -12,7 +12,6 @@ The votes are summed and noised before the clip depends on them.
 
 from __future__ import annotations
 
-import collections
 from typing import Any, Union
 
 import numpy as np
@@ -43,8 +42,8 @@ class AdaptiveClip:
     def initial_state(self) -> Fields:
         """The state `clip_norm`, float32, if the clip adapts; it is also broadcast."""
         if not self.adapts:
-            return collections.OrderedDict()
-        return collections.OrderedDict(clip_norm=self._initial())
+            return Fields()
+        return Fields(clip_norm=self._initial())
 
     def in_force(self, state: Fields) -> Array:
         """The current clip, float32, from a state or from a broadcast."""
@@ -68,7 +67,7 @@ class AdaptiveClip:
         fraction = votes / config.cohort_size + 0.5
         step = config.clip_learning_rate * (fraction - config.target_quantile)
         clip = self._nx.clip(clip * self._nx.exp(-step), *CLIP_RANGE)
-        return collections.OrderedDict(clip_norm=self._nx.asarray(clip, np.float32))
+        return Fields(clip_norm=self._nx.asarray(clip, np.float32))
 
     def _initial(self) -> Array:
         return self._nx.asarray(self._config.clip_norm, np.float32)

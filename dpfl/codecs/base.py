@@ -15,7 +15,6 @@ TFF of it.
 from __future__ import annotations
 
 import abc
-import collections
 import operator
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -26,12 +25,11 @@ import numpy as np
 from dpfl import seed_domains
 from dpfl.arrays import Array
 from dpfl.codecs import measurements
+from dpfl.codecs.measurements import Fields as Fields
 from dpfl.vectors import clipping, integers, randomness
 
 # Arrays, or mappings and sequences of them.
 Structure = Any
-# Arrays, or structures of them, by name.
-Fields = collections.OrderedDict
 # int64[2]; a client's is None where its codec has no private randomness.
 Seed = Optional[Array]
 
@@ -136,14 +134,14 @@ class Codec(abc.ABC):
 
     def initial_state(self) -> Fields:
         """The mechanism's own state before the first round."""
-        return collections.OrderedDict()
+        return Fields()
 
     def broadcast(self, state: Fields, round_seed: Seed) -> Fields:
         """The server's message to every client; empty by default. Its bits are counted.
 
         The clients may know the `round_seed`; it is sent if they need it.
         """
-        return collections.OrderedDict()
+        return Fields()
 
     def broadcast_bits(self, broadcast: Fields) -> Array:
         """The bits of a broadcast, float64; by default those of its arrays."""
@@ -196,7 +194,7 @@ class Codec(abc.ABC):
         """
         if not self.sums_securely:
             return total
-        reduced = collections.OrderedDict(total)
+        reduced = Fields(total)
         for name, bits in self.modulus_bits.items():
             reduced[name] = integers.wrap(total[name], bits)
         return reduced
@@ -237,9 +235,9 @@ class Codec(abc.ABC):
         """
         sums = received.sums
         if "l2_clipped" not in sums:
-            return collections.OrderedDict()
+            return Fields()
         fraction = measurements.ratio(sums["l2_clipped"], sums["clients"])
-        return collections.OrderedDict(l2_clipped_fraction=fraction)
+        return Fields(l2_clipped_fraction=fraction)
 
     def divisor(self, sums: Fields) -> Array:
         """The divisor of the mean, float32: n, however many clients reported."""

@@ -13,7 +13,6 @@ The accountings by the L2 and by the L-inf bound share this release.
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Union
@@ -69,12 +68,12 @@ class SparsifiedSumCodec(Codec):
 
     def broadcast(self, state: Fields, round_seed: Seed) -> Fields:
         """The seed of the rotation."""
-        return collections.OrderedDict(round_seed=round_seed)
+        return Fields(round_seed=round_seed)
 
     def decode_broadcast(self, broadcast: Fields) -> Fields:
         """The random signs or phases of the rotation."""
         rotation = self._rotation.expand(self._rotation_seed(broadcast))
-        return collections.OrderedDict(rotation=rotation)
+        return Fields(rotation=rotation)
 
     def encode(self, update: Array, shared: Fields, client_seed: Seed) -> Encoded:
         """The kept values, int32[None], and the mask's seed.
@@ -94,13 +93,13 @@ class SparsifiedSumCodec(Codec):
         limit = float(self._sum.grid.max_size)
         is_outside = nx.abs(kept) > limit
         values = nx.asarray(nx.clip(kept, -limit, limit), np.int32)
-        message = collections.OrderedDict(values=values, seed=client_seed)
+        message = Fields(values=values, seed=client_seed)
         if nx.FIXES_SHAPES:
             message["number"] = number
         return Encoded(
             message,
             normed,
-            collections.OrderedDict(
+            Fields(
                 l2_clipped=normed.norm > clip,
                 linf_clipped=nx.count_nonzero(is_outside),
                 kept=number,
@@ -115,9 +114,7 @@ class SparsifiedSumCodec(Codec):
     def zero(self) -> Any:
         """The zero sum of masked and rotated updates, and of malformed messages."""
         nx = self.nx
-        return collections.OrderedDict(
-            total=self._sum.zero(nx), malformed=nx.zeros([], np.int32)
-        )
+        return Fields(total=self._sum.zero(nx), malformed=nx.zeros([], np.int32))
 
     def accumulate(self, total: Any, message: Any) -> Any:
         """Adds the values at the coordinates that the seed selects, in O(gamma D).
@@ -131,7 +128,7 @@ class SparsifiedSumCodec(Codec):
             total["total"], nx.asarray(values, self._sum.dtype), message["seed"]
         )
         is_malformed = ~(is_possible & has_right_size)
-        return collections.OrderedDict(
+        return Fields(
             total=added,
             malformed=total["malformed"] + nx.asarray(is_malformed, np.int32),
         )
@@ -145,7 +142,7 @@ class SparsifiedSumCodec(Codec):
         total, rotation = received.total["total"], received.shared["rotation"]
         rotated = self._sum.to_float(total, self._config.clip_norm) / self._divisor
         mean = self._rotation.invert(rotated, rotation)[: self.dimension]
-        measured = collections.OrderedDict(
+        measured = Fields(
             clip_norm=self.nx.asarray(self._config.clip_norm, np.float32),
             linf_clip=self.nx.asarray(self._linf_clip, np.float32),
         )

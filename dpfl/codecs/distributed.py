@@ -17,7 +17,6 @@ the integers.
 
 from __future__ import annotations
 
-import collections
 import math
 from typing import Any, Optional
 
@@ -92,7 +91,7 @@ class IntegerCodec(Codec):
 
     def broadcast(self, state: Fields, round_seed: Seed) -> Fields:
         """The seed of the shared randomness, and the clip if it adapts."""
-        sent = collections.OrderedDict(round_seed=round_seed)
+        sent = Fields(round_seed=round_seed)
         if self._clip.adapts:
             sent["clip_norm"] = state["clip_norm"]
         return sent
@@ -100,7 +99,7 @@ class IntegerCodec(Codec):
     def decode_broadcast(self, broadcast: Fields) -> Fields:
         """The rotation, and the clips of the update and of the vector to be rounded."""
         clip = self._clip.in_force(broadcast)
-        return collections.OrderedDict(
+        return Fields(
             rotation=self._rotation.expand(self._rotation_seed(broadcast)),
             clip_norm=clip,
             vector_clip=clip * np.float32(self._config.vector_clip),
@@ -156,14 +155,14 @@ class IntegerCodec(Codec):
             client_seed, seed_domains.ClientDomain.UPDATE_SHARE, shares, self._rotated
         )
         wrapped = integers.wrap(rounded, self._config.modulus_bits)
-        message = collections.OrderedDict(update=wrapped)
+        message = Fields(update=wrapped)
         if self._clip.adapts:
             vote = self._clip.vote(normed, is_clipped)
             noise = self._count_noise.sample(
                 client_seed, seed_domains.ClientDomain.COUNT_SHARE, shares, 1
             )
             message["within"] = integers.wrap(vote + noise[0], integer.CLIP_COUNT_BITS)
-        sums = collections.OrderedDict(l2_clipped=is_clipped)
+        sums = Fields(l2_clipped=is_clipped)
         return Encoded(message, normed, sums)
 
     def message_bits(self, message: Any) -> Array:
@@ -173,7 +172,7 @@ class IntegerCodec(Codec):
     def zero(self) -> Fields:
         """Zeros, int32."""
         nx = self.nx
-        total = collections.OrderedDict(update=nx.zeros([self._rotated], np.int32))
+        total = Fields(update=nx.zeros([self._rotated], np.int32))
         if self._clip.adapts:
             total["within"] = nx.zeros([], np.int32)
         return total
@@ -193,7 +192,7 @@ class IntegerCodec(Codec):
             "update": (seed_domains.RoundDomain.UPDATE_NOISE, self._noise),
             "within": (seed_domains.RoundDomain.COUNT_NOISE, self._count_noise),
         }
-        helped = collections.OrderedDict()
+        helped = Fields()
         for name, residues in total.items():
             domain, noise = parts[name]
             flat = self.nx.reshape(residues, [-1])
@@ -212,13 +211,13 @@ class IntegerCodec(Codec):
         step = self._grid.granularity * shared["vector_clip"]
         rotated = steps * (step / config.cohort_size)
         vector = self._rotation.invert(rotated, shared["rotation"])
-        measured = collections.OrderedDict(
+        measured = Fields(
             clip_norm=shared["clip_norm"],
             noise_stddev=self._noise_stddev(received.sums) * shared["vector_clip"],
             granularity=step,
             wrap_probability=_wrap_probability(steps, config.modulus_bits),
         )
-        new_state = collections.OrderedDict(received.state)
+        new_state = Fields(received.state)
         if self._clip.adapts:
             votes = integers.center(total["within"], integer.CLIP_COUNT_BITS)
             votes = nx.asarray(votes, np.float32) / 2

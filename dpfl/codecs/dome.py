@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -70,8 +69,8 @@ class LocalNoiseCodec(Codec):
         message = self._sum.round(normed, config.clip_norm)
         noised = self._sum.with_share(message, client_seed, config.cohort_size)
         steps = self.nx.asarray(noised, np.int64)
-        message = collections.OrderedDict(update=steps)
-        return Encoded(self.reduce_modulo(message), normed, collections.OrderedDict())
+        message = Fields(update=steps)
+        return Encoded(self.reduce_modulo(message), normed, Fields())
 
     def message_bits(self, message: Any) -> Array:
         """The bits of a message: b for each of the k numbers."""
@@ -80,7 +79,7 @@ class LocalNoiseCodec(Codec):
     def zero(self) -> Any:
         """Zeros, k of them."""
         zeros = self.nx.zeros([self.dimension], np.int64)
-        return collections.OrderedDict(update=zeros)
+        return Fields(update=zeros)
 
     def release(self, received: Received) -> Array:
         """The sum in steps, decoded from its residues; its noise is complete."""
@@ -93,7 +92,7 @@ class LocalNoiseCodec(Codec):
         """The mean of the vectors."""
         config, total = self._config, self.release(received)
         mean = self._sum.to_float(total, config.clip_norm) / config.cohort_size
-        return Decoded(mean, received.state, collections.OrderedDict())
+        return Decoded(mean, received.state, Fields())
 
 
 class DomeCodec(Codec):
@@ -162,7 +161,7 @@ class DomeCodec(Codec):
     def initial_state(self) -> Fields:
         """Zero steps, zero moments and an empty basis."""
         nx = self.nx
-        state = collections.OrderedDict(steps=nx.zeros([], np.int32))
+        state = Fields(steps=nx.zeros([], np.int32))
         if self._has_first_moment:
             state["first_moment"] = nx.zeros([self.dimension], np.float32)
         if self._has_adam:
@@ -178,7 +177,7 @@ class DomeCodec(Codec):
         to send.
         """
         rank = state["rank"]
-        message = collections.OrderedDict(
+        message = Fields(
             seed=randomness.fold_in(round_seed, seed_domains.RoundDomain.ROTATION),
             basis=self.nx.prefix(state["basis"], rank),
             rank=rank,
@@ -192,7 +191,7 @@ class DomeCodec(Codec):
     def broadcast_bits(self, broadcast: Fields) -> Array:
         """The bits of the broadcast, in which each row of the basis has 16 d."""
         nx = self.nx
-        rest = collections.OrderedDict(broadcast)
+        rest = Fields(broadcast)
         del rest["basis"], rest["rank"]
         rows = nx.asarray(broadcast["rank"], np.float64)
         bits = rows * (_BASIS_BITS * self.dimension) + COUNT_BITS
@@ -200,8 +199,8 @@ class DomeCodec(Codec):
 
     def decode_broadcast(self, broadcast: Fields) -> Fields:
         """The sketch S, the shared values of the sum, and S m if m is removed."""
-        sent = self._inner.broadcast(collections.OrderedDict(), broadcast["seed"])
-        expanded = collections.OrderedDict(
+        sent = self._inner.broadcast(Fields(), broadcast["seed"])
+        expanded = Fields(
             sketch=getattr(broadcast, _SKETCH, None) or self._expanded(broadcast),
             release=self._inner.decode_broadcast(sent),
         )
@@ -227,10 +226,10 @@ class DomeCodec(Codec):
         factor = nx.where(is_clipped, inside, 1.0)
         values = nx.asarray(centred * factor, np.float32)
         released = self._inner.encode(values, shared["release"], client_seed)
-        message = collections.OrderedDict(released.message)
+        message = Fields(released.message)
         if config.measures_energy:
             message[_EXACT] = clipping.finite(update, normed)
-        sums = collections.OrderedDict(l2_clipped=is_clipped)
+        sums = Fields(l2_clipped=is_clipped)
         return Encoded(message, normed, sums)
 
     def message_bits(self, message: Any) -> Array:
@@ -239,7 +238,7 @@ class DomeCodec(Codec):
 
     def zero(self) -> Any:
         """Zeros of the k-vectors, and float32[d] if energy is measured."""
-        total = collections.OrderedDict(self._inner.zero())
+        total = Fields(self._inner.zero())
         if self._config.measures_energy:
             total[_EXACT] = self.nx.zeros([self.dimension], np.float32)
         return total
@@ -282,7 +281,7 @@ class DomeCodec(Codec):
     def _of_sum(self, received: Received) -> Received:
         """The round of the codec that sums the k-vectors."""
         parts = ((name, received.total[name]) for name in self.modulus_bits)
-        total, shared = collections.OrderedDict(parts), received.shared["release"]
+        total, shared = Fields(parts), received.shared["release"]
         return received._replace(state=Fields(), total=total, shared=shared)
 
     def _expanded(self, broadcast: Fields) -> adaptive_sketch.Sketch:
@@ -301,7 +300,7 @@ class DomeCodec(Codec):
         """The step count and the moments after this round."""
         config = self._config
         steps = self.nx.asarray(state["steps"] + 1, np.int32)
-        new_state = collections.OrderedDict(steps=steps)
+        new_state = Fields(steps=steps)
         if self._has_first_moment:
             new_state["first_moment"] = (
                 config.beta_1 * state["first_moment"] + (1 - config.beta_1) * gradient

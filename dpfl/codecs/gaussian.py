@@ -12,7 +12,6 @@ A message is integers, the steps of `codecs.integer_sums`.
 
 from __future__ import annotations
 
-import collections
 from typing import Any
 
 import numpy as np
@@ -60,12 +59,12 @@ class GaussianCodec(Codec):
         normed = clipping.safe_norm(update)
         limit = self.nx.asarray(clipping.as_float32(clip), np.float64)
         is_clipped = normed.norm > limit
-        message = collections.OrderedDict(update=self._sum.round(normed, clip))
+        message = Fields(update=self._sum.round(normed, clip))
         if self._clip.adapts:
             vote = self._clip.vote(normed, is_clipped)
             message["is_clipped"] = vote < 0
             message["is_within_clip"] = vote > 0
-        sums = collections.OrderedDict(l2_clipped=is_clipped)
+        sums = Fields(l2_clipped=is_clipped)
         return Encoded(message, normed, sums)
 
     def is_possible(self, message: Fields) -> Array:
@@ -77,7 +76,7 @@ class GaussianCodec(Codec):
 
     def zero(self) -> Fields:
         """The sum of updates, and of the votes if the clip adapts."""
-        total = collections.OrderedDict(update=self._sum.zero(self.nx))
+        total = Fields(update=self._sum.zero(self.nx))
         if self._clip.adapts:
             total["within"] = self._count.zero(self.nx)
         return total
@@ -85,7 +84,7 @@ class GaussianCodec(Codec):
     def accumulate(self, total: Fields, message: Fields) -> Fields:
         """Adds the update, and the vote if the clip adapts."""
         update = self._sum.accumulate(total["update"], message["update"])
-        added = collections.OrderedDict(update=update)
+        added = Fields(update=update)
         if self._clip.adapts:
             votes = (message["is_within_clip"], message["is_clipped"])
             within, clipped = (self.nx.asarray(vote, np.int32) for vote in votes)
@@ -96,7 +95,7 @@ class GaussianCodec(Codec):
         """The noised sum in steps, and half the votes' sum if the clip adapts."""
         total, seed = received.total, received.noise_seed
         noised = self._sum.noised(total["update"], seed)
-        released = collections.OrderedDict(update=noised)
+        released = Fields(update=noised)
         if self._clip.adapts:
             released["within"] = self._count.noised(total["within"], seed)
         return released
@@ -107,9 +106,7 @@ class GaussianCodec(Codec):
         config, clip = self._config, self._clip.in_force(received.shared)
         stddev = config.update_noise_multiplier * clip
         mean = self._sum.to_float(released["update"], clip) / config.cohort_size
-        measured = collections.OrderedDict(
-            clip_norm=clip, noise_stddev=stddev / config.cohort_size
-        )
+        measured = Fields(clip_norm=clip, noise_stddev=stddev / config.cohort_size)
         if self._clip.adapts:
             state = self._clip.next_state(clip, released["within"])
         return Decoded(mean, state, measured)

@@ -17,7 +17,6 @@ that round, so that no state contains noise that was not released.
 
 from __future__ import annotations
 
-import collections
 from typing import Any, Optional, Union
 
 import numpy as np
@@ -85,7 +84,7 @@ class Release:
 
     def initial_state(self) -> Fields:
         """The state before the first round."""
-        state = collections.OrderedDict(
+        state = Fields(
             row=self._nx.asarray(0, np.int32),
             row_seeds=self._nx.zeros([self._rounds, 2], np.int64),
         )
@@ -117,13 +116,13 @@ class Release:
             kept["moment"] = increment
         result = self._at(self._rates, row) * increment
         after = nx.asarray((row + 1) % self._rounds, np.int32)
-        updated = collections.OrderedDict(row=after, row_seeds=seeds, **kept)
-        measured = collections.OrderedDict(
+        updated = Fields(row=after, row_seeds=seeds, **kept)
+        measured = Fields(
             **exact.measurements,
             noise_stddev=self._at(self._row_stddev, row),
             iterate_noise_stddev=self._at(self._iterate_stddev, row),
         )
-        ordered = collections.OrderedDict((name, updated[name]) for name in state)
+        ordered = Fields((name, updated[name]) for name in state)
         return Decoded(result, ordered, measured)
 
     def _at(self, table: np.ndarray, row: Array) -> Array:
@@ -212,7 +211,7 @@ class MatrixFactorizationCodec(WithRelease):
         See base class for the arguments.
         """
         normed = clipping.safe_norm(update)
-        sums = collections.OrderedDict(l2_clipped=normed.norm > self._config.clip_norm)
+        sums = Fields(l2_clipped=normed.norm > self._config.clip_norm)
         return Encoded(self._sum.round(normed, self._config.clip_norm), normed, sums)
 
     def is_possible(self, message: Array) -> Array:
@@ -227,7 +226,7 @@ class MatrixFactorizationCodec(WithRelease):
         """The result of the release of the sum over n."""
         clip = self._config.clip_norm
         mean = self._sum.to_float(received.total, clip) / self.cohort_size
-        measured = collections.OrderedDict(clip_norm=self.nx.asarray(clip, np.float32))
+        measured = Fields(clip_norm=self.nx.asarray(clip, np.float32))
         exact = Decoded(mean, received.state, measured)
         return self._release(exact, received.noise_seed)
 
@@ -239,6 +238,6 @@ def draw_from(stream: noise_streams.NoiseStream, seeds: Any) -> Any:
 
 def _named(memory: Any, nx: Any) -> Fields:
     """The arrays of a memory by name, since TFF accepts no empty structures."""
-    return collections.OrderedDict(
+    return Fields(
         (f"memory_{i}", part) for i, part in enumerate(nx.structure_leaves(memory))
     )

@@ -23,12 +23,13 @@ from dpfl.mechanisms.mechanism import COUNT_BITS, FLOAT_BITS
 from dpfl.privacy_coverage import MARK
 from dpfl.vectors import clipping
 
+# Arrays, or structures of them, by name.
+Fields = collections.OrderedDict
+
 
 def client_sums(
-    normed: clipping.NormedVector,
-    uplink_bits: Array,
-    extra: Optional[collections.OrderedDict] = None,
-) -> collections.OrderedDict:
+    normed: clipping.NormedVector, uplink_bits: Array, extra: Optional[Fields] = None
+) -> Fields:
     """The float64 scalars of one client that the server sums.
 
     Args:
@@ -37,7 +38,7 @@ def client_sums(
       extra: `Encoded.sums` of the mechanism; None for none.
     """
     nx = arrays.of(normed.direction_norm)
-    sums = collections.OrderedDict(
+    sums = Fields(
         clients=1,
         nonfinite_clients=~normed.is_finite,
         norms=normed.norm,
@@ -47,13 +48,11 @@ def client_sums(
     return nx.tree_map(lambda value: nx.asarray(value, np.float64), sums)
 
 
-def exact_measurements(
-    sums: collections.OrderedDict, more: collections.OrderedDict
-) -> collections.OrderedDict:
+def exact_measurements(sums: Fields, more: Fields) -> Fields:
     """The exact measurements of a round and a mechanism, under their marked names."""
     nx = arrays.of(sums["clients"])
     clients, nonfinite = sums["clients"], sums["nonfinite_clients"]
-    measured = collections.OrderedDict(
+    measured = Fields(
         clients=nx.asarray(clients, np.int32),
         nonfinite_clients=nx.asarray(nonfinite, np.int32),
         mean_update_norm=ratio(sums["norms"], clients - nonfinite),
@@ -61,7 +60,7 @@ def exact_measurements(
         **more,
     )
     marked = ((MARK + name, part) for name, part in measured.items())
-    return collections.OrderedDict(marked)
+    return Fields(marked)
 
 
 def downlink_bits(nx: Any, broadcast_bits: Array, dimension: int) -> Array:

@@ -12,7 +12,6 @@ stands behind its update.
 
 from __future__ import annotations
 
-import collections
 from typing import Any
 
 import numpy as np
@@ -76,9 +75,7 @@ class MeanCodec(Codec):
             normed = weighted(normed, weight)
             vector = self.nx.concatenate([vector, self.nx.ones([1], np.float32)])
             vector = vector * weight
-        return Encoded(
-            clipping.finite(vector, normed), normed, collections.OrderedDict()
-        )
+        return Encoded(clipping.finite(vector, normed), normed, Fields())
 
     def is_possible(self, message: Array) -> Array:
         """Whether all numbers are finite."""

@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Callable, Collection
 from typing import Any, Optional
 
@@ -77,7 +76,7 @@ class RoundFunctions:
           seed: int64[2], of which, with the round, all randomness is a function; None
             for functions with fresh seeds.
         """
-        nx, state = self.codec.nx, collections.OrderedDict()
+        nx, state = self.codec.nx, Fields()
         if seed is not None:
             state[_SEED] = nx.asarray(np.asarray(seed, np.int64), np.int64)
         state[_ROUND] = nx.zeros([], np.int32)
@@ -110,7 +109,7 @@ class RoundFunctions:
 
     def prepared_by(self, broadcast: Fields, round_seed: Array) -> Fields:
         """As `prepared`, with the `broadcast` of the seed."""
-        return collections.OrderedDict(
+        return Fields(
             round_seed=round_seed,
             expanded=self.codec.decode_broadcast(broadcast),
             downlink_bits=self.codec.broadcast_bits(broadcast),
@@ -133,7 +132,7 @@ class RoundFunctions:
         )
         if not self.measures_exactly:
             needed = self.codec.needed_sums
-            sums = collections.OrderedDict((name, sums[name]) for name in needed)
+            sums = Fields((name, sums[name]) for name in needed)
         return encoded.message, sums
 
     def finish(
@@ -164,7 +163,7 @@ class RoundFunctions:
         result = decoded.mean
         if self._output == "sum":
             result = result * self.codec.divisor(sums)
-        measured = collections.OrderedDict(
+        measured = Fields(
             downlink_bits=measurements.downlink_bits(
                 self.codec.nx, shared["downlink_bits"], self.codec.dimension
             ),
@@ -174,12 +173,10 @@ class RoundFunctions:
             more = self.codec.exact_metrics(received)
             measured.update(measurements.exact_measurements(sums, more))
         number = self.codec.nx.asarray(state[_ROUND] + 1, np.int32)
-        after = collections.OrderedDict(state, round=number, **decoded.state)
+        after = Fields(state, round=number, **decoded.state)
         if _PUBLIC in state:
             after[_PUBLIC] = self.drawn(state, seed_domains.RoundDomain.BROADCAST)
-        return collections.OrderedDict(
-            state=after, result=result, measurements=measured
-        )
+        return Fields(state=after, result=result, measurements=measured)
 
 
 def check_output(output: str, codec: Codec) -> None:
@@ -196,7 +193,7 @@ def check_weighted(mechanism: mechanisms.Mechanism, output: str) -> None:
 
 
 def _own_state(state: Fields) -> Fields:
-    return collections.OrderedDict(
+    return Fields(
         (name, part)
         for name, part in state.items()
         if name not in (_SEED, _ROUND, _PUBLIC)

@@ -12,7 +12,6 @@ The other codecs send their sketches as an `IntegerCodec` does.
 
 from __future__ import annotations
 
-import collections
 from typing import Any
 
 import numpy as np
@@ -130,7 +129,7 @@ class SketchedCodec(_OfSketchesCodec):
         stddev = stddev * (config.noise_shares**0.5 / config.cohort_size)
         is_kept = nx.abs(whole) >= config.threshold * stddev
         mean = nx.where(is_kept, whole, nx.zeros_like(whole))
-        new_state = collections.OrderedDict(released.state, error=whole - mean)
+        new_state = Fields(released.state, error=whole - mean)
         return released._replace(mean=mean, state=new_state)
 
 
@@ -185,12 +184,12 @@ class ProjectAndPerturbCodec(Codec):
 
     def broadcast(self, state: Fields, round_seed: Seed) -> Fields:
         """The seed of the sketch."""
-        return collections.OrderedDict(round_seed=round_seed)
+        return Fields(round_seed=round_seed)
 
     def decode_broadcast(self, broadcast: Fields) -> Fields:
         """The sketch's tensors, and the clip of the update."""
         config = self._config
-        return collections.OrderedDict(
+        return Fields(
             sketch=self._sketch.expand(self._rotation_seed(broadcast)),
             clip_norm=self.nx.asarray(config.clip_norm, np.float64),
         )
@@ -222,7 +221,7 @@ class ProjectAndPerturbCodec(Codec):
         noised = self.release(received)
         mean = self._sum.to_float(noised, self._sketch_clip) / config.cohort_size
         mean = self._sketch.decode(mean, received.shared["sketch"])
-        measured = collections.OrderedDict(
+        measured = Fields(
             clip_norm=nx.asarray(config.clip_norm, np.float32),
             noise_stddev=nx.asarray(config.stddev / config.cohort_size, np.float32),
         )

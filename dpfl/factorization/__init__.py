@@ -32,7 +32,6 @@ from dpfl.factorization.storage import load, save
 from dpfl.factorization.workloads import (
     ConstantRate,
     DropRate,
-    ExplicitRates,
     LinearCooldown,
     Schedule,
     Workload,
@@ -48,7 +47,6 @@ __all__ = [
     "DenseFactors",
     "DropRate",
     "ErrorSummary",
-    "ExplicitRates",
     "Factorization",
     "Factors",
     "FixedEpochs",

@@ -11,6 +11,8 @@ coarser problem, and becomes the lower-triangular factors B and C.
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 from scipy import linalg
 
@@ -48,7 +50,8 @@ def solve_workload(
     check_dense(workload.rounds)
     start = None
     if accelerated and workload.rounds > _COARSEST:
-        coarse = workload.with_rounds(-(-workload.rounds // _COARSENING))
+        fewer = -(-workload.rounds // _COARSENING)
+        coarse = dataclasses.replace(workload, rounds=fewer)
         coarser = solve_workload(coarse, rtol=rtol, max_iterations=max_iterations)
         start = prolong(coarser.v, workload.rounds)
     matrix = workload.matrix()

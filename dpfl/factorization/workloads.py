@@ -63,10 +63,6 @@ class Schedule(Checked, abc.ABC):
     def rates(self, rounds: int) -> np.ndarray:
         """The rates eta, float64 of shape (rounds,), all positive."""
 
-    def resampled(self, rounds: int) -> Schedule:
-        """The same shape of schedule over another number of rounds."""
-        return self
-
     def as_dict(self) -> dict[str, Any]:
         """A JSON value from which `Workload.from_dict` restores this schedule."""
         return {"name": self.name, **dataclasses.asdict(self)}  # type: ignore[call-overload]
@@ -86,10 +82,6 @@ class ConstantRate(Schedule):
 def _rate(name: str, value: Any) -> float:
     least, most = RATE_RANGE
     return checks.real(name, value, at_least=least, at_most=most)
-
-
-def _rates(name: str, values: Any) -> tuple[float, ...]:
-    return tuple(_rate(name, float(value)) for value in checks.vector(name, values))
 
 
 def _ones_and_tail(rounds: int, fraction: float) -> tuple[np.ndarray, int]:
@@ -142,31 +134,7 @@ class LinearCooldown(Schedule):
         return rates
 
 
-@dataclasses.dataclass(frozen=True)
-class ExplicitRates(Schedule):
-    """Explicit rates, one for each round, all positive."""
-
-    values: tuple[float, ...] = required(None, check=_rates)
-    name = "explicit"
-
-    def rates(self, rounds: int) -> np.ndarray:
-        """See base class.
-
-        Raises:
-          ValueError: If `rounds` is not the number of given rates.
-        """
-        wanted = f"the number of rates, {len(self.values)}"
-        checks.require(rounds == len(self.values), "rounds", wanted, rounds)
-        return np.array(self.values)
-
-    def resampled(self, rounds: int) -> Schedule:
-        """See base class."""
-        old = (np.arange(len(self.values)) + 0.5) / len(self.values)
-        new = (np.arange(rounds) + 0.5) / rounds
-        return ExplicitRates(tuple(np.interp(new, old, self.values)))
-
-
-_KINDS: list[type[Schedule]] = [ConstantRate, DropRate, LinearCooldown, ExplicitRates]
+_KINDS: list[type[Schedule]] = [ConstantRate, DropRate, LinearCooldown]
 _SCHEDULES = {kind.name: kind for kind in _KINDS}
 
 
@@ -203,11 +171,6 @@ class Workload(Checked):
     def is_prefix_sum(self) -> bool:
         """Whether A is the prefix sum S."""
         return self.is_toeplitz and self.momentum == 0
-
-    def with_rounds(self, rounds: int) -> Workload:
-        """The same kind of workload over another number of rounds."""
-        rounds = checks.integer("rounds", rounds)
-        return Workload(rounds, self.momentum, self.schedule.resampled(rounds))
 
     def apply(self, x: np.ndarray) -> np.ndarray:
         """A x without forming A, in O(size of x); x has shape (T, ...)."""

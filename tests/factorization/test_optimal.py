@@ -51,9 +51,6 @@ workloads = st.integers(1, 24).flatmap(
         st.one_of(
             st.builds(mf.DropRate, st.floats(0.05, 2)),
             st.builds(mf.LinearCooldown, st.floats(0.05, 1)),
-            st.lists(st.floats(0.1, 2), min_size=n, max_size=n).map(
-                lambda v: mf.ExplicitRates(tuple(v))
-            ),
         ),
     )
 )

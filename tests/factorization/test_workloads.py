@@ -10,18 +10,16 @@ from dpfl.factorization import Workload, workloads
 from tests.refusals import refuses
 
 
-def schedules(rounds):
-    rates = st.lists(st.floats(0.1, 2), min_size=rounds, max_size=rounds)
+def schedules():
     return st.one_of(
         st.just(workloads.ConstantRate()),
         st.builds(workloads.DropRate, st.floats(0.1, 2), st.floats(0.1, 1)),
         st.builds(workloads.LinearCooldown, st.floats(0.05, 1), st.floats(0.1, 1)),
-        rates.map(lambda v: workloads.ExplicitRates(tuple(v))),
     )
 
 
 any_workload = st.integers(1, 12).flatmap(
-    lambda n: st.builds(Workload, st.just(n), st.floats(0, 0.99), schedules(n))
+    lambda n: st.builds(Workload, st.just(n), st.floats(0, 0.99), schedules())
 )
 
 
@@ -72,9 +70,6 @@ def test_toeplitz_only_at_a_constant_rate():
         (Workload, (4, 0.9, 0.1), "schedule", 0.1),
         (workloads.DropRate, (0.0,), "factor", 0.0),
         (workloads.LinearCooldown, (0.05, 2.0), "fraction", 2.0),
-        (workloads.ExplicitRates, ((1.0, 0.0),), "values", 0.0),
-        (workloads.ExplicitRates, ((),), "values", (0,)),
-        (Workload, (3, 0.0, workloads.ExplicitRates((1.0,))), "rounds", 3),
     ],
 )
 def test_bad_arguments_are_refused_in_one_line(make, arguments, name, value):

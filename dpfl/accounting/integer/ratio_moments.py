@@ -89,7 +89,9 @@ class RatioMoments:
         first = self.log_moments.size
         if self.log_rest == -np.inf:
             return np.full(orders.size, -np.inf)
-        part = _log_binomials(orders, first) - _log_binomials(self.top, first)
+        part = log_space.log_binomials(orders, first) - log_space.log_binomials(
+            self.top, first
+        )
         return self.log_rest + part
 
     def log_tail(self, orders: np.ndarray) -> np.ndarray:
@@ -138,16 +140,6 @@ class Tail:
         return max(1, math.floor(self._means[self.start(power)]))
 
 
-def _log_binomials(order: np.ndarray | int, l: np.ndarray | int) -> np.ndarray:
-    """log |C(order, l)|, and -inf where it is 0, at whole orders below l."""
-    a, l = np.asarray(order, np.float64), np.asarray(l)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        logs = special.gammaln(a + 1) - special.gammaln(l + 1)
-        # |Gamma(a - l + 1)| is infinite where C(a, l) is 0.
-        logs = logs - special.gammaln(a - l + 1)
-    return np.where((a == np.floor(a)) & (l > a), -np.inf, logs)
-
-
 def _moments_of_pairs(
     log_pmf: np.ndarray, upper: np.ndarray, lower: np.ndarray, top: int
 ) -> tuple[np.ndarray, float]:
@@ -159,7 +151,7 @@ def _moments_of_pairs(
       lower: Lower bounds on log r(k), at least 0.
       top: A, the largest whole order.
     """
-    binomials = _log_binomials(top, np.arange(top + 2))
+    binomials = log_space.log_binomials(top, np.arange(top + 2))
     log_excess = upper + np.log(-np.expm1(-upper))
     moments = [-np.inf, -np.inf]
     rest = np.inf
@@ -300,7 +292,7 @@ class Excess:
         self._orders = orders
         self._ceiling = np.ceil(orders).astype(np.int64)
         self._size = moments.log_moments.size
-        binomials = _log_binomials(orders[:, None], np.arange(self._size))
+        binomials = log_space.log_binomials(orders[:, None], np.arange(self._size))
         self._logs = binomials + moments.log_moments
         self._tail = moments.log_tail(orders)
         self._rest = moments.log_rest_of(self._ceiling)

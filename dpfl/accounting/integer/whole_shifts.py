@@ -26,7 +26,7 @@ import math
 import numpy as np
 
 from dpfl import checks
-from dpfl.accounting import events, log_space
+from dpfl.accounting import bisection, events, log_space
 from dpfl.accounting.integer import summed_noise
 from dpfl.accounting.log_space import EPSILON
 
@@ -233,16 +233,12 @@ def _skellam_log_pmf(k: np.ndarray, variance: float) -> summed_noise.LogPmf:
 def _skellam_mode(order: float, shift: int, variance: float) -> float:
     """The approximate place of the Renyi sum's largest term, at most alpha v."""
 
-    def slope(x: float) -> float:
-        return (order - 1) * math.asinh(x / variance) - order * math.asinh(
-            (x - shift) / variance
-        )
+    def rises(x: float) -> bool:
+        own = order * math.asinh((x - shift) / variance)
+        return (order - 1) * math.asinh(x / variance) > own
 
-    low, high = float(shift), order * shift
-    for _ in range(40):  # The mode only places a window: no more digits are needed.
-        middle = (low + high) / 2
-        low, high = (middle, high) if slope(middle) > 0 else (low, middle)
-    return (low + high) / 2
+    # The mode only places a window: no more digits are needed.
+    return sum(bisection.bisected(rises, shift, order * shift, steps=40)) / 2
 
 
 def _geometric_rest(log_term: float, log_ratio: float) -> float:
