@@ -17,6 +17,8 @@ from tests.arrays import libraries
 _FLAGS = "--xla_force_host_platform_device_count=4 --xla_backend_optimization_level=0"
 if not libraries.HAS_TENSORFLOW:
     os.environ.setdefault("XLA_FLAGS", _FLAGS)
+# The JAX beside TensorFlow Federated is too old.
+collect_ignore_glob = ["test_jax_*"] if libraries.HAS_TENSORFLOW else []
 
 
 @pytest.fixture(params=libraries.NAMES)

@@ -4,20 +4,14 @@
 """The engine of JAX, on made-up examples."""
 
 import dataclasses
-import importlib.util
 import os
 import shutil
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-
-if importlib.util.find_spec("tensorflow"):
-    # The JAX beside TensorFlow Federated is too old.
-    pytest.skip("runs in the environment with JAX", allow_module_level=True)
-
-import jax
-import jax.numpy as jnp
 
 from dpfl.engines.jax import engine, local_training, networks, rounds
 from dpfl.tasks import clients as clients_lib

@@ -4,15 +4,9 @@
 """Lines of the papers' figures at their own scale, in JAX, on small real formats."""
 
 import functools
-import importlib.util
-
-import pytest
-
-if importlib.util.find_spec("tensorflow"):
-    # The JAX beside TensorFlow Federated is too old.
-    pytest.skip("runs in the environment with JAX", allow_module_level=True)
 
 import numpy as np
+import pytest
 from absl import flags
 
 from dpfl import machine

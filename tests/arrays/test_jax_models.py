@@ -4,20 +4,14 @@
 """Models of one's own in the engine of JAX, their files, precisions and traces."""
 
 import dataclasses
-import importlib.util
 import re
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-
-if importlib.util.find_spec("tensorflow"):
-    # The JAX beside TensorFlow Federated is too old.
-    pytest.skip("runs in the environment with JAX", allow_module_level=True)
-
-import jax
-import jax.numpy as jnp
 
 import dpfl
 from dpfl.engines.jax import networks

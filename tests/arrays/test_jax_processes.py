@@ -3,7 +3,6 @@
 
 """Processes that compute a run in JAX together."""
 
-import importlib.util
 import os
 import signal
 import socket
@@ -12,10 +11,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-if importlib.util.find_spec("tensorflow"):
-    # The JAX beside TensorFlow Federated is too old.
-    pytest.skip("runs in the environment with JAX", allow_module_level=True)
 
 from dpfl.engines.jax import processes
 from tests.refusals import names, refuses

@@ -6,19 +6,13 @@
 import contextlib
 import dataclasses
 import functools
-import importlib.util
 import io
 import sqlite3
 import tarfile
 
+import jax
 import numpy as np
 import pytest
-
-if importlib.util.find_spec("tensorflow"):
-    # The JAX beside TensorFlow Federated is too old.
-    pytest.skip("runs in the environment with JAX", allow_module_level=True)
-
-import jax
 
 from dpfl.engines.jax import networks
 from dpfl.tasks import clients as clients_lib
