@@ -81,15 +81,6 @@ def test_task_without_its_metrics_is_refused(monkeypatch, names):
         load_task("synthetic", num_clients=2, examples_per_client=2)
 
 
-def test_flag_files_are_there():
-    for name in registry.task_names():
-        flag_file = registry.task_entry(name).flag_file
-        if flag_file is not None:
-            assert list((ROOT / "configs").rglob(flag_file)), flag_file
-    with refuses(ValueError, "task", "cifar"):
-        registry.task_entry("cifar")
-
-
 # Values out of range, by task and option; then values of another type.
 VALUES = {
     "digits": {
@@ -139,14 +130,6 @@ def test_unknown_task_or_option_lists_the_choices():
         registry.make_config("digits", vocab=3)
 
 
-def test_options_carry_type_default_and_help():
-    options = {o.name: o for o in registry.task_options("digits")}
-    types = {"num_clients": "int", "max_examples_per_client": "Optional[int]"}
-    for name, kind in {**types, "model": "str", "dirichlet_alpha": "float"}.items():
-        assert options[name].type == kind
-    assert options["num_clients"].default == 100
-
-
 @pytest.mark.parametrize("task", registry.task_names())
 def test_every_option_has_type_help_and_valid_default(task):
     options = registry.task_options(task)
@@ -156,18 +139,6 @@ def test_every_option_has_type_help_and_valid_default(task):
         text = fields.help_text(option)
         assert text.endswith(".") and "\n" not in text
     assert registry.make_config(task) == registry.TASKS[task].config_class()
-
-
-def test_configs_are_frozen():
-    with pytest.raises(AttributeError):
-        configs.DigitsConfig().batch_size = 3
-
-
-def test_literature_defaults():
-    words = configs.StackOverflowConfig()
-    assert (words.vocab_size, words.sequence_length) == (10_000, 20)
-    assert words.max_examples_per_client == 256 and not words.download
-    assert configs.EmnistConfig().model == "cnn"
 
 
 @pytest.mark.parametrize(

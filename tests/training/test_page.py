@@ -79,12 +79,6 @@ def test_page_shows_the_summary(make_plan, folder):
     assert "of a simulation" not in text
 
 
-def test_page_says_which_values_secure_sums_hide(make_plan, folder):
-    plan = make_plan(noise_multiplier=2.0, measure="exact_for_simulation")
-    said = written(plan, folder, [row(1, 0.5)])
-    assert "a secure sum would hide" in said
-
-
 def test_exact_section_is_absent_without_exact_values(make_plan, folder):
     plan = make_plan(noise_multiplier=2.0, measure="released")
     text = written(plan, folder, [row(1, 0.5)])
@@ -113,33 +107,6 @@ def test_page_is_rewritten_at_intervals_during_a_run(make_plan, monkeypatch, fol
 def test_run_without_rounds_or_metrics_has_a_page(make_plan, tmp_path):
     text = written(make_plan(noise_multiplier=2.0), tmp_path, [])
     assert "<figure>" not in text and "0 of 8 rounds" in text
-
-
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        ({"mechanism": "none", "noise_multiplier": None}, "no noise"),
-        (
-            {
-                "mechanism": "distributed_discrete_gaussian",
-                "mechanism_options": {"noise_source": "helpers", "bits": 16},
-            },
-            "the server itself",
-        ),
-        (
-            {
-                "mechanism": "dome",
-                "participation": "fixed",
-                "server_momentum": 0.0,
-                "mechanism_options": {"sketch_size": 16},
-            },
-            "their sum",
-        ),
-    ],
-)
-def test_summary_names_whom_clients_trust(make_plan, more, words):
-    plan = make_plan(**{"noise_multiplier": 2.0, **more})
-    assert words in report.summary(plan, progress([row(1, 0.5)]))["trust"]
 
 
 def test_own_metric_of_a_task_shows_everywhere(make_plan, monkeypatch, tmp_path):

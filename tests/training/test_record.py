@@ -163,12 +163,6 @@ def test_append_cost_is_independent_of_history(tmp_path):
     assert lengths[0] == lengths[-1]
 
 
-def test_numbers_keep_full_precision():
-    assert record.plain_number(np.float32(0.1)) == 0.1
-    assert record.plain_number(np.int64(3)) == 3
-    assert np.float32(record.plain_number(np.float32(1 / 3))) == np.float32(1 / 3)
-
-
 def test_events_without_exact_values_have_zero_wall_time(tmp_path):
     found = begun(tmp_path)
     found.append(rows(2), [privacy_coverage.without_exact(time) for time in times(2)])

@@ -95,12 +95,6 @@ def test_poisson_samples_each_client_at_the_stated_rate():
     assert abs(np.var([len(cohort) for cohort in chosen]) / 3.75 - 1) < 0.08
 
 
-def test_poisson_may_sample_no_client():
-    sizes = [len(cohort) for cohort in cohorts(PoissonSampling(3, 1, 100), 0)]
-    # (2/3)^3 of the rounds, 30 of 100.
-    assert 15 < sizes.count(0) < 45
-
-
 def test_fixed_size_is_fixed_and_fair():
     chosen = cohorts(FixedSize(20, 5, 8000), 1)
     assert {len(cohort) for cohort in chosen} == {5}
