@@ -40,14 +40,6 @@ def neighbours(honest, client, place, value):
     return without, with_hostile
 
 
-def check_hostile(hostile_round, d, place, value, most):
-    """A client of ten moves the mean by `most`, and one that is not finite by none."""
-    without, with_hostile = neighbours(updates([1.0] * 10, d), 4, place, value)
-    moved = np.linalg.norm(hostile_round(with_hostile)[0] - hostile_round(without)[0])
-    assert moved <= most * (1 + 1e-5)
-    assert moved == 0 or math.isfinite(value)
-
-
 def check_white(noise):
     """Rounds of noise are normal, and white within a round and over rounds."""
     limit = 4.5 / math.sqrt(noise.size)

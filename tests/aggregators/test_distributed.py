@@ -7,21 +7,16 @@ import numpy as np
 import pytest
 import scipy.stats
 import tensorflow as tf
-import tensorflow_federated as tff
-import tensorflow_privacy as tfp
 from numpy.testing import assert_allclose, assert_array_equal
-from tensorflow_federated.python.aggregators import distributed_dp
 
 from dpfl import aggregators, mechanisms
 from dpfl.accounting.integer import summed_noise
 from dpfl.arrays import in_tensorflow as nx
 from dpfl.codecs import distributed
 from dpfl.codecs.base import Received
-from dpfl.mechanisms.integer_grid import rounding_variance
-from dpfl.vectors import integer_noise
 from tests.aggregators import cohorts
-from tests.aggregators.cohorts import HOSTILE, updates
-from tests.aggregators.rounds import compiled_round, many_means, many_totals, run_codec
+from tests.aggregators.cohorts import updates
+from tests.aggregators.rounds import many_means, many_totals, run_codec
 from tests.many_draws import many
 from tests.refusals import refuses
 
@@ -41,13 +36,6 @@ def integers_of(codec, total):
     bits = codec._config.bits
     half = 1 << (bits - 1)
     return (np.asarray(total["update"]).astype(np.int64) + half) % (1 << bits) - half
-
-
-@pytest.fixture(scope="module")
-def hostile_round():
-    return compiled_round(
-        distributed.IntegerCodec(make("ddg", 1.0, cohort_size=10), D, nx)
-    )
 
 
 class TestCodec:
@@ -93,71 +81,6 @@ class TestCodec:
         off = observed[common] - expected[common]
         statistic = np.sum(np.square(off) / expected[common])
         assert scipy.stats.chi2.sf(statistic, common.sum()) > 1e-3
-
-    def test_shares_at_integer_scales_are_the_librarys(self):
-        """tensorflow-privacy rounds the scale up to a whole number; ours is as told."""
-        from tensorflow_privacy.privacy.dp_query import discrete_gaussian_utils
-
-        def draw(stddev):
-            shares = integer_noise.Shares("discrete_gaussian", stddev)
-            return shares.sample(tf.constant([1, 2], tf.int64), 0, 1, 60_000)
-
-        ours = draw(3.0).numpy()
-        theirs = discrete_gaussian_utils.sample_discrete_gaussian(
-            scale=3, shape=(60_000,), dtype=tf.int32
-        ).numpy()
-        table = [np.bincount(np.clip(x, -9, 9) + 9) for x in (ours, theirs)]
-        assert scipy.stats.chi2_contingency(table)[1] > 1e-3
-        query = tfp.DistributedDiscreteGaussianSumQuery(100.0, 2.2)
-        params = query.derive_sample_params(query.initial_global_state())
-        record = query.preprocess_record(params, tf.zeros([60_000], tf.int32))
-        assert np.std(record) == pytest.approx(3.0, rel=0.02)
-        assert np.std(draw(2.2)) == pytest.approx(2.2, rel=0.02)
-
-    @pytest.mark.parametrize("bits", [7, 12])
-    def test_mean_squared_error_is_the_formula(self, bits):
-        """At 7 bits much of it is rounding, at 12 nearly all of it is noise."""
-        config = make("ddg", 0.05, bits)
-        x = updates([1.999] * N)
-        means = many_means(distributed.IntegerCodec(config, D, nx), x, 50)
-        mse = cohorts.mean_error(means, x)
-        assert mse == pytest.approx(config.mean_squared_error(D), rel=0.05)
-        grid = config.grid(D)
-        steps = 1 / (grid.granularity * math.sqrt(D))
-        share = grid.granularity**2 * rounding_variance(steps) / grid.local_stddev**2
-        assert (share > 0.1) == (bits == 7)
-
-    def test_the_total_is_the_integer_sum_of_the_messages(self):
-        codec = distributed.IntegerCodec(make("ddg", 1.0), D, nx)
-        shared = codec.decode_broadcast({"round_seed": tf.constant([1, 2], tf.int64)})
-        messages = [
-            codec.encode(x, shared, tf.constant([i, 3], tf.int64)).message
-            for i, x in enumerate(tf.unstack(updates([1.0] * N)))
-        ]
-        total = codec.zero()
-        for message in messages:
-            assert message["update"].dtype == tf.int32
-            total = codec.accumulate(total, message)
-        exact = sum(m["update"].numpy().astype(object) for m in messages)
-        modulus = 1 << 20
-        assert_array_equal(total["update"].numpy() % modulus, exact % modulus)
-        merged = codec.merge(total, total)
-        assert_array_equal(merged["update"].numpy() % modulus, 2 * exact % modulus)
-
-    @pytest.mark.parametrize("value", HOSTILE)
-    @pytest.mark.parametrize("place", [0, D - 1, slice(None)])
-    def test_hostile_client_moves_the_sum_within_the_bound(
-        self, hostile_round, value, place
-    ):
-        """In the integers themselves, and by the bound that the event accounts for."""
-        codec = distributed.IntegerCodec(make("ddg", 1.0, cohort_size=10), D, nx)
-        cohort = cohorts.neighbours(updates([1.0] * 10), 4, place, value)
-        total, other = (hostile_round(each)[1] for each in cohort)
-        shift = integers_of(codec, other) - integers_of(codec, total)
-        event = make("ddg", 1.0, cohort_size=10).round_dp_event(D, 1.0)
-        assert np.sum(shift**2) <= event.shift_budget
-        assert np.abs(shift).max() <= event.max_shift
-        assert np.any(shift) == math.isfinite(value)
 
     @pytest.mark.parametrize("bits", [5, 12])
     def test_message_rounds_the_clipped_rotated_update(self, bits):
@@ -265,12 +188,6 @@ class TestCodec:
         assert measured == pytest.approx(expected, rel=0.5)
         assert expected < config.grid(D).wrap_probability(config.modulus_bits)
 
-    def test_bits_of_a_message(self):
-        for config in (make(), make(adaptive_clipping=True)):
-            codec = distributed.IntegerCodec(config, D, nx)
-            bits = codec.message_bits(codec.zero())
-            assert float(bits) == config.uplink_bits(D)
-
     def test_too_coarse_a_grid_is_refused_at_the_start(self):
         with refuses(ValueError, "bits", 6):
             distributed.IntegerCodec(make("ddg", 0.05, 6, cohort_size=100), D, nx)
@@ -307,29 +224,7 @@ class TestAdaptiveClip:
         cohorts.check_noise_scales_with_the_clip(codec, N)
 
 
-VALUE_TYPE = tff.to_type([(np.float32, (2, 3)), np.float32])
-
-
 class TestExecution:
-    def test_rounds(self, tff_secure_context):
-        config = make("ddg", 0.3, adaptive_clipping=True, count_stddev=0.16)
-        process = aggregators.build(
-            config, seed=2, measure="exact_for_simulation"
-        ).create(VALUE_TYPE)
-        state = process.initialize()
-        assert state["clip_norm"] == 2.0
-        numbers = np.float32([0.1, 9, np.nan, 0.2, -0.1])
-        values = [[np.full([2, 3], x), x] for x in numbers]
-        output = process.next(state, values)
-        assert output.measurements["exact_nonfinite_clients"] == 1
-        assert output.measurements["exact_uplink_bits"] == config.uplink_bits(7)
-        assert output.measurements["downlink_bits"] == config.downlink_bits(7)
-        assert output.measurements["noise_stddev"] == pytest.approx(
-            config.update_noise_multiplier * 2.0 / math.sqrt(N) / math.sqrt(N)
-        )
-        assert output.state["clip_norm"] != 2.0
-        assert np.all(np.isfinite(output.result[0]))
-
     def test_replayed_rounds_match_the_codec(self, tff_secure_context):
         """Through the secure sum comes what the plain sum of integers gives."""
         value_type = cohorts.with_ids((np.float32, (D,)))
@@ -339,46 +234,3 @@ class TestExecution:
         first, again = (process.next(state, values).result for _ in range(2))
         assert_array_equal(first, again)
         assert_allclose(first, x.mean(0), atol=3e-5)
-
-    def test_noise_matches_tffs_aggregator(self, tff_secure_context):
-        """At the same clip, cohort, bits and noise, on equal updates within the clip.
-
-        Each has a grid of its own.
-
-        tensorflow-privacy rounds a share's scale up to a whole number of grid steps: at
-        8 bits it makes the noise's variance larger by a known factor. With the noise
-        comes the variance of rounding.
-        """
-        d, clip, clients, z, bits = 4096, 0.5, 4, 1.1, 8
-        value = np.full([d], 0.9 * clip / math.sqrt(d), np.float32)
-        kind = {"mechanism": "distributed_dgauss", "rotation_type": "hd"}
-        stock = distributed_dp.DistributedDpSumFactory(z, clients, bits, clip, **kind)
-        config = mechanisms.DistributedDiscreteGaussian(
-            clients, clip, z, bits, rotation="hadamard"
-        )
-        variances, outputs = [], []
-        for factory in (stock, aggregators.build(config, seed=3)):
-            process = factory.create(tff.TensorType(np.float32, [d]))
-            state, noise = process.initialize(), []
-            for _ in range(12):
-                output = process.next(state, [value] * clients)
-                state = output.state
-                is_mean = factory is not stock
-                total = output.result * (clients if is_mean else 1)
-                noise.append(total - clients * value)
-            # 49,152 numbers: 5% are 7.8 standard deviations of the estimate, and 5.5 of
-            # the ratio of two.
-            variances.append(np.var(noise))
-            outputs.append(output.measurements)
-            assert abs(np.mean(noise)) < 4 * math.sqrt(variances[-1] / np.size(noise))
-        steps = np.array([1 / outputs[0]["scale_factor"], outputs[1]["granularity"]])
-        share = float(outputs[0]["scaled_local_stddev"])
-        assert share * steps[0] == pytest.approx(z * clip / math.sqrt(clients))
-        shares = np.array([math.ceil(share), config.grid(d).local_stddev_steps])
-        coordinates = 0.9 * clip / math.sqrt(d) / steps
-        rounding = np.array([rounding_variance(each) for each in coordinates])
-        expected = clients * (shares**2 + rounding) * steps**2
-        assert_allclose(variances, expected, rtol=0.05)
-        ratio = expected[0] / expected[1]
-        assert ratio > 1.02
-        assert variances[0] / variances[1] == pytest.approx(ratio, rel=0.05)

@@ -29,10 +29,6 @@ CONFIGS = [
 NOISY = CONFIGS[1:]
 
 
-def config_id(config):
-    return type(config).__name__ + getattr(config, "rotation", "")
-
-
 class TestComputation:
     @pytest.mark.parametrize(
         "value_type",
@@ -148,29 +144,6 @@ class TestExecution:
         assert all(np.any(kept(first) != kept(other)) for other in others)
         later = process.next(state, []).state
         assert np.any(kept(first) != kept(first, later))
-
-    @pytest.mark.parametrize("config", NOISY[1::2], ids=config_id)
-    def test_a_restored_state_replays_the_same_rounds(self, tff_context, config):
-        """Through plain numpy arrays, as a checkpoint holds them."""
-        value_type = cohorts.with_ids((np.float32, [9]))
-        process = aggregators.build(config, seed=2**80 + 3).create(value_type)
-        values = cohorts.identified([np.full(9, i, np.float32) for i in range(N)])
-
-        def rounds(state, number):
-            results = []
-            for _ in range(number):
-                output = process.next(state, values)
-                state = output.state
-                results.append(output.result)
-            return state, results
-
-        state, results = rounds(process.initialize(), 3)
-        half, _ = rounds(process.initialize(), 1)
-        restored = tf.nest.map_structure(lambda x: np.array(np.asarray(x)), half)
-        end, replayed = rounds(restored, 2)
-        assert_array_equal(results[1:], replayed)
-        tf.nest.map_structure(assert_array_equal, state, end)
-        assert len({tuple(result) for result in results}) == 3
 
 
 def test_keys_of_a_structure_are_sorted():

@@ -137,36 +137,6 @@ def test_sgmf_is_unbiased():
     assert found @ update / (update @ update / 2) == pytest.approx(1, abs=0.025)
 
 
-def test_tree_has_the_variance_of_tensorflow_privacys():
-    from tensorflow_privacy import TreeCumulativeSumQuery
-
-    rounds, dimension = 8, 40_000
-    query = TreeCumulativeSumQuery.build_l2_gaussian_query(
-        clip_norm=1.0,
-        noise_multiplier=0.5,
-        record_specs=tf.TensorSpec([dimension]),
-        noise_seed=3,
-        use_efficient=True,
-    )
-    state = query.initial_global_state()
-    theirs = []
-    for _ in range(rounds):
-        total, state, _ = query.get_noised_result(tf.zeros([dimension]), state)
-        theirs.append(np.std(total.numpy()))
-    # Theirs is noise per node of the tree, ours per release: sqrt(4) nodes here.
-    config = matrix(
-        rounds_per_epoch=rounds, matrix_method="honaker-online", noise_multiplier=0.25
-    )
-    results = noise_of(config, dimension, rounds)
-    ours = np.cumsum(means(results), axis=0).std(axis=1) * 2
-    # Theirs is calibrated to the whole tree, ours to what of it is released.
-    saved = config.factorization.sensitivity().value / 2
-    assert 0.9 < saved < 0.95
-    assert_allclose(ours, saved * np.array(theirs), rtol=0.03)
-    exact = 0.5 * np.linalg.norm(config.factorization.decoder(), axis=1)
-    assert_allclose(theirs, exact, rtol=0.02)
-
-
 @pytest.mark.parametrize(
     ("maker", "method"),
     [("matrix_factorization", "band-low-rank"), ("sgmf", "blt")],
@@ -291,13 +261,6 @@ def test_missing_or_stale_host_noise_is_refused(tff_context):
     own = build(config, seed=5).create(value_type(20))
     with refuses(ValueError, "noise_on_host"):
         noise.put_into(own.initialize())
-
-
-def test_two_workers_totals_merge():
-    codec = make_codec(matrix(), 3, arrays="tensorflow")
-    one = codec.accumulate(codec.zero(), tf.constant([1.0, 2.0, 3.0]))
-    two = codec.accumulate(codec.zero(), tf.constant([1.0, 0.0, 1.0]))
-    assert_allclose(codec.merge(one, two), [2.0, 2.0, 4.0])
 
 
 def test_file_with_too_few_rounds_is_refused_at_build(tmp_path):

@@ -16,28 +16,8 @@ from dpfl import aggregators, codecs, mechanisms, privacy_coverage
 from dpfl.aggregators import registry
 from tests.refusals import refuses
 
-VALUE_TYPE = tff.to_type([(np.float32, (2, 3)), np.float32])
-D, N = 7, 4
-INTEGERS_32 = "exact_clients exact_nonfinite_clients exact_malformed_clients round row "
-INTEGERS_32 += "retained_rank past_row steps rank"
-VECTORS = "error moment past first_moment second_moment"
-TYPES = {
-    **dict.fromkeys(INTEGERS_32.split(), np.int32),
-    **dict.fromkeys("seed past_seed public_seed".split(), (np.int64, [2])),
-    "row_seeds": (np.int64, [5, 2]),
-    **dict.fromkeys(VECTORS.split(), (np.float32, [D])),
-    **{"basis": (np.int16, [1, D]), "strengths": (np.float32, [1])},
-    "memory_0": (np.float32, [2, D]),
-}
-NORMS = "exact_l2_clipped_fraction"
-RELEASED = "clip_norm noise_stddev"
-CLIPPED = f"{RELEASED} {NORMS}"
-CSGM = "clip_norm linf_clip {} exact_l2_clipped_fraction exact_linf_clipped_fraction "
-CSGM += "exact_malformed_clients"
-INTEGERS = f"{RELEASED} granularity wrap_probability"
-DOME = "noise_stddev retained_rank subspace_overlap"
-DOME_STATE = "steps first_moment second_moment basis strengths rank"
-RELEASE = "noise_stddev iterate_noise_stddev"
+VALUE_TYPE = tff.to_type([(np.float32, (5, 7)), np.float32])
+D, N = 36, 4
 SKETCH = {"compression_rate": 2.0, "sketch_length": 2}
 EPOCH = {"rounds_per_epoch": 5, "matrix_method": "blt", "matrix_buffers": 2}
 ADAPTS = {"adaptive_clipping": True}
@@ -48,47 +28,12 @@ def make(name, **options):
     return mechanisms.MECHANISMS[name](**numbers, **options)
 
 
-# Configuration, names of its own state, names of its own measurements. A mechanism that
-# is not here is tested with its example, and both are None: any that its codec names.
-CASES = [
-    (mechanisms.NoMechanism(N), "", ""),
-    (make("gaussian"), "", CLIPPED),
-    (make("gaussian", **ADAPTS), "clip_norm", CLIPPED),
-    (make("l2_csgm", keep_fraction=0.5), "", CSGM.format("noise_stddev")),
-    (make("linf_csgm", keep_fraction=0.5), "", CSGM.format("noise_stddev")),
-    (make("distributed_discrete_gaussian", bits=20), "", INTEGERS),
-    (make("distributed_discrete_gaussian", bits=20, **ADAPTS), "clip_norm", INTEGERS),
-    (make("distributed_skellam", bits=20), "", INTEGERS),
-    (make("sketched_ddg", bits=20, **SKETCH), "", INTEGERS),
-    (
-        make("sketched_ddg", bits=20, threshold=1.0, **ADAPTS, **SKETCH),
-        "clip_norm error",
-        INTEGERS,
-    ),
-    (make("sparse_recovery", bits=20, sparsity=1), "", INTEGERS),
-    (make("project_and_perturb", **SKETCH), "", CLIPPED),
-    (make("dome", sketch_size=4), DOME_STATE, DOME),
-    (
-        make("dome_ddg", sketch_size=4, bits=20),
-        DOME_STATE,
-        f"{INTEGERS} retained_rank subspace_overlap",
-    ),
-    (
-        make("matrix_factorization", matrix_momentum=0.5, **EPOCH),
-        "row row_seeds moment memory_0",
-        f"clip_norm {RELEASE} {NORMS}",
-    ),
-    (
-        make("sgmf", keep_fraction=0.5, **EPOCH),
-        "row row_seeds memory_0",
-        CSGM.format(RELEASE),
-    ),
-]
-LISTED = {type(case[0]) for case in CASES}
-CASES += [
-    (config, None, None)
-    for config in mechanisms.TEST_CONFIGS.values()
-    if type(config) not in LISTED
+CONFIGS = [
+    *mechanisms.TEST_CONFIGS.values(),
+    make("gaussian", **ADAPTS),
+    make("distributed_discrete_gaussian", bits=20, **ADAPTS),
+    make("sketched_ddg", bits=20, threshold=1.0, **ADAPTS, **SKETCH),
+    make("matrix_factorization", matrix_momentum=0.5, **EPOCH),
 ]
 EXACT = "exact_clients exact_nonfinite_clients exact_mean_update_norm exact_uplink_bits"
 
@@ -100,40 +45,23 @@ def process_of(config, measure=None):
     return factory.create(VALUE_TYPE)
 
 
+def state_names(process):
+    return tff.structure.name_list(process.initialize.type_signature.result.member)
+
+
 def measured_names(process):
     measured = process.next.type_signature.result.measurements.member
     return tff.structure.name_list(measured)
 
 
-def fields(names, placement=tff.SERVER):
-    types = [(name, TYPES.get(name, np.float32)) for name in names.split()]
-    return tff.FederatedType(collections.OrderedDict(types), placement)
-
-
-@pytest.mark.parametrize(
-    ("config", "state", "measurements"), CASES, ids=lambda c: getattr(c, "name", "")
-)
-def test_type_signatures(config, state, measurements):
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+def test_names_and_types_of_states_and_measurements(config):
+    """As a configuration and its codec say."""
     process = process_of(config)
-    check_names(config, process)
-    if state is None:
-        return
-    public = "public_seed" if config.sums_securely else ""
-    state_type = fields(f"round {public} {state}")
-    assert process.initialize.type_signature.is_equivalent_to(
-        tff.FunctionType(None, state_type)
-    )
-    expected = next_type(state_type, in_order(config, measurements))
-    assert process.next.type_signature.is_equivalent_to(expected)
-
-
-def check_names(config, process):
-    """Names of the state and of the measurements, as a configuration and codec say."""
     state_type = process.initialize.type_signature.result
     public = ["public_seed"] if config.sums_securely else []
     own = codecs.make_codec(config, D, arrays="tensorflow").initial_state()
-    names = tff.structure.name_list(state_type.member)
-    assert names == ["round", *public, *own]
+    assert state_names(process) == ["round", *public, *own]
     result = process.next.type_signature.result
     assert result.state.is_equivalent_to(state_type)
     assert result.result.is_equivalent_to(tff.FederatedType(VALUE_TYPE, tff.SERVER))
@@ -151,40 +79,15 @@ def test_type_signature_with_weights():
     assert isinstance(factory, tff.aggregators.WeightedAggregationFactory)
     process = factory.create(VALUE_TYPE, tff.TensorType(np.float32))
     weight = tff.FederatedType(np.float32, tff.CLIENTS)
-    names = f"downlink_bits {EXACT}"
-    expected = next_type(process.initialize.type_signature.result, names, weight=weight)
-    assert process.next.type_signature.is_equivalent_to(expected)
+    assert process.next.type_signature.parameter.weight.is_equivalent_to(weight)
+    assert measured_names(process) == ["downlink_bits", *EXACT.split()]
 
 
-def next_type(state, measurements, **weight):
-    value = tff.FederatedType(VALUE_TYPE, tff.CLIENTS)
-    return tff.FunctionType(
-        collections.OrderedDict(state=state, value=value, **weight),
-        tff.templates.MeasuredProcessOutput(
-            state=state,
-            result=tff.FederatedType(VALUE_TYPE, tff.SERVER),
-            measurements=fields(measurements),
-        ),
-    )
+SECURE = [config for config in CONFIGS if config.sums_securely]
+HELPED = make("distributed_discrete_gaussian", bits=20, noise_source="helpers")
 
 
-def in_order(config, measurements):
-    """Measurements as they come: the bits, what follows from the release, the exact."""
-    names = measurements.split()
-    released = ["downlink_bits", *(n for n in names if not n.startswith("exact_"))]
-    exact = [] if config.sums_securely else EXACT.split()
-    return " ".join([*released, *exact, *(n for n in names if n.startswith("exact_"))])
-
-
-SECURE = [case[0] for case in CASES if case[0].sums_securely]
-SECURE += [
-    dataclasses.replace(config, noise_source="helpers")
-    for config in SECURE
-    if hasattr(config, "noise_source")
-]
-
-
-@pytest.mark.parametrize("config", SECURE, ids=lambda config: config.name)
+@pytest.mark.parametrize("config", [*SECURE, HELPED], ids=lambda config: config.name)
 def test_only_secure_sums_are_revealed(config):
     # By default, and where that is asked for, which is the same.
     for measure in (None, "released") if config == SECURE[0] else (None,):
@@ -193,7 +96,7 @@ def test_only_secure_sums_are_revealed(config):
         tff.test.assert_not_contains_unsecure_aggregation(process.next)
         names = measured_names(process)
         assert not [name for name in names if name.startswith("exact_")]
-    if getattr(config, "noise_source", None) == "helpers":
+    if config is HELPED:
         return
     # A sum of something that is known would open the number of clients.
     seeded = aggregators.build(config, seed=1, checks_context=False).create(VALUE_TYPE)
@@ -209,7 +112,7 @@ def test_exact_measurements_use_unsecure_sums():
 
 
 def test_secure_sum_mechanisms_are_flagged():
-    for config, _, _ in CASES:
+    for config in CONFIGS:
         codec = codecs.make_codec(config, D, arrays="tensorflow")
         assert codec.sums_securely == config.sums_securely, config.name
         assert ("secure sum" in config.trust) == config.sums_securely
@@ -283,9 +186,8 @@ def test_undeclared_measurement_is_refused_and_a_declared_one_unmarked():
     assert privacy_coverage.measured_column("own") == "exact_aggregator_own"
 
 
-def test_every_mechanism_has_an_aggregator_and_a_test_case():
+def test_every_mechanism_has_an_example():
     assert set(mechanisms.TEST_CONFIGS) == set(mechanisms.MECHANISMS)
-    assert {type(case[0]) for case in CASES} == {*mechanisms.MECHANISMS.values()}
 
 
 @pytest.mark.parametrize("mechanism", [None, "gaussian", object()])
@@ -318,9 +220,8 @@ def test_host_noise_state_stores_one_row():
     config = make("matrix_factorization", matrix_momentum=0.5, **EPOCH)
     factory, _ = aggregators.build_with_host_noise(config, D, seed=1)
     process = factory.create(VALUE_TYPE)
-    assert process.initialize.type_signature.result.is_equivalent_to(
-        fields("seed round row row_seeds moment past past_row past_seed")
-    )
+    names = "seed round row row_seeds moment past past_row past_seed"
+    assert state_names(process) == names.split()
 
 
 def test_unknown_codec_options_are_refused():
