@@ -50,12 +50,6 @@ class TestEnds:
         alone = replace(SMALL, participation="once_per_epoch")
         assert bands_curve.point(alone, 12) == found
 
-    def test_csgm_with_poisson_sampling(self):
-        run = replace(SMALL, population=1200, cohort_size=100, release=sparse)
-        mechanism = mechanisms.L2Csgm(100, 1.0, 1.0, keep_fraction=0.01)
-        noise = calibrated(mechanism, mechanisms.PoissonSampling(1200, 100, 48), run)
-        assert bands_curve.point(run, 1).noise_multiplier == pytest.approx(noise)
-
 
 @pytest.mark.parametrize("rounds", [48, 46])
 def test_noise_and_error_match_the_mechanism(rounds):
@@ -118,24 +112,11 @@ class TestChoice:
         assert least <= restarting.root_mean_error
         assert (points[-1] == restarting) == (rounds == 17)
 
-    def test_free_entries_are_better(self):
-        free = replace(SMALL, encoder="banded")
-        toeplitz, banded = (bands_curve.point(run, 6) for run in (SMALL, free))
-        assert banded.noise_multiplier == toeplitz.noise_multiplier
-        assert banded.root_mean_error < toeplitz.root_mean_error
-
     def test_one_participation_uses_the_optimal_factorization(self):
         run = replace(SMALL, workload=mf.prefix_sum(8))
         found = bands_curve.point(run, 12)
         assert (found.bands, found.separation, found.encoder) == (8, 12, "optimal")
         assert found.participations == 1
-
-    def test_momentum(self):
-        run = replace(SMALL, workload=mf.Workload(48, 0.9))
-        found = bands_curve.point(run, 4)
-        encoder = mf.compute(run.workload, "toeplitz", bands=4)
-        want = found.noise_multiplier * math.sqrt(encoder.loss / 48)
-        assert found.root_mean_error == pytest.approx(want)
 
 
 def test_unsampled_participations_are_epochs_and_prefer_more_bands():
@@ -173,12 +154,6 @@ class TestRestarting:
         run = replace(SMALL, workload=mf.Workload(48, 0.9))
         with refuses(ValueError, "workload"):
             bands_curve.restarting(run)
-
-
-def test_usual_bands():
-    assert bands_curve.usual_bands(SMALL) == [1, 2, 3, 4, 6, 8, 12]
-    short = replace(SMALL, workload=mf.prefix_sum(5))
-    assert bands_curve.usual_bands(short) == [1, 2, 3, 4, 12]
 
 
 @pytest.mark.parametrize(

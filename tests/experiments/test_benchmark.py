@@ -3,7 +3,6 @@
 
 import contextlib
 import functools
-import importlib
 import json
 import mmap
 import os
@@ -126,25 +125,6 @@ def number_of_process():
 def test_each_process_measures_anew():
     [row] = benchmark.apart(number_of_process, 2)
     assert len({row["least"], row["most"], os.getpid()}) == 3
-
-
-def test_noise_of_the_full_size_fits_into_sums():
-    found = vectors.recurrences(harness.settings(False, 1).matrix_rounds)
-    # The one that is not computed by a method, with a sensitivity of its own.
-    assert found["band 8, rank 6"].sensitivity().value < 100
-
-
-def test_the_model_of_the_cost_target():
-    model = rounds.round_task(harness.settings(False, 1)).build_keras_model(0)
-    assert model.count_params() == 1_018_174
-    assert not any("dropout" in layer.name for layer in model.layers)
-
-
-def test_every_group_is_a_function():
-    for name, group in harness.GROUPS.items():
-        module = importlib.import_module(f"experiments.benchmarks.{group.module}")
-        assert callable(getattr(module, name))
-    assert set(harness.AGGREGATORS) < set(harness.GROUPS)
 
 
 def check_rows(rows):

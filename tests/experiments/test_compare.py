@@ -188,21 +188,14 @@ FORGED = {
     **{
         f"{name} {value!r:.20}": {name: value}
         for names, values in (
-            (("epsilon", "delta", "rounds"), ("8", True, None, [1], -1, math.nan)),
-            (("epsilon", "delta", "rounds"), (10**400, {"a": 1}, "nan")),
+            (("epsilon", "delta", "rounds"), ("8", True, None, -1, math.nan, 10**400)),
             (("delta", "rounds"), (1e301, "inf")),
             (("rounds",), (2.5,)),
-            (("settings", "flags"), (None, [], "seed", {"seed": [1]}, {"seed": "1"})),
-            (("final_metrics",), ([], {"accuracy": 1}, {"eval_loss": "low"})),
-            (("final_metrics",), ({"eval_loss": [0.5]}, {"eval_loss": True})),
-            (
-                ("task", "mechanism", "accounting_method", "relation"),
-                (3, None, ["pld"]),
-            ),
+            (("settings", "flags"), (None, "seed", {"seed": [1]}, {"seed": "1"})),
+            (("final_metrics",), ([], {"accuracy": 1}, {"eval_loss": [0.5]})),
+            (("task", "mechanism", "accounting_method", "relation"), (3, None)),
             (("task",), ("half \ud800",)),
-            (("settings",), ({**SUMMARY["settings"], "\udfff": 1},)),
-            (("exact",), (3, [], {"uplink_bits_per_parameter": "many"})),
-            (("exact",), ({**SUMMARY["exact"], "wall_time_seconds": "long"},)),
+            (("exact",), (3, {"uplink_bits_per_parameter": "many"})),
             (("exact",), ({**SUMMARY["exact"], "task_fingerprint": [1]},)),
         )
         for name in names
@@ -212,11 +205,7 @@ FORGED = {
 del FORGED["exact, none"]
 WHOLE = json.dumps(SUMMARY).encode()
 SPOILED = {
-    "nothing": b"",
-    "null": b"null",
-    "a text": b'"summary"',
     "another byte": WHOLE.replace(b"digits", b"dig\x80its"),
-    "two bytes a letter": WHOLE.decode().encode("utf-16"),
     "twice": WHOLE[:-1] + b', "epsilon": 0.1}',
     "deep": WHOLE[:-1] + b', "x": ' + b"[" * 9999 + b"]" * 9999 + b"}",
     "long": WHOLE[:-1] + b', "x": ' + b"1" * 9999 + b"}",

@@ -89,17 +89,6 @@ def test_intervals_have_nominal_coverage(common, seeds, baselines):
     assert covered / tries == pytest.approx(0.95, abs=0.014)
 
 
-def test_independent_samples_have_nominal_coverage():
-    rng = np.random.default_rng(1)
-    tries, covered = 4000, 0
-    for _ in range(tries):
-        values = [scale * rng.normal(size=n) for scale, n in ((1, 6), (3, 9))]
-        cells = {k: numbered(each, 10 * k) for k, each in enumerate(values)}
-        found = effects.effect(cells, [(0, 1)])
-        covered += found.low <= 0 <= found.high
-    assert covered / tries == pytest.approx(0.95, abs=0.02)
-
-
 def by_client(gains):
     """Cells of two arms that differ by gains [seeds, clients]."""
     return {"a": dict(enumerate(gains)), "b": numbered(np.zeros_like(gains))}
@@ -275,18 +264,6 @@ def test_page_gain_equals_the_claim_s_effect():
         and one.other == {"mechanism": "gaussian", "point": "b32"}
     )
     assert shown.strip(" |") == claim.cells(pages.ROOT / "docs/results")[1]
-
-
-def test_page_compares_all_lines_with_a_single_one():
-    line = "equal_bits mechanism=gaussian|l2_csgm point=b32|r10: mechanism{} | final_accuracy .1% vs mechanism=gaussian"
-    by_mechanism, by_point = (
-        [
-            cells.split(" | ")[-1]
-            for cells in pages.table(line.format(more)).splitlines()
-        ]
-        for more in ("", ", point")
-    )
-    assert by_point == by_mechanism
 
 
 def test_p_values_are_students():

@@ -5,9 +5,6 @@
 
 import json
 import re
-import subprocess
-import sys
-import textwrap
 
 import dp_accounting
 import pytest
@@ -74,50 +71,6 @@ def test_calibrate_fig_1():
     assert row["accounting_method"] == "rdp"
 
 
-def test_calibrate_tight_names_its_accountant():
-    [row] = rows("calibrate", "--epsilon=1", "--accounting_method=tight")
-    assert row["accounting_method"] == "exact-gaussian"
-    assert row["noise_multiplier"] == pytest.approx(3.7306, rel=2e-4)
-    assert row["order"] is None
-
-
-LITTLE_NOISE_ON_THE_COUNT = [
-    *("--participation=fixed", "--rounds=1", "--cohort_size=100", "--dimension=100"),
-    *("--adaptive_clipping", "--count_stddev=0.3", "--epsilon=45", "--delta=1e-5"),
-]
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["calibrate", "--mechanism=gaussian", "--accounting_method=rdp"],
-        ["calibrate", "--mechanism=gaussian", "--accounting_method=tight"],
-        ["compare", "--mechanisms=gaussian"],
-        ["compare", "--mechanisms=gaussian", "--equal=error"],
-        ["bits", "--mechanisms=gaussian"],
-    ],
-    ids=lambda command: f"{command[0]} {command[-1]}",
-)
-def test_small_count_noise_is_accepted_if_the_budget_allows(command):
-    """The noise multiplier that is found goes with it, though larger ones do not."""
-    [row] = rows(*command, *LITTLE_NOISE_ON_THE_COUNT)
-    assert 0.1 < row["noise_multiplier"] < 0.6
-    # The error is that of noise without a count, which costs more in all.
-    assert 44 < row["epsilon"] <= (48 if command[-1] == "--equal=error" else 45)
-
-
-def test_random_allocation_uses_the_given_rounds_per_epoch():
-    [row] = rows(
-        *("epsilon", "--mechanism=gaussian", "--noise_multiplier=1"),
-        *("--participation=random_allocation", "--rounds_per_epoch=8", "--rounds=20"),
-        *("--population=1000", "--cohort_size=100"),
-    )
-    mechanism = mechanisms.Gaussian(100, 1.0, 1.0)
-    event = mechanism.dp_event(mechanisms.RandomAllocation(1000, 100, 20, 8), 1018174)
-    assert row["epsilon"] == accounting.epsilon(event, 1e-5).epsilon
-    assert row["relation"] == "add_or_remove"
-
-
 def test_no_noise_is_null():
     [row] = rows("epsilon", "--noise_multiplier=0")
     assert row["epsilon"] is None
@@ -147,14 +100,6 @@ def test_compare_at_equal_error():
     errors = [row["mean_squared_error"] for row in found]
     assert errors == pytest.approx([errors[0]] * 3, rel=1e-9)
     assert found[0]["epsilon"] <= 4 < found[2]["epsilon"]
-
-
-def test_compare_at_equal_error_when_granularity_depends_on_noise():
-    both = "--mechanisms=gaussian,distributed_discrete_gaussian"
-    first, second = rows(*COMPARE, "--equal=error", both, "--bits=7")
-    assert second["mean_squared_error"] == pytest.approx(
-        first["mean_squared_error"], rel=1e-9
-    )
 
 
 def test_compare_covers_every_private_mechanism():
@@ -311,22 +256,6 @@ def test_huge_epsilon_is_noted_with_noise_for_epsilon_8():
     assert done.stderr == ""
 
 
-def test_beneficial_extra_bits_are_noted():
-    """A note to the user: --json is to stay what it is."""
-    settings = [
-        *("--mechanism=distributed_discrete_gaussian", "--noise_source=helpers"),
-        *("--cohort_size=100", "--population=2000", "--rounds=15", "--dimension=160"),
-        *("--delta=1e-5", "--noise_multiplier=1", "--json"),
-    ]
-    few, enough = (call("epsilon", *settings, f"--bits={bits}") for bits in (8, 9))
-    [row] = json.loads(enough.stdout)
-    assert json.loads(few.stdout)[0]["epsilon"] > 10 * row["epsilon"]
-    epsilon = f"{row['epsilon']:.4g}"
-    assert names(few.stderr, "distributed_discrete_gaussian", "bits", 9, epsilon)
-    assert few.stderr.count("\n") == 1
-    assert enough.stderr == ""
-
-
 def test_unreachable_compression_rate_is_refused():
     few = ["--dimension=650", "--mechanism=sketched_ddg", "--bits=16"]
     done = call("calibrate", "--epsilon=8", *few, "--compression_rate=100")
@@ -349,86 +278,6 @@ def test_help_lists_the_flags():
 
 
 # ---- cli.run, with a binary made for the test ----
-
-BINARY = """
-    import os, signal, sys, time
-    from absl import flags
-    from experiments import cli
-
-    # Ignored where the tests run in the background of a shell.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    flags.DEFINE_string("do", None, "What to do.")
-
-    def main(argv):
-        do = flags.FLAGS.do
-        if do == "refuse":
-            raise ValueError("size must\\nbe 1, found 2")
-        cli.work_begins()
-        if do == "break":
-            raise ValueError("a fault")
-        if do == "interrupt":
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(10000)
-
-    cli.run(main)
-"""
-
-
-@pytest.mark.parametrize(
-    ("do", "code", "words"),
-    [
-        ("", 0, ""),
-        ("refuse", 2, "error: size must be 1, found 2\n"),
-        ("break", 1, "Traceback"),
-        ("interrupt", 130, "interrupted\n"),
-    ],
-)
-def test_exit_codes(tmp_path, do, code, words):
-    script = tmp_path / "binary.py"
-    script.write_text(textwrap.dedent(BINARY))
-    done = subprocess.run(
-        [sys.executable, str(script), f"--do={do}"],
-        capture_output=True,
-        text=True,
-        env={"PATH": "", "PYTHONPATH": str(programs.ROOT)},
-    )
-    assert done.returncode == code, done.stderr
-    if code == 1:
-        assert words in done.stderr
-    else:
-        assert done.stderr == words
-
-
-@pytest.mark.parametrize(
-    ("mechanism", "participation"),
-    [("matrix_factorization", "once_per_epoch"), ("sgmf", "cyclic_poisson")],
-)
-def test_run_long_noise_stream_costs_the_same_as_in_training(
-    monkeypatch, mechanism, participation
-):
-    """The same flags, with the population and the dimension of a task."""
-    options = {"noise_stream": "run", "matrix_method": "banded", "matrix_bands": 3}
-    plan = fakes.make_plan(
-        monkeypatch,
-        mechanism=mechanism,
-        participation=participation,
-        min_separation=3,
-        noise_multiplier=1.25,
-        mechanism_options=options,
-        accounting_method="auto",
-        delta=1e-4,
-    )
-    [row] = rows(
-        "epsilon",
-        *(f"--mechanism={mechanism}", f"--participation={participation}"),
-        *("--min_separation=3", "--noise_multiplier=1.25", "--delta=1e-4"),
-        *(f"--{name}={value}" for name, value in options.items()),
-        *(f"--population={fakes.POPULATION}", f"--dimension={fakes.DIMENSION}"),
-        *("--cohort_size=5", "--rounds=8"),
-    )
-    assert row["epsilon"] == plan.cost.planned.epsilon
-    assert row["accounting_method"] == plan.cost.planned.accounting_method
-    assert row["relation"] == plan.cost.planned.relation
 
 
 def test_explain_agrees_with_epsilon_and_calibrate():
@@ -518,12 +367,8 @@ def test_explain_of_a_run_matches_its_summary(monkeypatch, tmp_path, name):
     "changes",
     [
         {"epsilon": 7.0},
-        {"rounds": 0, "epsilon": 0.0},
         {"mechanism": "of_another_package"},
-        {"mechanism_options": {}},
         {"mechanism_options": None},
-        {"settings": {}},
-        {"population": 2},
         {"dimension": "many"},
     ],
     ids=repr,
@@ -546,12 +391,8 @@ def test_explain_refuses_a_summary_with_mismatched_epsilon(
         (["."], "RUN"),
         (["a", "b"], "a b"),
         ([".", "--rounds=3"], "--rounds"),
-        ([".", "--accounting_method=rdp"], "--accounting_method"),
         ([], "--noise_multiplier"),
         (["--noise_multiplier=1", "--epsilon=8"], "--noise_multiplier"),
-        (["--noise_multiplier=1", "--bands=2"], "--bands"),
-        (["--noise_multiplier=1", "--keep_fraction=0.1"], "--keep_fraction"),
-        (["--noise_multiplier=1", "--population=50"], "--cohort_size"),
     ],
 )
 def test_explain_refuses_contradictory_arguments(tmp_path, arguments, named):
