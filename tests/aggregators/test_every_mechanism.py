@@ -29,6 +29,9 @@ CASES = {
         )
         for name in ADAPTIVE
     },
+    "dome_ddg energy": dataclasses.replace(
+        mechanisms.TEST_CONFIGS["dome_ddg"], measures_energy=True
+    ),
 }
 
 
@@ -88,7 +91,7 @@ VALUE_TYPE = tff.to_type([(np.float32, (5, 6)), (np.float32, [D - 30])])
 EXACT = {"seed": 2**80 + 3, "measure": "exact_for_simulation"}
 IN_TFF = ["gaussian adaptive", "l2_csgm", "linf_csgm", "distributed_skellam"]
 IN_TFF += ["distributed_discrete_gaussian adaptive", "sketched_ddg adaptive"]
-IN_TFF += ["project_and_perturb", "sparse_recovery", "dome", "dome_ddg"]
+IN_TFF += ["project_and_perturb", "sparse_recovery", "dome", "dome_ddg energy"]
 
 
 @pytest.mark.parametrize("name", IN_TFF)
@@ -120,3 +123,4 @@ def test_a_round_in_tff_is_a_function_of_its_state(name, tff_secure_context):
     missing = 16 * D * getattr(config, "resolved_max_rank", 0)
     assert measured["downlink_bits"] == config.downlink_bits(D) - missing
     assert measured["noise_stddev"] > 0
+    assert 0 < measured.get("exact_explained_energy", 1) <= 1

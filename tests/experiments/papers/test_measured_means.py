@@ -18,7 +18,6 @@ VECTORS = {
 @pytest.mark.parametrize(
     ("config", "kind"),
     [
-        (mechanisms.SketchedDdg(N, 1.0, 0.05, 12, compression_rate=5.0), "similar"),
         (mechanisms.ProjectAndPerturb(N, 1.0, 0.1, 5.0), "similar"),
         (mechanisms.DistributedDiscreteGaussian(N, 1.0, 0.5, 10), "independent"),
     ],
