@@ -20,28 +20,24 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import io
-import json
 import secrets
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 
-from dpfl import checks, codecs, files, mechanisms, planning, reading
+from dpfl import checks, codecs, files, mechanisms, planning
 from dpfl.arrays import in_numpy, philox
 from dpfl.codecs import build, round_functions
-from dpfl.codecs.base import Fields, Structure
+from dpfl.codecs.base import Fields
 from dpfl.loops import wire
-from dpfl.planning.history import names_of
+from dpfl.loops.open_round import REFUSALS, OpenRound
+from dpfl.loops.saved import Saved
 from dpfl.planning.ledger import Again
 from dpfl.privacy_coverage import MARK, RELEASED
 from dpfl.seed_domains import RoundDomain
 from dpfl.training import selection
 
-# Reasons why a message is refused: its client is not in the round, or was heard before;
-# it has a wrong length, or numbers that no client can send; no round is open.
-REFUSALS = ("stranger", "duplicate", "length", "numbers", "late")
 # Sums over clients that follow from their messages.
 _KNOWN_SUMS = ("clients", "nonfinite_clients")
 
@@ -75,47 +71,6 @@ class RoundRelease(NamedTuple):
     mean: wire.Update
     metrics: dict[str, float]
     epsilon: float
-
-
-@dataclasses.dataclass
-class _OpenRound:
-    """A round before its release.
-
-    Attributes:
-      clients: Whether the message of each client, by name, is in the sum.
-      shared: The result of `RoundFunctions.prepare`.
-      total: The sum of the messages.
-      number: How many messages are in the sum.
-      epsilon: Of all releases with this one, once it is in the ledger.
-    """
-
-    clients: dict[Hashable, bool]
-    shared: Fields
-    total: Structure
-    number: int = 0
-    epsilon: Optional[float] = None
-
-
-class _Saved(NamedTuple):
-    """The content of a saved state, or that of a new run.
-
-    Attributes:
-      arrays: The state of the round functions, by name.
-      numbers: Fields of the mechanism that were chosen for the run.
-      key: The key of the cohorts.
-      draws: Whether the plan draws the clients; None while that is open.
-      cohorts: The last cohorts that it did not draw, which the ledger has to know.
-      lost: Releases that are charged for besides the rounds.
-      begun: How many of the cohorts, 0 or 1, are of a round without a release.
-    """
-
-    arrays: dict[str, np.ndarray]
-    numbers: dict[str, Any]
-    key: int
-    draws: Optional[bool] = None
-    cohorts: Any = ()
-    lost: int = 0
-    begun: int = 0
 
 
 class Server:
@@ -187,9 +142,11 @@ class Server:
         more = {"delta": delta, "epsilon": epsilon, "has_journal": path is not None}
         self._about = files.digest({**about, **more})
         if state is None:
-            saved = self._new(mechanism, delta, epsilon, seed)
+            numbers = self._chosen(mechanism, delta, epsilon)
+            secret = secrets.randbits(selection.SEED_BITS) if seed is None else seed
+            saved = Saved({}, numbers, selection.run_key(secret, self._run))
         else:
-            saved = _read(state, self._about)
+            saved = Saved.of(state, self._about)
         self._numbers = saved.numbers
         self.mechanism = dataclasses.replace(mechanism, **saved.numbers)
         self._codec = codecs.make_codec(self.mechanism, self.dimension)
@@ -201,28 +158,25 @@ class Server:
         # Cohorts that the plan did not draw, by the rounds' indices.
         first = self._done + saved.begun - len(saved.cohorts)
         self._cohorts = dict(enumerate(map(list, saved.cohorts), first))
-        self.ledger = self._opened_ledger(delta, epsilon, path, saved.lost)
-        self._open: Optional[_OpenRound] = None
-        self._example: Optional[Structure] = None
+        self._open: Optional[OpenRound] = None
+        run = self.plan, self.dimension
+        self.ledger = planning.Ledger(
+            self.mechanism, *run, delta, target_epsilon=epsilon, path=path
+        )
+        self._resume(path, saved.lost)
         self._refused: collections.Counter[str] = collections.Counter()
 
-    def _new(
-        self,
-        mechanism: mechanisms.Mechanism,
-        delta: float,
-        epsilon: Optional[float],
-        seed: Optional[int],
-    ) -> _Saved:
-        """A run that has not begun."""
+    def _chosen(
+        self, given: mechanisms.Mechanism, delta: float, epsilon: Optional[float]
+    ) -> dict[str, Any]:
+        """The fields of the mechanism that a new run chooses."""
         run = self.plan, self.dimension
         if epsilon is None:
-            settled = planning.resolve(mechanism, *run, delta=delta).logged()
+            settled = planning.resolve(given, *run, delta=delta).logged()
         else:
-            settled = planning.calibrate(mechanism, *run, epsilon, delta)
-        own, given = dataclasses.asdict(settled), dataclasses.asdict(mechanism)
-        numbers = {name: own[name] for name in own if own[name] != given[name]}
-        secret = secrets.randbits(selection.SEED_BITS) if seed is None else seed
-        return _Saved({}, numbers, selection.run_key(secret, self._run))
+            settled = planning.calibrate(given, *run, epsilon, delta)
+        own, asked = dataclasses.asdict(settled), dataclasses.asdict(given)
+        return {name: own[name] for name in own if own[name] != asked[name]}
 
     def _begun(
         self, seed: Optional[int], arrays: Mapping[str, np.ndarray]
@@ -249,34 +203,20 @@ class Server:
             state = collections.OrderedDict((name, arrays[name]) for name in state)
         return steps, state
 
-    def _opened_ledger(
-        self,
-        delta: float,
-        epsilon: Optional[float],
-        path: Optional[files.PathLike],
-        lost: int,
-    ) -> planning.Ledger:
-        """The ledger after the rounds of the state."""
-        ledger = planning.Ledger(
-            self.mechanism,
-            self.plan,
-            self.dimension,
-            delta,
-            target_epsilon=epsilon,
-            path=path,
-        )
+    def _resume(self, path: Optional[files.PathLike], lost: int) -> None:
+        """Takes the ledger to the rounds of the state."""
         done, cohorts = self._done, []
         if path is None:
-            ledger.again = Again(whole=lost)
+            self.ledger.again = Again(whole=lost)
             cohorts = [self._names(r) for r in range(self.plan.known_from(done), done)]
         else:
             wanted = f"the ledger of at least {done} rounds that the state is from"
-            checks.require(ledger.rounds >= done, "path", wanted, ledger.rounds)
-        self._lose(ledger)
-        ledger.resume_at(done, cohorts)
-        return ledger
+            found = self.ledger.rounds
+            checks.require(found >= done, "path", wanted, found)
+        self._lose()
+        self.ledger.resume_at(done, cohorts)
 
-    def _lose(self, ledger: planning.Ledger) -> None:
+    def _lose(self) -> None:
         """Charges for releases that no state has, whose rounds are to be done again.
 
         Where other rounds have cohorts of their own, so have these, which the ledger
@@ -284,8 +224,8 @@ class Server:
         begins: were they drawn again until enough of them report, those that do would
         be in it more often than the plan says.
         """
-        if ledger.rounds > self._done:
-            ledger.resume_at(self._done)
+        if self.ledger.rounds > self._done:
+            self.ledger.resume_at(self._done)
             # Its charge was for the round as it was.
             self._open = None
             self._cohorts.pop(self._done, None)
@@ -342,7 +282,7 @@ class Server:
         wanted = "given in each round or in none"
         checks.require(is_same, "clients", wanted, clients)
         # A sum may have been opened of which there was no release.
-        self._lose(self.ledger)
+        self._lose()
         self.ledger.check_room(done + 1)
         if clients is None:
             is_drawn = type(self.plan) is not mechanisms.FixedSize
@@ -360,8 +300,7 @@ class Server:
         broadcast = self._steps.broadcast(self._state, seed)
         shared = self._steps.prepared_by(broadcast, seed)
         self._draws = draws
-        heard: dict[Hashable, bool] = dict.fromkeys(names, False)
-        self._open = _OpenRound(heard, shared, self._codec.zero())
+        self._open = OpenRound(names, shared, self._codec)
         return Round(done + 1, names, wire.pack(broadcast, self._codec, {}))
 
     def add(self, client: Hashable, message: wire.Data) -> bool:
@@ -376,40 +315,11 @@ class Server:
           Whether it was added. If not, nothing has changed but a count under
           `RoundRelease.metrics`.
         """
-        now = self._open
-        refusal = "late" if now is None else self._refusal(now, client, message)
+        refusal = "late"
+        if self._open is not None:
+            refusal = self._open.refusal(client, message)
         self._refused.update([refusal] if refusal else [])
         return not refusal
-
-    def _refusal(self, now: _OpenRound, client: Any, data: wire.Data) -> str:
-        """Adds a message, or returns the reason why not."""
-        codec = self._codec
-        try:
-            [client] = names_of([client])
-        except TypeError:
-            return "stranger"
-        if now.epsilon is not None:
-            return "late"
-        if now.clients.get(client) is None:
-            return "stranger"
-        if now.clients[client]:
-            return "duplicate"
-        if self._example is None:
-            nobody = np.zeros([codec.input_length], np.float32)
-            seed = np.zeros([2], np.int64)
-            self._example = codec.encode(nobody, now.shared["expanded"], seed).message
-        try:
-            message = wire.unpack(data, self._example, codec)
-        except (TypeError, ValueError):
-            return "length"
-        if not codec.is_possible(message):
-            return "numbers"
-        total = codec.accumulate(now.total, message)
-        if codec.malformed(total) > codec.malformed(now.total):
-            return "numbers"
-        now.total, now.clients[client] = total, True
-        now.number += 1
-        return ""
 
     def add_sum(self, total: Mapping[str, Any], clients: int) -> None:
         """Adds the opened sum of clients' integers, which the ledger then has.
@@ -438,15 +348,7 @@ class Server:
         checks.require(not now.number, "add_sum", wanted, now.number)
         most = len(now.clients)
         clients = checks.integer("clients", clients, least, most, "those of the round")
-        own = {name: np.asarray(part) for name, part in total.items()}
-        shapes = {name: part.shape for name, part in own.items()}
-        known = {name: part.shape for name, part in now.total.items()}
-        checks.require(shapes == known, "total", f"of shapes {known}", shapes)
-        for name, part in own.items():
-            if part.dtype.kind not in "iu":
-                raise TypeError(checks.message("total", "of integers", part.dtype))
-            # Wraps around, as sums modulo 2^b may.
-            own[name] = part.astype(now.total[name].dtype)
+        own = now.residues(total)
         self._record()
         now.total = self._codec.merge(now.total, own)
         now.number += clients
@@ -481,7 +383,7 @@ class Server:
         self._refused.clear()
         return RoundRelease(mean, metrics, epsilon)
 
-    def _opened(self) -> _OpenRound:
+    def _opened(self) -> OpenRound:
         if self._open is None:
             raise ValueError("round must be open, as after begin_round, found none")
         return self._open
@@ -503,30 +405,14 @@ class Server:
         done, lost = self._done, sum(self.ledger.again)
         more = self.ledger.rounds - done
         known = [r for r in sorted(self._cohorts) if r < done or not more]
-        header = {
-            "about": self._about,
-            "numbers": self._numbers,
-            "key": self._key,
-            "draws": self._draws,
-            "cohorts": [self._cohorts[r] for r in known],
-            "begun": int(done in known),
-            # An opened sum without a release is charged when the round begins again.
-            "lost": lost + more,
-        }
-        file, text = io.BytesIO(), np.array(json.dumps(header))
-        files.write_archive(file, {reading.HEADER: text, **self._state})
-        return file.getvalue()
-
-
-def _read(state: bytes, about: str) -> _Saved:
-    """The content of a state; ValueError, without any of it, if it is another's."""
-    try:
-        arrays = reading.arrays_in(io.BytesIO(state))
-        header = reading.parsed("state", str(arrays.pop(reading.HEADER)[()]))
-        if header.pop("about") == about:
-            return _Saved(arrays, **header)
-        found = "that of another run"
-    except (KeyError, TypeError, ValueError, AttributeError):
-        found = "damaged bytes"
-    wanted = "of Server.save, of the same arguments"
-    raise ValueError(checks.message("state", wanted, found))
+        # An opened sum without a release is charged when the round begins again.
+        saved = Saved(
+            arrays=self._state,
+            numbers=self._numbers,
+            key=self._key,
+            draws=self._draws,
+            cohorts=[self._cohorts[r] for r in known],
+            lost=lost + more,
+            begun=int(done in known),
+        )
+        return saved.to_bytes(self._about)

@@ -14,8 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import dpfl
 from dpfl.arrays import in_numpy
 from dpfl.codecs.base import Received
-from dpfl.loops import server as server_lib
-from dpfl.loops import wire
+from dpfl.loops import open_round, wire
 from dpfl.seed_domains import RoundDomain
 from dpfl.vectors import randomness
 from tests.loops import audited
@@ -178,7 +177,7 @@ def test_garbage_adds_nothing_and_is_counted():
             counts["duplicate"] += 1
         found, wanted = server.end_round(), honest.end_round()
         assert_array_equal(found.mean, wanted.mean)
-        for reason in server_lib.REFUSALS:
+        for reason in open_round.REFUSALS:
             assert found.metrics[f"exact_refused_{reason}"] == counts[reason], name
             assert wanted.metrics[f"exact_refused_{reason}"] == 0
         assert found.metrics["exact_clients"] == CLIENTS
