@@ -5,7 +5,7 @@
 
   dpfl-compare runs/a runs/b
   dpfl-compare runs/a runs/b --csv --output=runs.csv
-  dpfl-compare runs/* --plot=runs.png --html=runs.html
+  dpfl-compare runs/* --html=runs.html
   dpfl-compare runs/* --baseline=gaussian-1
   dpfl-compare runs/* --baseline=gaussian-1 --by_client=clients.csv
 
@@ -37,13 +37,12 @@ from dpfl import files
 from dpfl.pages import elements, svg
 from dpfl.training import engine
 
-from . import cli, drawings, run_folders, start, tables
+from . import cli, run_folders, start, tables
 from .run_folders import RunFolder
 
 _JSON = flags.DEFINE_bool("json", False, "Print JSON; null stands for infinity.")
 _CSV = flags.DEFINE_bool("csv", False, "Print CSV.")
 _OUTPUT = flags.DEFINE_string("output", None, "Write to this file, not to stdout.")
-_PLOT = flags.DEFINE_string("plot", None, "Draw the curves; a PNG file.")
 _HTML = flags.DEFINE_string("html", None, "Write table and curves as one page.")
 _METRIC = flags.DEFINE_string(
     "metric",
@@ -153,15 +152,13 @@ def main(argv: Sequence[str]) -> None:
         raise ValueError("RUN must be the output folder of a run, found none")
     if _JSON.value and _CSV.value:
         raise ValueError("--csv must be left out beside --json, found both")
-    files_given = {"plot": (".png",), "html": (".html",), "by_client": (".csv",)}
-    cli.check_outputs({"output": (), **files_given})
+    cli.check_outputs({"output": (), "html": (".html",), "by_client": (".csv",)})
     runs = run_folders.read(argv[1:])
     if not _ANY_TASK.value or _BY_CLIENT.value:
         run_folders.check_one_task(runs)
     metric = _METRIC.value or run_folders.headline(runs)
-    if flags.FLAGS["metric"].present or _PLOT.value or _HTML.value:
+    if flags.FLAGS["metric"].present or _HTML.value:
         run_folders.check_metric(runs, metric)
-    label = tables.head(f"final_{metric}")
     notes = run_folders.remarks(runs)
     settings = run_folders.different_settings(runs)
     rows = [run_folders.row(run, settings, metric) for run in runs]
@@ -175,7 +172,6 @@ def main(argv: Sequence[str]) -> None:
         notes.append("note: epsilon does not cover what is of a client's examples")
     if _BASELINE.value is not None:
         rows = run_folders.arms(runs, settings, _BASELINE.value, metric, clients)
-    drawn = curves(runs, metric) if _PLOT.value or _HTML.value else {}
     cli.work_begins()
     form = "json" if _JSON.value else "csv" if _CSV.value else "text"
     tables.show(rows, _columns(rows), _OUTPUT.value, form, digits=4)
@@ -185,9 +181,8 @@ def main(argv: Sequence[str]) -> None:
     for note in notes:
         print(note, file=sys.stderr)
     if _HTML.value:
-        files.write_atomically(_HTML.value, page(rows, settings, notes, drawn, label))
-    if _PLOT.value:
-        drawings.draw_runs(drawn, AXES, label, _PLOT.value)
+        parts = settings, notes, curves(runs, metric), tables.head(f"final_{metric}")
+        files.write_atomically(_HTML.value, page(rows, *parts))
 
 
 if __name__ == "__main__":

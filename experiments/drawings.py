@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Drawings of the binaries privacy, factorize and compare, as PNG files.
+"""Drawings of the binaries privacy and factorize, and of claims, as PNG files.
 
     drawings.draw_bits([dataclasses.asdict(each) for each in points], "bits.png")
 
@@ -57,22 +57,14 @@ def _picture(
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    # A dollar in the name of a run starts no formula.
-    with matplotlib.rc_context({"text.parse_math": False}):
-        figure, axes = pyplot.subplots(
-            rows, columns, figsize=(width, height), squeeze=False, layout="constrained"
-        )
-        yield axes
-        files.public_folder(Path(path).parent)
-        metadata = {"Comment": note}
-        save(figure, path, dpi=120, bbox_inches="tight", metadata=metadata)
-        pyplot.close(figure)
-
-
-def _label(name: str) -> str:
-    """The name of a run for a legend, which would skip names that begin with "_"."""
-    shown = name.encode(errors="backslashreplace").decode()
-    return f" {shown}" if shown.startswith("_") else shown
+    figure, axes = pyplot.subplots(
+        rows, columns, figsize=(width, height), squeeze=False, layout="constrained"
+    )
+    yield axes
+    files.public_folder(Path(path).parent)
+    metadata = {"Comment": note}
+    save(figure, path, dpi=120, bbox_inches="tight", metadata=metadata)
+    pyplot.close(figure)
 
 
 def _legend_below(axes: Any, **options: Any) -> None:
@@ -148,33 +140,6 @@ def draw_bands(rows: Rows, path: str) -> None:
         axis.set_xlabel("bands of C, rounds between a client's")
         axis.set_ylabel("noise std of the iterates, over the clip")
         axis.legend(fontsize="small")
-
-
-def draw_runs(
-    curves: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]],
-    axes: Mapping[str, tuple[str, bool]],
-    label: str,
-    path: str,
-) -> None:
-    """Draws the metric of runs, with a panel for each axis and a line for each run.
-
-    Args:
-      curves: Points of each run, by axis and run.
-      axes: Label of each axis, and whether it is logarithmic.
-      label: Label of the metric.
-      path: Path of the picture.
-    """
-    with _picture(path, 4 * len(axes), 3.6, 1, len(axes)) as panels:
-        for axis, (name, (words, is_logarithmic)) in zip(panels[0], axes.items()):
-            for run, points in curves[name].items():
-                x, y = zip(*points) if points else ((), ())
-                marker = "." if len(points) < 50 else None
-                axis.plot(x, y, marker=marker, label=_label(run))
-            axis.set(xlabel=words, ylabel=label)
-            if is_logarithmic:
-                axis.set_xscale("log")
-            axis.grid(alpha=0.3)
-        _legend_below(panels, ncol=4, fontsize=8)
 
 
 def draw_steps(

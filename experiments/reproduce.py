@@ -72,13 +72,6 @@ _JOBS = flags.DEFINE_integer(
     "Concurrent training runs; default: as many as processors and memory allow, or one "
     "in JAX.",
 )
-_CONCURRENCY = flags.DEFINE_integer(
-    *("concurrency", None),
-    "Concurrent client groups of each run; default: an equal share of the CPUs.",
-)
-_ROUND_DEADLINE = flags.DEFINE_float(
-    "round_deadline", None, "For each run: deadline of a round in seconds."
-)
 _ALLOW_PARTIAL_DATA = flags.DEFINE_bool(
     "allow_partial_data",
     False,
@@ -88,13 +81,9 @@ _DOWNLOAD = flags.DEFINE_bool(
     "download", False, "Download missing data files, once, before any run begins."
 )
 # Flags of the runs, meaningless if no work is done.
-_OF_TFF = ("concurrency", "round_deadline")
-_OF_RUNS = ("jobs", *_OF_TFF)
 _OF_TRAINING = ("engine", "seeds")
 _OF_DATA = ("data_dir", "allow_partial_data", "download")
-for _flag in ("jobs", "concurrency"):
-    cli.check_flag(_flag, checks.integer, at_most=1000)
-cli.check_flag("round_deadline", checks.real, above=0, at_most=config.LONGEST_DEADLINE)
+cli.check_flag("jobs", checks.integer, at_most=1000)
 
 
 def _print_table(rows: Rows) -> None:
@@ -120,10 +109,10 @@ def _check_flags(figure: sweep.Figure, scale: str) -> None:
                 f"--from_table must be left out for {figure.name}, since "
                 f"{figure.needs_folders}, which no table keeps"
             )
-        both = (*_OF_TRAINING, *_OF_RUNS, *_OF_DATA)
+        both = (*_OF_TRAINING, "jobs", *_OF_DATA)
         cli.refuse("--from_table", "table", "plot_only", *both)
     if _PLOT_ONLY.value:
-        cli.refuse("--plot_only", *_OF_RUNS, *_OF_DATA)
+        cli.refuse("--plot_only", "jobs", *_OF_DATA)
     if scale == "small":
         cli.refuse("--scale=small", *_OF_DATA)
     if not _OUTPUT_DIR.value:
@@ -144,8 +133,6 @@ def _engine(figure: sweep.Figure, scale: str) -> str:
     name = _ENGINE.value
     if name == "auto" or not _PLOT_ONLY.value:
         name = engine.of(name)
-    if name == "jax":
-        cli.refuse("the engine jax", *_OF_TFF)
     return name
 
 
@@ -157,7 +144,6 @@ def _flags_of_runs(engine_name: str, scale: str) -> dict[str, Any]:
         "engine": "jax" if is_jax else None,
         "precision": "tf32" if is_jax and scale == "paper" else None,
         "data_dir": _DATA_DIR.value and os.path.realpath(_DATA_DIR.value),
-        "round_deadline": _ROUND_DEADLINE.value,
         "allow_partial_data": _ALLOW_PARTIAL_DATA.value or None,
         "download": _DOWNLOAD.value or None,
     }
@@ -175,7 +161,6 @@ def _do_work(
     parallel_runs.do(
         *(grid, table, folder, checked.values()),
         jobs=_JOBS.value or (1 if is_alone else None),
-        concurrency=_CONCURRENCY.value,
     )
 
 

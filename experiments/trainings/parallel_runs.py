@@ -74,7 +74,6 @@ class ParallelRuns:
         folder: Path,
         *,
         jobs: Optional[int] = None,
-        concurrency: Optional[int] = None,
         keep_diverged: bool = False,
     ):
         """Initializes the runs; no process is started yet.
@@ -82,15 +81,12 @@ class ParallelRuns:
         Args:
           folder: Parent of the folders of all work.
           jobs: Concurrent runs; None for as many as the machine allows.
-          concurrency: Concurrent groups of clients in a run; None for an equal share of
-            the processors.
           keep_diverged: Whether a run that diverged has a row whose metric is NaN; if
             not, it has failed.
         """
         self._folder, self._keep_diverged = folder, keep_diverged
         self._machine = remaining_work.this_machine()
-        self._jobs, self._concurrency = jobs, concurrency
-        self._groups = concurrency or 1
+        self._jobs, self._groups = jobs, 1
         self._rates = remaining_work.load(folder / "rates.json", self._machine)
         self._unknown: set[str] = set()
         self._chains: collections.deque[list[Training]] = collections.deque()
@@ -239,8 +235,8 @@ class ParallelRuns:
     def _at_a_time(self, runs: int, rates: remaining_work.Rates) -> int:
         """The number of concurrent runs; also sets their groups of clients."""
         jobs = self._jobs or remaining_work.jobs(self._machine, runs, rates)
-        shared = remaining_work.concurrency(self._machine, min(jobs, max(1, runs)))
-        self._groups = self._concurrency or shared
+        at_a_time = min(jobs, max(1, runs))
+        self._groups = remaining_work.concurrency(self._machine, at_a_time)
         return jobs
 
     def _hire(self, threads: int) -> None:
