@@ -198,15 +198,6 @@ def test_dp_accountings_calibration_works():
     assert 3.0 * (1 - 1e-5) <= found.epsilon <= 3.0
 
 
-@each_event
-def test_events_survive_the_named_tuple_form(make_event):
-    event = make_event(1.5)
-    again = dp_accounting.DpEvent.from_named_tuple(event.to_named_tuple())
-    assert again == event and hash(again) == hash(event)
-    with pytest.raises(attr.exceptions.FrozenInstanceError):
-        event.noise_multiplier = 2.0
-
-
 @pytest.mark.parametrize("noise", [1e6, 1e7, 1e8, 1e12])
 @pytest.mark.parametrize("epsilon", [0, 0.1, 50, 1e308, INF])
 def test_delta_under_much_noise(noise, epsilon):

@@ -210,35 +210,6 @@ BROKEN = {
 }  # fmt: skip
 
 
-class TestSimulators:
-    """The simulators' moments, and that their scores are likelihood ratios."""
-
-    CASES = {
-        "csgm": Masked(CANARY, GAMMA, 0.7),
-        "sampled csgm": Masked(CANARY, GAMMA, 0.7, 0.4, releases=2),
-        "reused mask": Masked(CANARY, GAMMA, 0.9, releases=3, reuse_mask=True),
-        "sgmf": stream(1.0, (1,), keep_fraction=GAMMA),
-        "discrete gaussian": shares(8, sampling_probability=0.6),
-        "skellam": simulators.DistributedNoiseSimulator(np.array([2, 1]), 8, 0.5, True),
-        "dome": DOMES,
-    }
-
-    @pytest.mark.parametrize("name", CASES)
-    def test_score_is_a_likelihood_ratio(self, name):
-        # E_Q[exp(score)] = 1, and bounded functions h: E_P[h] = E_Q[h exp(score)].
-        simulator = self.CASES[name]
-        rng = np.random.default_rng(5)
-        outputs = simulator.sample(rng, False, 100_000)
-        ratio = np.exp(simulator.score(outputs))
-        assert np.mean(ratio) == pytest.approx(1, abs=5 * np.std(ratio) / 316)
-        present = simulator.sample(rng, True, 100_000)
-        for h in (np.tanh, np.cos):
-            by_p = h(present.reshape(100_000, -1).sum(axis=1))
-            by_q = h(outputs.reshape(100_000, -1).sum(axis=1)) * ratio
-            error = math.hypot(np.std(by_p), np.std(by_q)) / 316
-            assert np.mean(by_p) == pytest.approx(np.mean(by_q), abs=4.5 * error)
-
-
 @pytest.mark.parametrize("name", SOUND)
 def test_claims_are_above_the_measured_lower_bounds(name):
     event, count, simulator, part = SOUND[name]

@@ -16,7 +16,7 @@ import pytest
 from dp_accounting import dp_event
 from scipy import optimize, special
 
-from dpfl import accounting, mechanisms
+from dpfl import accounting
 from dpfl.accounting import events, trees
 from tests.refusals import refuses
 
@@ -66,13 +66,6 @@ def test_releases_of_one_sample(number, sequence, count, truth):
             plain = DRAWN(100, 10, GAUSSIAN(count**-0.5))
             want = epsilon(plain, ONE)
             assert epsilon(drawn, ONE) == pytest.approx(want, rel=1e-9)
-
-
-def test_both_releases_of_a_sample_are_counted():
-    release = mechanisms.Gaussian(100, 0.1, 1).round_dp_event(10, 1.0)
-    run = SELF(POISSON(0.1, COMPOSED([release] * 2)), 200)
-    # Of two that are counted as one it is 11.0.
-    assert by_rdp(run) == pytest.approx(22.4, abs=0.05)
 
 
 @pytest.mark.parametrize(

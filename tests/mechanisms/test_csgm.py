@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-import dp_accounting
 import pytest
 
 from dpfl import accounting, mechanisms
@@ -67,22 +66,6 @@ def test_an_explicit_linf_ratio_is_used_and_accounted():
     config = l2(linf_ratio=0.02)
     assert config.linf_clip(10_000) == pytest.approx(0.01)
     assert config.round_dp_event(10_000, 1.0).linf_ratio == 0.02
-
-
-@pytest.mark.parametrize(
-    ("participation", "count", "probability"),
-    [
-        (mechanisms.PoissonSampling(4000, 1000, 30), 30, 0.25),
-        (mechanisms.FixedSize(4000, 1000, 30), 30, 1.0),
-        (mechanisms.OncePerEpoch(4000, 1000, 30), 8, 1.0),
-    ],
-    ids=lambda value: getattr(value, "name", ""),
-)
-def test_run_event_composes_all_rounds(participation, count, probability):
-    event = l2().dp_event(participation, 5000).event
-    assert isinstance(event, dp_accounting.SelfComposedDpEvent)
-    assert event.count == count
-    assert event.event.sampling_probability == probability
 
 
 def test_noise_and_bits_of_a_message():

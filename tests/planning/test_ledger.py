@@ -258,14 +258,6 @@ def test_separated_epochs_refuse_early_returns():
     book.record_round(["b"])
 
 
-def test_under_sampling_a_client_may_come_in_every_round():
-    book = book_of(POISSON)
-    book.record_round([1, 2])
-    book.record_round([1, 2])
-    with refuses(ValueError, "participants", 1, 3):
-        book.record_round([1, 1])
-
-
 def test_ledger_resumes_from_another_process():
     book = book_of(mechanisms.OncePerEpoch(100, 50, 6))
     book.resume_at(3, [["a"]])
@@ -276,15 +268,6 @@ def test_ledger_resumes_from_another_process():
     for rounds in (-1, 7):
         with refuses(ValueError, "rounds", rounds):
             book.resume_at(rounds)
-
-
-def test_a_budget_refuses_the_round_that_exceeds_it():
-    cost = cost_of(gaussian())
-    budget = (cost.epsilon_after(2) + cost.epsilon_after(3)) / 2
-    book = ledger.Ledger.of(cost_of(gaussian(), target_epsilon=budget))
-    assert book.record_round() < book.record_round() <= budget
-    with refuses(ValueError, "rounds", 2, 3, "epsilon"):
-        book.record_round()
 
 
 @pytest.mark.parametrize(
@@ -306,18 +289,6 @@ def test_bad_values_are_named(values, parts):
 def test_default_delta():
     assert ledger.default_delta(100) == 1e-3
     assert ledger.default_delta(342_477) == pytest.approx(342_477**-1.1)
-
-
-def test_resumed_cohorts_may_not_repeat_a_client_across_groups():
-    book = book_of(mechanisms.CyclicPoisson(100, 50, 8, min_separation=2))
-    with refuses(ValueError, "cohorts", "group 1", 4, "'a'", "group 0"):
-        book.resume_at(4, [["a"], [], [], ["a"]])
-    assert book.rounds == 0
-    with refuses(ValueError, "cohorts", 3, 2):
-        book.resume_at(3, [["b"], ["c"]])
-    book.resume_at(3, [["a"], ["b"], ["c"]])
-    with refuses(ValueError, "participants", "group 1", 4, "'a'", "group 0"):
-        book.record_round(["a"])
 
 
 @pytest.mark.parametrize(

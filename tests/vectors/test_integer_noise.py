@@ -200,15 +200,6 @@ def test_draws_follow_from_the_seed_and_are_independent(make, stddev):
     check(draws[::2], draws[1::2])
 
 
-@BOTH
-def test_a_pair_is_two_independent_draws(kind):
-    draws = integer_noise.NOISE[kind](1.51).sample(SEED, 1_000_000).numpy()
-    pairs = np.clip(draws.reshape(-1, 2), -3, 3) + 3
-    table = np.bincount(pairs[:, 0] * 7 + pairs[:, 1], minlength=49).reshape(7, 7)
-    assert table.min() > 20
-    assert scipy.stats.chi2_contingency(table)[1] > 1e-3
-
-
 def test_draws_are_stable_under_a_seed():
     """A saved run must go on with the noise that it began with."""
     wanted = {
