@@ -5,6 +5,7 @@
 
 import contextlib
 import math
+import shutil
 from unittest import mock
 
 import numpy as np
@@ -19,6 +20,8 @@ from tests.arrays import cases
 DIMENSION, CLIENTS = 1 << 16, 3
 # Noise of the server, behind masks, and of the clients.
 NOISED = ("gaussian", "l2_csgm", "distributed_discrete_gaussian")
+# And noise of which a saved state has a part: that of the rounds before.
+RESTORED = (*NOISED, "matrix_factorization")
 # One of each kind of message; test_server.py has them all.
 SENT = ("gaussian", "l2_csgm", "sgmf", "sketched_ddg", "dome")
 
@@ -28,9 +31,34 @@ def check_noise(mean, mechanism):
     size = math.sqrt(len(mean))
     stddev = mechanism.noise_multiplier * mechanism.clip_norm / mechanism.cohort_size
     stddev *= getattr(mechanism, "sketch_clip", 1.0)
+    if mechanism.name == "matrix_factorization":
+        # A round's own row, whose coefficient is 1.
+        stddev = mechanism.stddev / mechanism.noise_divisor
     assert abs(np.mean(mean)) < 5 * stddev / size
     assert abs(np.var(mean) / stddev**2 - 1) < 5.5 * math.sqrt(2) / size
     assert scipy.stats.kstest(mean / stddev, "norm").statistic < 2.5 / size
+
+
+def check_restored(name, folder, released):
+    """Checks that rounds which go on from one saved state have noise of their own.
+
+    Were it in the state, the difference of two releases would be a client's update.
+
+    Args:
+      name: One of `RESTORED`.
+      folder: A folder for states.
+      released: A function of mechanism, updates, plan and folder, to what a round
+        releases, or the model after it. It goes on from the state in the folder, if
+        there is one, and saves one.
+    """
+    run = dpfl.TEST_CONFIGS[name], np.zeros([4 * CLIENTS, DIMENSION], np.float32)
+    plan, found = dpfl.OncePerEpoch(4 * CLIENTS, CLIENTS, 2), []
+    begun = folder / "begun"
+    begun.mkdir()
+    released(*run, plan, begun)
+    for again in (folder / "one", folder / "two"):
+        found.append(released(*run, plan, shutil.copytree(begun, again)))
+    check_noise((found[0] - found[1]) / math.sqrt(2), run[0])
 
 
 def check_bytes(lengths, mechanism, dimension):

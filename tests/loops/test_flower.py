@@ -139,12 +139,12 @@ def trained(grid, mechanism=GAUSSIAN, plan=PLAN, inner=None, rounds=10**9, **opt
 NODES = range(10**18, 10**18 + 30)
 
 
-def released(mechanism, updates, **options):
+def released(mechanism, updates, plan=None, **options):
     """The arrays after a round of clients with these updates, from zeros on."""
     step = client_app(lambda node, arrays: updates[node - NODES[0]])
     arrays = record({"w": np.zeros_like(updates[0]), "counter": np.array([3, 4])})
     grid = InProcess(NODES[: len(updates)], step)
-    plan = audited.plan_of(updates)
+    plan = plan or audited.plan_of(updates)
     _, result = trained(grid, mechanism, plan, arrays=arrays, **options)
     return {"w": result.arrays["w"].numpy()}
 
@@ -154,6 +154,16 @@ def test_noise_that_reaches_the_model_is_the_mechanism_s(name):
     mechanism = dpfl.TEST_CONFIGS[name]
     zeros = np.zeros([audited.CLIENTS, audited.DIMENSION], np.float32)
     audited.check_noise(released(mechanism, zeros)["w"], mechanism)
+
+
+@pytest.mark.parametrize("name", audited.RESTORED)
+def test_two_releases_of_one_state_have_noise_of_their_own(name, tmp_path):
+    def after_one_more(mechanism, updates, plan, folder):
+        path = folder / "run.npz"
+        run = {"path": path, "rounds": 1 + path.exists()}
+        return released(mechanism, updates, plan, **run)["w"]
+
+    audited.check_restored(name, tmp_path, after_one_more)
 
 
 @pytest.mark.parametrize("name", cases.SUMMED)

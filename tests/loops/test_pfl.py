@@ -3,6 +3,7 @@
 
 """The adapter for Apple's pfl."""
 
+import contextlib
 import dataclasses
 import itertools
 
@@ -79,17 +80,23 @@ def test_rounds_are_those_of_a_server(name):
     assert next(heard, None) is None
 
 
-def released(mechanism, updates, **options):
-    """The mean of a round of clients with these updates."""
+def released(mechanism, updates, plan=None, folder=None, **options):
+    """The mean of a round of clients with these updates, the next one of a folder."""
     ids, zeros = range(len(updates)), np.zeros_like(updates[0])
-    like, plan = MappedVectorStatistics({"w": zeros}), audited.plan_of(updates)
+    like = MappedVectorStatistics({"w": zeros})
+    plan = plan or audited.plan_of(updates)
     made = DpflMechanism(mechanism, plan, like, delta=1e-3, **options)
     data = made.cohorts(pfl_loop.dataset(clients=len(updates)), ids)
-    for member, _ in data.get_cohort(len(updates)):
+    if folder is not None:
+        with contextlib.suppress(CheckpointNotFoundError):
+            made.load(folder)
+    for member, _ in data.get_cohort(plan.cohort_size):
         stats = MappedVectorStatistics({"w": updates[member.user_id]})
         empty, _ = made.postprocess_one_user(stats=stats, user_context=None)
     more = {"central_context": None, "aggregate_metrics": None}
     mean, _ = made.postprocess_server(stats=empty, **more)
+    if folder is not None:
+        made.save(folder)
     return [mean["w"]]
 
 
@@ -98,6 +105,11 @@ def test_noise_that_reaches_the_model_is_the_mechanism_s(name):
     mechanism = dpfl.TEST_CONFIGS[name]
     zeros = np.zeros([audited.CLIENTS, audited.DIMENSION], np.float32)
     audited.check_noise(released(mechanism, zeros)[0], mechanism)
+
+
+@pytest.mark.parametrize("name", audited.RESTORED)
+def test_two_releases_of_one_state_have_noise_of_their_own(name, tmp_path):
+    audited.check_restored(name, tmp_path, lambda *run: released(*run)[0])
 
 
 @pytest.mark.parametrize("name", cases.SUMMED)

@@ -222,6 +222,23 @@ def test_the_noise_that_reaches_the_mean_has_the_claimed_law(name):
     audited.check_noise(server.end_round().mean, mechanism)
 
 
+@pytest.mark.parametrize("name", audited.RESTORED)
+def test_two_releases_of_one_state_have_noise_of_their_own(name, tmp_path):
+    def released(mechanism, updates, plan, folder):
+        path, d = folder / "state", updates.shape[1]
+        state = path.read_bytes() if path.exists() else None
+        server = dpfl.Server(mechanism, plan, d, state=state)
+        now = server.begin_round()
+        for client in now.clients:
+            data = dpfl.encode(mechanism, updates[client], now.message)
+            assert server.add(client, data)
+        mean = server.end_round().mean
+        path.write_bytes(server.save())
+        return mean
+
+    audited.check_restored(name, tmp_path, released)
+
+
 RESUMED = ["gaussian_adaptive", "l2_csgm", "distributed_discrete_gaussian"]
 RESUMED += ["matrix_factorization", "dome_ddg", "sketched_ddg"]
 
