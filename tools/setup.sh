@@ -54,11 +54,11 @@ echo "Setting up .venv with $("$python" --version) (about a minute)." >&2
 rm -rf .venv
 "$python" -m venv .venv || fail \
   "'$python -m venv .venv' failed; on Debian and Ubuntu the package python3-venv provides it."
-# The list is complete, so nothing is left to resolve: TensorFlow Federated's own pin
+# The lists are complete, so nothing is left to resolve: TensorFlow Federated's own pin
 # of jaxlib names a version that is no longer published. Each file is checked against
-# the digests in the list.
+# the digests in the lists.
 .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
-  --no-compile --require-hashes -r requirements.txt
+  --no-compile --require-hashes -r dpfl/requirements-tff.txt -r requirements.txt
 # pip would do this on one processor, for other packages' tests too. A file that is a
 # template and no Python is no error.
 .venv/bin/python -m compileall -qq -j 0 -x '/tests?/' .venv/lib || :
