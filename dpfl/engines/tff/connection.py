@@ -1,10 +1,10 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""gRPC connections of Python to a TFF worker.
+"""gRPC connections of Python to a TFF worker, and its compilers.
 
-connection = Connection(target, check)
-tff.framework.set_default_context(connection.context(secure_sums=True))
+with failures_told():
+    executor = tff.framework.RemoteExecutor(Connection(target))
 """
 
 from __future__ import annotations
@@ -92,25 +92,6 @@ def _sentence(error: grpc.RpcError) -> str:
     )
 
 
-class _Stub(tff.framework.RemoteExecutorGrpcStub):
-    """TFF's stub, which ignores the disposal of values once the worker is gone."""
-
-    is_closed = False
-
-    def dispose(self, request: Any) -> Any:
-        return self._unless_gone(super().dispose, request)
-
-    def dispose_executor(self, request: Any) -> Any:
-        return self._unless_gone(super().dispose_executor, request)
-
-    def _unless_gone(self, call: Callable[[Any], Any], request: Any) -> Any:
-        # Values may be dropped before anyone notices that the worker is gone. A closed
-        # channel raises ValueError.
-        with contextlib.suppress(grpc.RpcError, ValueError):
-            return None if self.is_closed else call(request)
-        return None
-
-
 @functools.cache
 def _kept_grpc() -> grpc.Channel:
     """A channel to nowhere, which keeps gRPC's memory until this process ends.
@@ -122,79 +103,66 @@ def _kept_grpc() -> grpc.Channel:
     return grpc.insecure_channel("unix:/")
 
 
-class Connection:
-    """A channel to a worker, and TFF's execution contexts on it."""
+class Connection(tff.framework.RemoteExecutorGrpcStub):
+    """TFF's stub of a worker, which ignores disposals once the worker is gone."""
 
-    def __init__(self, target: str, check: Callable[[], None]):
-        """Starts to connect, in the background.
-
-        Args:
-          target: gRPC's name of the worker.
-          check: Called before each computation, and again when TFF retries one; raises
-            if the worker is lost.
-        """
-        self._check = check
+    def __init__(self, target: str):
+        """Starts to connect to gRPC's name of a worker, in the background."""
         _kept_grpc()
-        self._channel = grpc.insecure_channel(target, _CHANNEL_OPTIONS)
-        self._stub = _Stub(self._channel)
-        self._is_idle = False
-        self._channel.subscribe(self._notice)
+        self._own_channel = grpc.insecure_channel(target, _CHANNEL_OPTIONS)
+        super().__init__(self._own_channel)
+        self._is_closed = self._is_idle = False
+        self._own_channel.subscribe(self._notice)
 
     def _notice(self, state: grpc.ChannelConnectivity) -> None:
         self._is_idle = state is grpc.ChannelConnectivity.IDLE
 
-    @property
-    def is_ready(self) -> bool:
+    def answers(self) -> bool:
         """Whether the worker answers; gRPC tries again if it had given up."""
-        if self._is_idle and not self._stub.is_closed:
+        if self._is_idle and not self._is_closed:
             self._is_idle = False
-            self._channel.unsubscribe(self._notice)
-            self._channel.subscribe(self._notice, try_to_connect=True)
-        return self._stub.is_ready
+            self._own_channel.unsubscribe(self._notice)
+            self._own_channel.subscribe(self._notice, try_to_connect=True)
+        return self.is_ready
 
-    def context(self, *, secure_sums: bool = False) -> tff.framework.SyncContext:
-        """A synchronous execution context on the worker."""
-        return tff.framework.SyncExecutionContext(
-            executor_fn=self.executor_factory(),
-            compiler_fn=_compile_secure if secure_sums else _compile,
-            transform_args=tff.tensorflow.transform_args,
-            transform_result=tff.tensorflow.transform_result,
-        )
+    def dispose(self, request: Any) -> Any:
+        """See base class."""
+        return self._unless_gone(super().dispose, request)
 
-    def executor_factory(self) -> tff.framework.ExecutorFactory:
-        """The executor factory for TFF's contexts of every kind."""
+    def dispose_executor(self, request: Any) -> Any:
+        """See base class."""
+        return self._unless_gone(super().dispose_executor, request)
 
-        def executor(cardinalities: dict) -> tff.framework.RemoteExecutor:
-            self._check()
-            cardinalities.setdefault(tff.CLIENTS, 0)
-            # By default TFF disposes of the values of several rounds at a time.
-            remote = tff.framework.RemoteExecutor(self._stub, dispose_batch_size=1)
-            remote.set_cardinalities(cardinalities)
-            return remote
-
-        return tff.framework.ResourceManagingExecutorFactory(executor)
+    def _unless_gone(self, call: Callable[[Any], Any], request: Any) -> Any:
+        # Values may be dropped before anyone notices that the worker is gone. A closed
+        # channel raises ValueError.
+        with contextlib.suppress(grpc.RpcError, ValueError):
+            return None if self._is_closed else call(request)
+        return None
 
     def forget(self) -> None:
         """Leaves its values to the worker, which is about to end or lost."""
-        self._stub.is_closed = True
+        self._is_closed = True
 
     def close(self) -> None:
         """Closes the channel; pending calls fail."""
         self.forget()
-        self._channel.close()
+        self._own_channel.close()
 
 
-def _compile(computation: Any) -> Any:
+def compiled(computation: Any) -> Any:
+    """The computation for TFF's worker."""
     return tff.backends.native.desugar_and_transform_to_native(computation)
 
 
 # Cached, since the next run's worker may be given the same computation, for seconds.
 @functools.lru_cache(maxsize=8)
-def _compile_secure(computation: Any) -> Any:
+def compiled_with_plain_sums(computation: Any) -> Any:
+    """The computation for TFF's worker, with plain sums in place of secure ones."""
     # TFF's own search for secure sums takes a sixth of the compilation.
     content = tff.framework.serialize_computation(computation).SerializeToString()
     if _SECURE in content:
         computation = tff.backends.test.replace_secure_intrinsics_with_bodies(
             computation
         )
-    return _compile(computation)
+    return compiled(computation)

@@ -3,7 +3,9 @@
 
 """Isolation of a server that accepts anyone's connections, for this process alone.
 
-    worker, ready = isolation.start(command, os.environ, until_ready=connect)
+    with isolation.started(command, os.environ) as worker:
+        while not answers(worker.target):
+            worker.attend(0.02)
 
 TFF's worker listens on every address of the machine without authentication: anyone who
 reaches it computes, reads and writes files as its user, and only its port can be
@@ -31,7 +33,7 @@ import socket
 import struct
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Optional, Union
 
 from dpfl import checks, files, launcher
@@ -123,20 +125,17 @@ class Isolated:
             self._notifications = None
 
     def launch(
-        self,
-        command: Callable[[int], Sequence[str]],
-        environment: dict[str, str],
-        log: Any,
+        self, command: Sequence[str], environment: dict[str, str], log: Any
     ) -> None:
         """Starts the worker behind its barrier; raises IsolationError if that fails.
 
         Args:
-          command: Function from the port to bind to the program and its arguments.
+          command: The program and its arguments, to which `--port` is added.
           environment: Environment variables of the worker.
           log: File for the worker's output.
         """
-        number = _UNUSED_PORT if self.port is None else self.port
-        program = command(number)
+        port = _UNUSED_PORT if self.port is None else self.port
+        program = [*command, f"--port={port}"]
         if self.isolation == "anyone_can_connect":
             self._start(launcher.ends_with_parent(program), environment, log)
             return
@@ -207,21 +206,20 @@ class Isolated:
             ) from error
 
 
-def start(
-    command: Callable[[int], Sequence[str]],
+@contextlib.contextmanager
+def started(
+    command: Sequence[str],
     environment: dict[str, str],
-    *,
-    until_ready: Callable[[Isolated], Any],
     isolation: str = "socket",
     log_path: Optional[Union[str, pathlib.Path]] = None,
-) -> tuple[Isolated, Any]:
-    """Starts a worker behind an isolation.
+) -> Iterator[Isolated]:
+    """A worker behind an isolation; the block waits until it answers.
+
+    The block calls `attend` until then. If it fails, the worker is killed.
 
     Args:
-      command: Function from the port to bind to the program and its arguments.
+      command: The program and its arguments, to which `--port` is added.
       environment: Environment variables of the worker.
-      until_ready: Called with the worker; returns once it answers, and calls `attend`
-        until then. Its result is returned.
       isolation: One of `engine.ISOLATIONS`.
       log_path: File to which the worker's output and its isolation are appended; None
         to discard them.
@@ -240,7 +238,7 @@ def start(
             isolated = Isolated(isolation)
             stack.callback(isolated.close)
             isolated.launch(command, environment, log)
-            result = until_ready(isolated)
+            yield isolated
             isolated.settle()
         except IsolationError as error:
             raise IsolationError(
@@ -252,7 +250,6 @@ def start(
             ) from error
         stack.pop_all()
         log.write(f"dpfl: isolation={isolation!r}: {_MEANINGS[isolation]}\n".encode())
-    return isolated, result
 
 
 def _is_readable(descriptor: Optional[int], seconds: float) -> bool:

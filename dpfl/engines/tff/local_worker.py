@@ -28,8 +28,9 @@ import psutil
 import tensorflow_federated as tff
 
 from dpfl import checks, machine
+from dpfl.engines.tff import connection
 from dpfl.engines.tff import isolation as isolation_lib
-from dpfl.engines.tff.connection import Connection, WorkerDiedError
+from dpfl.engines.tff.connection import WorkerDiedError
 from dpfl.training import deadlines
 
 _POLL_SECONDS = 0.02
@@ -51,7 +52,6 @@ class Worker:
 
     Attributes:
       isolation: The worker's isolation: one of `engine.ISOLATIONS`.
-      target: gRPC's name of the worker; valid in this process only, unless it is TCP.
       port: TCP port that an unprotected worker listens on; None if it has none.
     """
 
@@ -60,11 +60,10 @@ class Worker:
         self._process = isolated.process
         self.pid = isolated.process.pid
         self.isolation = isolated.isolation
-        self.target = isolated.target
         self.port = isolated.port
         self._closed = False
         self._timed_out: Optional[float] = None
-        self._connection = Connection(self.target, self.wait_until_ready)
+        self._connection = connection.Connection(isolated.target)
 
     @property
     def is_alive(self) -> bool:
@@ -73,11 +72,29 @@ class Worker:
 
     def context(self, *, secure_sums: bool = False) -> tff.framework.SyncContext:
         """A synchronous context; with `secure_sums` plain sums simulate secure ones."""
-        return self._connection.context(secure_sums=secure_sums)
+        secure = connection.compiled_with_plain_sums
+        return tff.framework.SyncExecutionContext(
+            executor_fn=self.executor_factory(),
+            compiler_fn=secure if secure_sums else connection.compiled,
+            transform_args=tff.tensorflow.transform_args,
+            transform_result=tff.tensorflow.transform_result,
+        )
 
     def executor_factory(self) -> tff.framework.ExecutorFactory:
         """The executor factory for TFF's contexts of every kind."""
-        return self._connection.executor_factory()
+
+        def executor(cardinalities: dict) -> tff.framework.RemoteExecutor:
+            # Also called when TFF retries a computation.
+            self.wait_until_ready()
+            cardinalities.setdefault(tff.CLIENTS, 0)
+            # By default TFF disposes of the values of several rounds at a time.
+            remote = tff.framework.RemoteExecutor(
+                self._connection, dispose_batch_size=1
+            )
+            remote.set_cardinalities(cardinalities)
+            return remote
+
+        return tff.framework.ResourceManagingExecutorFactory(executor)
 
     def deadline(
         self, seconds: Optional[float]
@@ -118,10 +135,10 @@ class Worker:
             deadline.
         """
         self._check_alive()
-        if self._connection.is_ready:
+        if self._connection.answers():
             return
         with deadlines.waiting_for(f"TFF's worker process {self.pid}"):
-            while not self._connection.is_ready:
+            while not self._connection.answers():
                 self._isolated.attend(_POLL_SECONDS)
                 self._check_alive()
 
@@ -189,26 +206,17 @@ def start(
     }
     calls = concurrency * (_CALLS_OF_A_GROUP if groups else 1)
 
-    def until_ready(isolated: isolation_lib.Isolated) -> Worker:
+    command = [
+        str(_worker_binary()),
+        f"--max_concurrent_computation_calls={calls}",
+    ]
+    with isolation_lib.started(command, environment, isolation, log_path) as isolated:
         worker = Worker(isolated)
         try:
             worker.wait_until_ready()
         except BaseException:
             worker.close()
             raise
-        return worker
-
-    _, worker = isolation_lib.start(
-        lambda port: [
-            str(_worker_binary()),
-            f"--port={port}",
-            f"--max_concurrent_computation_calls={calls}",
-        ],
-        environment,
-        until_ready=until_ready,
-        isolation=isolation,
-        log_path=log_path,
-    )
     atexit.register(worker.close)
     tff.framework.set_default_context(worker.context())
     return worker

@@ -32,7 +32,7 @@ with socket.socket(socket.AF_INET6) as trial:
     trial.bind(("::1", 0))
 server = socket.socket(socket.AF_INET6)
 server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-server.bind(("::", int(sys.argv[1])))
+server.bind(("::", int(sys.argv[-1].split("=")[1])))
 server.listen()
 while True:
     select.select([server], [], [])
@@ -45,8 +45,8 @@ NOBODY = 65534
 is_root = pytest.mark.skipif(os.geteuid() != 0, reason="another user needs root")
 
 
-def command(port):
-    return [sys.executable, "-I", "-S", "-c", SERVER, str(port)]
+def command(code, *arguments):
+    return [sys.executable, "-I", "-S", "-c", code, *arguments]
 
 
 def connect(target):
@@ -60,7 +60,7 @@ def connect(target):
 
 
 def first_words(isolated):
-    """Waits for the server's first words."""
+    """The server's first words, which are waited for."""
     while isolated.process.poll() is None:
         isolated.attend(0.02)
         with (
@@ -78,15 +78,25 @@ def first_words(isolated):
 
 
 @contextlib.contextmanager
-def running(kind, **kwargs):
-    isolated, words = isolation.start(
-        command, dict(os.environ), until_ready=first_words, isolation=kind, **kwargs
-    )
-    try:
-        assert words == FIRST_WORDS
+def running(kind, code=SERVER, *arguments, log_path=None):
+    program = command(code, *arguments)
+    with isolation.started(program, dict(os.environ), kind, log_path) as isolated:
+        assert first_words(isolated) == FIRST_WORDS
+    with contextlib.closing(isolated):
         yield isolated
-    finally:
-        isolated.close()
+
+
+@contextlib.contextmanager
+def launched(*program):
+    """A server that is left alone once it has been launched."""
+    with contextlib.closing(isolation.Isolated("socket")) as isolated:
+        isolated.launch(program, dict(os.environ), subprocess.DEVNULL)
+        yield isolated
+
+
+def leave(isolated):
+    """Ends the supervision of a server."""
+    isolated._forget_notifications()
 
 
 @pytest.fixture
@@ -242,30 +252,19 @@ def test_bind_is_blocked_after_startup(tmp_path):
         "    late = socket.socket()\n"
         "    try:\n        late.bind(('', 0))\n"
         "    except OSError as error:\n"
-        "        open(sys.argv[2], 'w').write(str(error.errno))\n"
+        "        open(sys.argv[1], 'w').write(str(error.errno))\n"
         "    while (data",
     )
     path = tmp_path / "errno"
-    isolated, _ = isolation.start(
-        lambda port: [sys.executable, "-I", "-S", "-c", code, str(port), str(path)],
-        dict(os.environ),
-        until_ready=first_words,
-        isolation="socket",
-    )
-    forks.until(lambda: path.exists() and path.read_text())
-    isolated.close()
+    with running("socket", code, str(path)):
+        forks.until(lambda: path.exists() and path.read_text())
     assert int(path.read_text()) == errno.ENOSYS
 
 
 def test_unsupervised_worker_gets_no_address():
-    isolated = isolation.Isolated("socket")
-    try:
-        isolated.launch(command, dict(os.environ), subprocess.DEVNULL)
-        os.close(isolated._notifications)
-        isolated._notifications = None
+    with launched(*command(SERVER)) as isolated:
+        leave(isolated)
         assert isolated.process.wait() != 0
-    finally:
-        isolated.close()
 
 
 def test_worker_listening_on_other_address_is_killed(monkeypatch):
@@ -358,7 +357,6 @@ def test_the_risk_can_be_accepted():
 
 def test_legacy_32_bit_system_calls_are_blocked():
     # int 0x80 on x86-64 calls bind() as number 361 of the 32-bit table.
-    isolated = isolation.Isolated("socket")
     code = (
         "import ctypes, mmap\n"
         "m = mmap.mmap(-1, 4096, prot=7)\n"
@@ -366,20 +364,12 @@ def test_legacy_32_bit_system_calls_are_blocked():
         "f = ctypes.CFUNCTYPE(ctypes.c_long)\n"
         "f(ctypes.addressof(ctypes.c_char.from_buffer(m)))()\n"
     )
-    try:
-        isolated.launch(
-            lambda port: [sys.executable, "-I", "-S", "-c", code],
-            dict(os.environ),
-            subprocess.DEVNULL,
-        )
+    with launched(*command(code)) as isolated:
         assert isolated.process.wait() == -signal.SIGSYS
-    finally:
-        isolated.close()
 
 
-@pytest.mark.parametrize("kind", ["none", "loopback"])
-def test_a_wrong_isolation_is_named(kind):
-    with refuses(ValueError, "isolation", kind), running(kind):
+def test_a_wrong_isolation_is_named():
+    with refuses(ValueError, "isolation", "none"), running("none"):
         pass
 
 

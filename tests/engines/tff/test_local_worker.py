@@ -7,7 +7,6 @@ import contextlib
 import os
 import pathlib
 import signal
-import subprocess
 import threading
 import time
 
@@ -22,6 +21,7 @@ from dpfl.engines.tff import connection, isolation
 from dpfl.engines.tff import local_worker as worker_lib
 from dpfl.training import deadlines
 from tests import forks
+from tests.engines.tff import test_isolation
 from tests.refusals import names, refuses
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -237,7 +237,7 @@ def stopped(monkeypatch, tff_context):
     with worker_lib.start() as worker:
         assert total_of([]) == 0
         # Half an hour without a computation, were it not for the option.
-        while worker._connection._stub.is_ready:
+        while worker._connection.is_ready:
             time.sleep(0.02)
         forks.stop(worker.pid)
         yield worker
@@ -314,23 +314,13 @@ def test_two_workers_at_a_time(tff_worker, tff_context):
 
 
 def test_unsupervised_worker_exits_without_an_address():
-    isolated = isolation.Isolated("socket")
-    binary = str(worker_lib._worker_binary())
-    try:
-        isolated.launch(
-            lambda port: [binary, f"--port={port}"],
-            dict(os.environ),
-            subprocess.DEVNULL,
-        )
-        os.close(isolated._notifications)
-        isolated._notifications = None
+    with test_isolation.launched(str(worker_lib._worker_binary())) as isolated:
+        test_isolation.leave(isolated)
         # It says so in its log, and ends with status 0.
         while isolated.process.poll() is None:
             with contextlib.suppress(FileNotFoundError, PermissionError):
                 assert isolation.listening(isolated.process.pid) == []
             time.sleep(0.02)
-    finally:
-        isolated.close()
 
 
 CLOSED = """
