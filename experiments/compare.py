@@ -37,7 +37,7 @@ from dpfl import files
 from dpfl.pages import elements, svg
 from dpfl.training import engine
 
-from . import cli, run_folders, start, tables
+from . import cli, client_metrics, run_folders, start, tables
 from .run_folders import RunFolder
 
 _JSON = flags.DEFINE_bool("json", False, "Print JSON; null stands for infinity.")
@@ -166,8 +166,8 @@ def main(argv: Sequence[str]) -> None:
     if _BY_CLIENT.value:
         name = engine.of("auto")
         start.import_engine(name)
-        clients = run_folders.by_client(runs, metric, name)
-        more = run_folders.percentiles(clients, metric)
+        clients = client_metrics.by_client(runs, metric, name)
+        more = client_metrics.percentiles(clients, metric)
         rows = [{**row, **own} for row, own in zip(rows, more)]
         notes.append("note: epsilon does not cover what is of a client's examples")
     if _BASELINE.value is not None:
@@ -177,7 +177,7 @@ def main(argv: Sequence[str]) -> None:
     tables.show(rows, _columns(rows), _OUTPUT.value, form, digits=4)
     if clients is not None:
         names = [run.name for run in runs]
-        files.write_atomically(_BY_CLIENT.value, run_folders.csv_of(clients, names))
+        files.write_atomically(_BY_CLIENT.value, client_metrics.csv_of(clients, names))
     for note in notes:
         print(note, file=sys.stderr)
     if _HTML.value:

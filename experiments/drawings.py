@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Drawings of the binaries privacy and factorize, and of claims, as PNG files.
+"""Drawings of the binaries privacy and factorize, as PNG files.
 
     drawings.draw_bits([dataclasses.asdict(each) for each in points], "bits.png")
 
@@ -22,16 +22,7 @@ import numpy as np
 from dpfl import factorization as mf
 from dpfl import files
 
-from .effects import Effect
 from .tables import Row, Rows
-
-# Color of each verdict (Okabe and Ito, and Tol).
-_VERDICTS = {
-    **{"holds": "#117733", "no cost shown": "#009e73"},
-    "costs, below the margin": "#56b4e9",
-    **{"does not hold": "#882255", "costs more": "#d55e00", "not decided": "#7f7f7f"},
-    "not assayable": "#bbbbbb",
-}
 
 
 def save(figure: Any, path: files.PathLike, **options: Any) -> None:
@@ -43,7 +34,7 @@ def save(figure: Any, path: files.PathLike, **options: Any) -> None:
 
 
 @contextlib.contextmanager
-def _picture(
+def picture(
     path: str,
     width: float,
     height: float,
@@ -67,7 +58,7 @@ def _picture(
     pyplot.close(figure)
 
 
-def _legend_below(axes: Any, **options: Any) -> None:
+def legend_below(axes: Any, **options: Any) -> None:
     """One legend for all panels, with each label once."""
     handles, labels = axes[0, 0].get_legend_handles_labels()
     named = dict(zip(labels, handles))
@@ -95,7 +86,7 @@ def draw_costs(rows: Rows, panels: Mapping[str, str], path: str) -> None:
       panels: Titles of the panels by their columns.
       path: Path of the picture.
     """
-    with _picture(path, 4 * len(panels), 3.4, 1, len(panels)) as axes:
+    with picture(path, 4 * len(panels), 3.4, 1, len(panels)) as axes:
         for axis, (panel, title) in zip(axes[0], panels.items()):
             for name, own in _lines(rows).items():
                 x = [row["compression_rate"] for row in own]
@@ -104,7 +95,7 @@ def draw_costs(rows: Rows, panels: Mapping[str, str], path: str) -> None:
             axis.set(xscale="log", xlabel="compression rate", title=title)
             if panel != "noise_multiplier":
                 axis.set_yscale("log")
-        _legend_below(axes, ncol=6)
+        legend_below(axes, ncol=6)
 
 
 def draw_bits(rows: Rows, path: str) -> None:
@@ -115,7 +106,7 @@ def draw_bits(rows: Rows, path: str) -> None:
         for row in rows
         if row["error_over_gaussian"] is not None
     ]
-    with _picture(path, 6, 4.2) as [[axis]]:
+    with picture(path, 6, 4.2) as [[axis]]:
         for label, own in _lines(shown, "line").items():
             own.sort(key=lambda row: row["bits_per_parameter"])
             points = [(r["bits_per_parameter"], r["error_over_gaussian"]) for r in own]
@@ -130,7 +121,7 @@ def draw_bits(rows: Rows, path: str) -> None:
 
 def draw_bands(rows: Rows, path: str) -> None:
     """Draws the error of iterates against the bands, for rows of `privacy_curves`."""
-    with _picture(path, 6, 4.2) as [[axis]]:
+    with picture(path, 6, 4.2) as [[axis]]:
         for name, own in _lines(rows, "compression_rate").items():
             points = [(row["separation"], row["root_mean_error"]) for row in own]
             (line,) = axis.plot(*zip(*points), marker="o", markersize=3, label=name)
@@ -152,7 +143,7 @@ def draw_steps(
       plan: Participation of a client.
       path: Path of the picture.
     """
-    with _picture(path, 7, 4.5) as [[axis]]:
+    with picture(path, 7, 4.5) as [[axis]]:
         for factorization in factorizations:
             axis.plot(
                 np.sqrt(factorization.step_errors(plan)),
@@ -162,28 +153,3 @@ def draw_steps(
         axis.set(xlabel="round", ylabel="noise std of the iterate", yscale="log")
         axis.set_title(str(factorizations[0].workload))
         axis.legend(fontsize="small")
-
-
-def draw_effects(
-    lines: Sequence[tuple[str, str, Effect]], path: str, note: str
-) -> None:
-    """Draws effects on accuracy with their intervals, one below the other, in points.
-
-    Args:
-      lines: A label, a verdict and an effect each.
-      path: The picture's path.
-      note: A comment in the file.
-    """
-    with _picture(path, 9, 0.9 + 0.24 * len(lines), note=note) as axes:
-        axis = axes[0, 0]
-        axis.axvline(0, color="0.5", linewidth=0.8)
-        axis.axvline(-1, color="0.5", linewidth=0.8, linestyle=":")
-        for place, (_, verdict, one) in enumerate(lines):
-            reach = [[100 * (one.size - one.low)], [100 * (one.high - one.size)]]
-            style = {"fmt": "o", "color": _VERDICTS[verdict], "markersize": 4}
-            axis.errorbar([100 * one.size], [place], xerr=reach, label=verdict, **style)
-        axis.set_yticks(range(len(lines)), [label for label, *_ in lines], fontsize=8)
-        axis.set_ylim(len(lines) - 0.5, -0.5)
-        axis.grid(axis="x", alpha=0.3)
-        axis.set_xlabel("gain in points of accuracy; dotted line: one point lost")
-        _legend_below(axes, ncol=4, fontsize=8)

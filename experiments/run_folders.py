@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import json
 import math
 import re
@@ -25,9 +24,8 @@ from typing import Any, Optional
 
 import numpy as np
 
-from dpfl import checks, files, privacy_coverage, reading, tasks
+from dpfl import files, privacy_coverage
 from dpfl.tasks import metrics
-from dpfl.training import engine
 
 from . import effects
 from .tables import read_run
@@ -42,9 +40,8 @@ _NO_SETTINGS = (
 )
 # Settings in which repeated trials may differ.
 _SEEDS = ("seed",)
-# Percentiles of a metric over clients.
-PERCENTS = (10, 50, 90)
-_DIGEST = "task_fingerprint"
+# Entry with the digest of the task's data.
+DIGEST = "task_fingerprint"
 # Prefix of the name of a metric on the test set.
 _EVAL = "eval_"
 # Required entries of a summary, as `dpfl.training.report.summary` writes it: texts,
@@ -156,8 +153,8 @@ def _checked(content: Any) -> dict[str, Any]:
     summary["rounds"] = int(summary["rounds"])
     if summary.get(_SECONDS) is not None:
         summary[_SECONDS] = _number(_SECONDS, summary[_SECONDS], 0, _LARGEST)
-    if not isinstance(summary.get(_DIGEST, ""), str):
-        raise ValueError(f"summary.json must have {_DIGEST}, a string")
+    if not isinstance(summary.get(DIGEST, ""), str):
+        raise ValueError(f"summary.json must have {DIGEST}, a string")
     for settings in (summary["settings"], summary["flags"]):
         if type(settings.get("seed")) not in (int, type(None)):
             raise ValueError("summary.json must have a seed that is an integer")
@@ -209,7 +206,7 @@ def check_one_task(runs: Sequence[RunFolder]) -> None:
     """
     first = runs[0]
     for run in runs:
-        own, other = (str(each.summary.get(_DIGEST)) for each in (run, first))
+        own, other = (str(each.summary.get(DIGEST)) for each in (run, first))
         if own != other:
             raise ValueError(
                 "RUN must have the same data and split as the others, found "
@@ -269,107 +266,6 @@ def labels(runs: Sequence[RunFolder]) -> dict[str, str]:
     }
     words = list(differences.values())
     return {k: v if words.count(v) == 1 else k for k, v in differences.items()}
-
-
-def by_client(
-    runs: Sequence[RunFolder], metric: str, engine_name: str
-) -> metrics.ByClient:
-    """A metric of the final model of each run by the client that test examples are of.
-
-    Args:
-      runs: Runs of one task and split.
-      metric: Name of a metric, such as "accuracy".
-      engine_name: The engine that computes it, whichever trained.
-
-    Raises:
-      ValueError: If the test examples belong to no client, the metric is not one of
-        dpfl's, or data or model of a run are missing, damaged or others.
-    """
-    found: dict[str, metrics.ByClient] = {}
-    loaded: dict[str, tuple[Any, Any]] = {}
-    models = [_weights(run) for run in runs]
-    for run, weights in zip(runs, models):
-        options = run.summary.get("task_options") or {}
-        key = json.dumps([run.summary["task"], options])
-        if key not in loaded:
-            task = tasks.load_task(run.summary["task"], **options)
-            _check_clients(task, run, metric)
-            loaded[key] = task, engine.logits_of(engine_name, task)
-        task, logits = loaded[key]
-        model = functools.partial(logits, weights)
-        try:
-            found[run.name] = metrics.by_client(task, metric, [model])
-        except (TypeError, ValueError) as error:
-            raise _without_model(run, error) from error
-    first, *_ = found.values()
-    sums = np.concatenate([one.sums for one in found.values()])
-    return first._replace(sums=sums)
-
-
-def _weights(run: RunFolder) -> list[np.ndarray]:
-    """The weights of a run's final model."""
-    try:
-        with reading.opened(run.folder / engine.MODEL) as file:
-            return [*reading.arrays_in(file).values()]
-    except (OSError, ValueError) as error:
-        raise _without_model(run, error) from error
-
-
-def _without_model(run: RunFolder, error: Exception) -> ValueError:
-    wanted = f"a folder with the run's {engine.MODEL}"
-    reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-    found = f"{run.folder} ({reason})"
-    return ValueError(checks.message("RUN", wanted, found))
-
-
-def _check_clients(task: Any, run: RunFolder, metric: str) -> None:
-    """Raises ValueError if a task has other data than a run, or no clients' examples.
-
-    Args:
-      task: The task.
-      run: The run.
-      metric: Name of a metric.
-    """
-    digest = str(run.summary.get(_DIGEST, task.fingerprint))
-    wanted = f"of the data that it names, {task.fingerprint[:8]}"
-    checks.require(digest == task.fingerprint, "RUN", wanted, digest[:8])
-    wanted = "of a task whose test examples belong to clients"
-    checks.require(task.test_owners is not None, "RUN", wanted, task.name)
-    known = [] if task.keras else [one.name for one in task.objective.metrics]
-    wanted = f"of a task of dpfl's metric {metric}"
-    checks.require(metric in known, "RUN", wanted, f"{task.name} with {known}")
-
-
-def csv_of(found: metrics.ByClient, names: Sequence[str]) -> str:
-    """The text of a CSV file with a row a client and a column a run.
-
-    Args:
-      found: The metric by client.
-      names: Names of the runs.
-    """
-    sums = ([f"{each:.9g}" for each in own] for own in found.sums.T)
-    columns = ["client", "examples", *names]
-    lines = zip(found.names, found.counts, sums)
-    rows = [dict(zip(columns, (name, n, *own))) for name, n, own in lines]
-    return files.csv_text(columns, rows)
-
-
-def percentiles(found: metrics.ByClient, metric: str) -> list[dict[str, Any]]:
-    """For each run the number of clients, and percentiles of the metric over them.
-
-    Args:
-      found: The metric by client.
-      metric: Its name.
-    """
-    of_client = found.sums / found.counts
-    names = {f"client_{metric}_{percent}": percent for percent in PERCENTS}
-    return [
-        {
-            "clients": len(own),
-            **{name: float(np.percentile(own, p)) for name, p in names.items()},
-        }
-        for own in of_client
-    ]
 
 
 def arms(

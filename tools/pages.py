@@ -35,8 +35,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from dpfl import files
-from experiments import drawings, effects, tables
-from experiments.papers import claims, coverage, verdicts
+from experiments import effects, tables
+from experiments.papers import claims, coverage, verdict_tables, verdicts
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs/results"
@@ -189,18 +189,18 @@ def table(spec: str) -> str:
 @functools.cache
 def claimed(paper: str) -> str:
     """The lines of the table of a paper's claims."""
-    return verdicts.lines(claims.of_paper(paper), RESULTS, corrected())
+    return verdict_tables.lines(claims.of_paper(paper), RESULTS, corrected())
 
 
 def overview(_: str) -> str:
     """The lines of the table of all verdicts by data set."""
-    return verdicts.overview(claims.CLAIMS, RESULTS, claims.DATA_SETS)
+    return verdict_tables.overview(claims.CLAIMS, RESULTS, claims.DATA_SETS)
 
 
 @functools.cache
 def corrected() -> list[verdicts.Claim]:
     """The claims that many lines leave decided."""
-    return verdicts.corrected(claims.CLAIMS, RESULTS)
+    return verdict_tables.corrected(claims.CLAIMS, RESULTS)
 
 
 def figures(paper: str) -> str:
@@ -216,7 +216,7 @@ def about(name: str) -> list[verdicts.Family]:
 def families(name: str) -> str:
     """The lines and the gates of the families that are about a table's runs."""
     own = about(name), RESULTS
-    return f"{verdicts.asked(*own)}\n{verdicts.gates(*own)}"
+    return f"{verdict_tables.asked(*own)}\n{verdict_tables.gates(*own)}"
 
 
 def made(text: str) -> str:
@@ -266,7 +266,7 @@ def main(argv: Sequence[str]) -> int:
             if not picture.exists() or note.encode() not in picture.read_bytes():
                 differ.append(picture)
                 if "--check" not in argv:
-                    drawings.draw_effects(effects_of(name), str(picture), note)
+                    verdict_tables.draw_effects(effects_of(name), str(picture), note)
     for path in differ:
         print(path.relative_to(ROOT))
     return int("--check" in argv and bool(differ))

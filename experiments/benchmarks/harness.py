@@ -57,10 +57,10 @@ GROUPS = {
     "jax_aggregation": Group("jax_rounds"),
     "sketches": Group("vectors"),
     "recurrent": Group("vectors"),
-    "noise_draws": Group("vectors"),
-    "noise_dense": Group("vectors"),
-    "noise_recurrences": Group("vectors", warm_ups=2),
-    "noise_bands": Group("vectors", warm_ups=2),
+    "noise_draws": Group("noise"),
+    "noise_dense": Group("noise"),
+    "noise_recurrences": Group("noise", warm_ups=2),
+    "noise_bands": Group("noise", warm_ups=2),
     "dome_rounds": Group("vectors", 5),
     "digits_rounds": Group("rounds", warm_ups=2),
     "cohorts": Group("rounds"),
@@ -140,7 +140,7 @@ def measure(name: str, settings: Settings) -> list[Row]:
     own = copy.copy(settings)
     own.repeats = repeats
     with contextlib.ExitStack() as stack:
-        if group.module in ("vectors", "rounds") and own.worker is None:
+        if group.module in ("vectors", "noise", "rounds") and own.worker is None:
             import tensorflow_federated as tff
 
             from dpfl.engines.tff import local_worker as worker_lib

@@ -3,7 +3,7 @@
 
 """The papers' claims, as `configs/papers/claims.csv` has them.
 
-    print(verdicts.lines(claims.of_paper("chen2022"), Path("docs/results")))
+    print(verdict_tables.lines(claims.of_paper("chen2022"), Path("docs/results")))
 
 A line is a `verdicts.Claim` if it asks something, a `verdicts.Exact` if it has a table,
 and else untested. Labels are NAME=VALUE with semicolons, and an effect is subtracted

@@ -12,11 +12,10 @@ all claims of a kind. `experiments.papers.claims` has the papers' claims.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import math
 import statistics
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional, Union
 
@@ -179,7 +178,7 @@ class Claim:
         away = min(abs(x - LIMITS[self.asks]) for x in (interval.low, interval.high))
         # An end that equals the limit only after rounding gets two digits.
         digits = 2 if away < 0.0005 else 1
-        effect = _in_points(interval, digits)
+        effect = in_points(interval, digits)
         return self.verdict(interval), effect, str(interval.seeds), self.asks
 
 
@@ -263,7 +262,7 @@ class Untested:
 Line = Union[Claim, Exact, Untested]
 
 
-def _in_points(interval: effects.Effect, digits: int = 1) -> str:
+def in_points(interval: effects.Effect, digits: int = 1) -> str:
     """An effect on accuracy with the ends of its interval."""
     ends = (interval.size, interval.low, interval.high)
     return "{} ({} to {})".format(*(f"{100 * x:.{digits}f}" for x in ends))
@@ -353,108 +352,6 @@ class Family:
         return [one.p_value(one.effect(folder)) for one in self.claims]
 
 
-def asked(families: Sequence[Family], folder: Path) -> str:
-    """A Markdown table of families, corrected for all of their claims.
-
-    Args:
-      families: The families.
-      folder: Folder of the tables of runs.
-    """
-    heads = ("family", "claim", "verdict", "effect", "over clients too", "seeds")
-    text: list[tuple[str, ...]] = [(*heads, "corrected", "because")]
-    counts = effects.holm_in_order([each.p_values(folder) for each in families])
-    for family, count in zip(families, counts):
-        failed = "; ".join(family.failed(folder))
-        for place, verdict in enumerate(family.verdicts(folder)):
-            one, because = family.claims[place], failed
-            if verdict == UNDECIDED != one.verdict(one.effect(folder)):
-                because = "the line before is not"
-            _, effect, seeds, _ = one.cells(folder)
-            clients, stays = one.over_clients(folder), "stays" if place < count else ""
-            more = "" if clients is None else _in_points(clients)
-            own = family.name, one.claim, f"**{verdict}**", effect, more, seeds
-            text.append((*own, stays, because))
-    columns = [column for column in zip(*text) if any(column[1:])]
-    shown, *rows = zip(*columns)
-    return tables.markdown(shown, rows)
-
-
-def gates(families: Sequence[Family], folder: Path) -> str:
-    """A Markdown table of the numbers of families' gates.
-
-    Args:
-      families: The families.
-      folder: Folder of the tables of runs.
-    """
-    rows = []
-    for each in families:
-        for gate in each.gates:
-            found = f"{gate.number(folder):.3g}"
-            is_least = gate.least > -math.inf
-            wanted = f"at least {gate.least:g}" if is_least else f"below {gate.below:g}"
-            rows.append((each.name, gate.words, found, wanted))
-    return tables.markdown(("family", "not assayable where", "found", "wanted"), rows)
-
-
 def _rows(folder: Path, table: str, labels: Labels) -> list[tables.Row]:
     rows = files.read_csv(folder / f"{table}.csv")
     return [row for row in rows if tables.has(row, labels)]
-
-
-def corrected(claims: Iterable[Line], folder: Path) -> list[Claim]:
-    """The claims on effects that are decided if all of them count, by Holm's method."""
-    effect_claims = [one for one in claims if isinstance(one, Claim)]
-    p_values = {
-        place: c.p_value(c.effect(folder)) for place, c in enumerate(effect_claims)
-    }
-    return [effect_claims[place] for place in effects.holm(p_values)]
-
-
-def overview(claims: Iterable[Claim], folder: Path, heads: Labels) -> str:
-    """A Markdown table of the verdicts on each claim, by data set.
-
-    Args:
-      claims: The claims, of which a page's with the same words are one line.
-      folder: Folder of the tables of runs.
-      heads: Heads of columns, by words of a setting; a claim belongs to the first words
-        that its setting has.
-    """
-    rows: dict[str, dict[str, list[str]]] = {}
-    for one in claims:
-        place = one.place(heads)
-        link = f"[{one.claim}]({one.paper}.md)"
-        cells = rows.setdefault(link, {each: [] for each in heads})
-        cells[place].append(one.verdict(one.effect(folder)))
-    text = [
-        [link, *("; ".join(_counted(own)) for own in cells.values())]
-        for link, cells in rows.items()
-    ]
-    return tables.markdown(["claim", *heads.values()], text)
-
-
-def _counted(words: Iterable[str]) -> list[str]:
-    """Distinct words, with the number of each that there are several of."""
-    counts = collections.Counter(words).items()
-    return [f"{word} ({count})" if count > 1 else word for word, count in counts]
-
-
-def lines(claims: Iterable[Line], folder: Path, kept: Collection[Line] = ()) -> str:
-    """A Markdown table of claims, without empty columns.
-
-    Args:
-      claims: The claims of the table.
-      folder: Folder of the tables of runs.
-      kept: Claims that are decided if those of all papers count; see `corrected`.
-    """
-    heads = ("here", "claim", "verdict", "effect", "seeds", "corrected")
-    text: list[tuple[str, ...]] = [(*heads, "asked", "in the paper")]
-    for one in claims:
-        verdict, effect, seeds, asked = one.cells(folder)
-        stays = "stays" if one in kept else ""
-        own = one.setting, one.claim, f"**{verdict}**", effect, seeds, stays
-        text.append((*own, asked, one.where))
-    columns = [column for column in zip(*text) if any(column[1:])]
-    shown, *rows = zip(*columns)
-    if "seeds" not in shown:
-        shown = tuple("measured" if name == "effect" else name for name in shown)
-    return tables.markdown(shown, rows)

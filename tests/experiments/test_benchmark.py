@@ -15,7 +15,7 @@ from absl.testing import flagsaver
 from dpfl import files, machine
 from dpfl.aggregators.factory import CodecFactory
 from experiments import benchmark
-from experiments.benchmarks import harness, programs, rounds, vectors
+from experiments.benchmarks import harness, noise, programs, rounds, vectors
 from tests import forks
 from tests.refusals import names, refuses
 
@@ -159,7 +159,7 @@ def groups_of(module):
     return [name for name, group in harness.GROUPS.items() if group.module == module]
 
 
-@pytest.mark.parametrize("name", groups_of("vectors"))
+@pytest.mark.parametrize("name", groups_of("vectors") + groups_of("noise"))
 def test_rows_of_vectors(tff_secure_context, tff_worker, monkeypatch, name):
     def is_ours(factory, *_, **options):
         return (factory and isinstance(factory, CodecFactory), *options)
@@ -168,7 +168,7 @@ def test_rows_of_vectors(tff_secure_context, tff_worker, monkeypatch, name):
         return (getattr(stream, "block_rounds", None),)
 
     trace_once(monkeypatch, vectors, "_aggregation", is_ours)
-    trace_once(monkeypatch, vectors, "_stream_call", block)
+    trace_once(monkeypatch, noise, "_stream_call", block)
     check_rows(harness.measure(name, tiny(tff_worker)))
 
 

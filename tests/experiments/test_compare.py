@@ -14,7 +14,7 @@ import pytest
 from dpfl import files, tasks
 from dpfl.tasks import metrics
 from dpfl.training import engine
-from experiments import effects, run_folders
+from experiments import client_metrics, effects, run_folders
 from tests import forks
 from tests.refusals import names, refuses
 from tests.tasks import test_femnist
@@ -396,7 +396,7 @@ def test_accuracy_by_client(tmp_path):
     wanted = effects.effect_over_clients(cells, examples, [("a", "b")])
     assert (other["low_clients"], other["high_clients"]) == (wanted.low, wanted.high)
     found = metrics.ByClient(np.array(owners), np.array(examples), np.array(sums))
-    row, *_ = run_folders.percentiles(found, "accuracy")
+    row, *_ = client_metrics.percentiles(found, "accuracy")
     # Runs without a common seed have the interval over seeds alone.
     runs, names = read(paths[0], paths[3]), ["server_lr", "seed"]
     unpaired = found._replace(sums=found.sums[[0, 3]])
@@ -409,7 +409,7 @@ def test_accuracy_by_client(tmp_path):
 
 def test_what_has_no_clients_is_not_evaluated_by_client(tmp_path):
     def evaluated(path, engine_name="tff"):
-        return run_folders.by_client(read(path), "accuracy", engine_name)
+        return client_metrics.by_client(read(path), "accuracy", engine_name)
 
     a = make(tmp_path / "a", task="synthetic", task_options={"model": "2nn"})
     done = compare(a, f"--by_client={tmp_path / 'c.csv'}")

@@ -11,7 +11,7 @@ from scipy import stats
 
 from dpfl import files
 from experiments import effects
-from experiments.papers import claims, verdicts
+from experiments.papers import claims, verdict_tables, verdicts
 from tests.refusals import refuses
 
 RESULTS = Path(__file__).resolve().parents[3] / "docs/results"
@@ -150,7 +150,7 @@ def test_numbers_without_seeds(folder, limits, cells):
 
 def test_every_claim_has_a_line(folder):
     untested = verdicts.Untested("paper", "another", "Fig. 2", "why")
-    text = verdicts.lines([CLAIM, untested], folder)
+    text = verdict_tables.lines([CLAIM, untested], folder)
     assert (
         text.count("\n") == 4
         and "| -5.0 (" in text
@@ -159,9 +159,9 @@ def test_every_claim_has_a_line(folder):
     )
     assert text.endswith("| why | another | **not tested** |  |  |  | Fig. 2 |\n")
     nowhere = dataclasses.replace(CLAIM, where="")
-    assert "in the paper" not in verdicts.lines([nowhere], folder)
+    assert "in the paper" not in verdict_tables.lines([nowhere], folder)
     bare = dataclasses.replace(EXACT, where="")
-    assert "| measured | asked |\n" in verdicts.lines([bare], folder)
+    assert "| measured | asked |\n" in verdict_tables.lines([bare], folder)
     for one in claims.CLAIMS:
         found = one.effect(RESULTS)
         assert found.low < found.size < found.high, one
@@ -172,7 +172,7 @@ def test_every_claim_has_a_line(folder):
 def test_overview_counts_verdicts_by_data_set(folder):
     there = dataclasses.replace(CLAIM, setting="there", asks=verdicts.AHEAD)
     again = dataclasses.replace(there, claim="another", paper="other")
-    text = verdicts.overview(
+    text = verdict_tables.overview(
         [CLAIM, there, there, again], folder, {"there": "first", "here": "second"}
     )
     assert text.splitlines() == [
@@ -185,7 +185,7 @@ def test_overview_counts_verdicts_by_data_set(folder):
 
 def test_no_cell_of_claims_is_long():
     for paper in sorted({one.paper for one in claims.CLAIMS}):
-        for cell in verdicts.lines(claims.of_paper(paper), RESULTS).split("|"):
+        for cell in verdict_tables.lines(claims.of_paper(paper), RESULTS).split("|"):
             assert len(cell.split()) <= 9, cell
 
 
@@ -279,7 +279,7 @@ def test_page_of_families(tmp_path):
     # Student's p-values of two degrees of freedom, 1 - t / sqrt(t^2 + 2).
     wanted = [1 - (t2 / (t2 + 2)) ** 0.5 for t2 in (192, 75, 12)]
     assert P1.p_values(tmp_path) == pytest.approx(wanted)
-    lines = verdicts.asked(claims.FAMILIES, tmp_path).splitlines()
+    lines = verdict_tables.asked(claims.FAMILIES, tmp_path).splitlines()
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
     interval = ["-0.2 (-0.4 to 0.0)", "-0.5 (-0.7 to -0.3)", "-1.20 (-1.45 to -0.95)"]
     assert [line[3] for line in cells[2:5]] == interval
@@ -287,15 +287,15 @@ def test_page_of_families(tmp_path):
     assert [line[4] for line in cells[2:4]] == interval[:2]
     assert [line[6] for line in cells[2:]] == ["stays", "stays", "", "stays", "stays"]
     assert len(cells[0]) == 7
-    gates = verdicts.gates(claims.FAMILIES, tmp_path).splitlines()[2:]
+    gates = verdict_tables.gates(claims.FAMILIES, tmp_path).splitlines()[2:]
     found = [[cell.strip() for cell in line.split("|")[1:-1]] for line in gates]
     assert [line[0] for line in found] == ["P1"] * 4 + ["P2"] * 4
     assert found[3][2:] == ["0", "below 1"] and found[1][3] == "at least 0.015"
     asked(tmp_path, {}, {}, ("sketched_ddg",))
-    assert verdicts.gates(claims.FAMILIES, tmp_path).count(" 1 | below 1 |") == 1
-    *_, last = verdicts.asked(claims.FAMILIES, tmp_path).splitlines()
+    assert verdict_tables.gates(claims.FAMILIES, tmp_path).count(" 1 | below 1 |") == 1
+    *_, last = verdict_tables.asked(claims.FAMILIES, tmp_path).splitlines()
     assert last.count("|") == 9 and "not assayable" in last and "stays" not in last
     path = tmp_path / "femnist_2nn_clients.csv"
     path.write_text(path.read_text().replace(",800.0", ",810.0", 1))
     with refuses(ValueError, path, "gaussian---1"):
-        verdicts.asked(claims.FAMILIES, tmp_path)
+        verdict_tables.asked(claims.FAMILIES, tmp_path)
