@@ -21,6 +21,7 @@ from typing import Optional
 import attr
 import dp_accounting
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+from scipy import optimize
 
 from dpfl import checks
 from dpfl.accounting import (
@@ -60,6 +61,8 @@ _ORDER_RATIO = 1.4
 _USUAL_ORDER = 128.0
 # Least step of the grid of noise multipliers, whose points must be different floats.
 _LEAST_STEP = 1e-12
+# Size of the log of epsilon over its target as which larger ones count.
+_FARTHEST = 50.0
 # A longer step of a loss distribution has no power of e in the floats.
 _LONGEST_INTERVAL = 100.0
 
@@ -330,9 +333,13 @@ def calibrate_noise_multiplier(
     ):
         best = by_rdp()
     else:
-        gap = functools.cache(lambda k: gap_at(k, orders, "tight"))
         try:
-            best = _least_index(gap, round(math.log(guess) / step), half, step)
+            best = _least_index(
+                lambda k: gap_at(k, orders, "tight"),
+                round(math.log(guess) / step),
+                half,
+                step,
+            )
         except UnreachableBudgetError:
             if accounting_method == "tight":
                 raise
@@ -398,41 +405,28 @@ def _least_index(
     gap: Callable[[int], float], start: int, stride: int, step: float
 ) -> int:
     """The least integer k with gap(k) <= 0; gap does not rise with k."""
-    low, high, low_gap, high_gap = _bracket(gap, start, stride, step)
-    turn = was_high = 0
-    while high - low > 1:
-        middle = (low + high) // 2
-        turn += 1
-        if turn % 4 and math.isfinite(low_gap - high_gap) and low_gap > high_gap:
-            # Log epsilon is nearly linear in log noise: interpolate, and bisect at
-            # times so that the bracket must shrink.
-            middle = math.ceil(low + (high - low) * low_gap / (low_gap - high_gap))
-            middle = min(max(middle, low + 1), high - 1)
-        middle_gap = gap(middle)
-        # The weight of an end that stays is halved, so that the other side comes next.
-        if middle_gap <= 0:
-            high, high_gap = middle, middle_gap
-            low_gap *= 0.5 if was_high > 0 else 1
-            was_high = 1
-        else:
-            low, low_gap = middle, middle_gap
-            high_gap *= 0.5 if was_high < 0 else 1
-            was_high = -1
-    return high
+    gap = functools.cache(gap)
+
+    def near(k: float) -> float:
+        # Log epsilon is nearly linear in log noise. A root is not the least index.
+        return min(max(gap(round(k)), -_FARTHEST), _FARTHEST) or -_FARTHEST
+
+    ends = _bracket(gap, start, stride, step)
+    k = round(optimize.brentq(near, *ends, xtol=0.5, maxiter=1000))
+    while gap(k) > 0:
+        k += 1
+    while gap(k - 1) <= 0:
+        k -= 1
+    return k
 
 
 def _bracket(
     gap: Callable[[int], float], start: int, stride: int, step: float
-) -> tuple[int, int, float, float]:
-    """Brackets the root of the gap.
-
-    Returns:
-      (low, high, gap(low), gap(high)) with gap(low) > 0 >= gap(high).
-    """
+) -> tuple[int, int]:
+    """Two integers; gap is above 0 at the first, and not at the second."""
     floor = math.ceil(math.log(SMALLEST_NOISE_MULTIPLIER) / step)
     ceiling = math.floor(math.log(LARGEST_NOISE_MULTIPLIER) / step)
-    k, value = start, gap(start)
-    upwards = value > 0
+    k, upwards = start, gap(start) > 0
     while True:
         if k == (ceiling if upwards else floor):
             if not upwards:
@@ -447,12 +441,9 @@ def _bracket(
                 "exceeds the budget"
             )
         # Log epsilon falls about as log noise rises, or faster.
-        far = min(abs(value) * 1.05 / step, 4 * stride)
-        stride = max(1, math.ceil(far)) if math.isfinite(value) else stride
+        far = min(abs(gap(k)) * 1.05 / step, 4 * stride)
+        stride = max(1, math.ceil(far)) if math.isfinite(gap(k)) else stride
         following = min(max(k + (stride if upwards else -stride), floor), ceiling)
-        following_value = gap(following)
-        if upwards and following_value <= 0:
-            return k, following, value, following_value
-        if not upwards and following_value > 0:
-            return following, k, following_value, value
-        k, value, stride = following, following_value, 2 * stride
+        if upwards != (gap(following) > 0):
+            return (k, following) if upwards else (following, k)
+        k, stride = following, 2 * stride

@@ -17,8 +17,6 @@ samples and judged on the other, or before there are any.
 
 from __future__ import annotations
 
-from typing import Optional
-
 import attr
 import numpy as np
 from scipy import special
@@ -85,16 +83,12 @@ def clopper_pearson(
 
 
 def epsilon_lower_bound(
-    present: np.ndarray,
-    absent: np.ndarray,
-    delta: float,
-    *,
-    confidence: float = 0.99,
-    direction: Optional[str] = None,
+    present: np.ndarray, absent: np.ndarray, delta: float, *, confidence: float = 0.99
 ) -> AuditResult:
     """A lower bound on epsilon from scores of outputs on two inputs.
 
-    The test is chosen on the first half of each array, and the bound is of the second.
+    The test, of a direction and a threshold, is chosen on the first half of each array,
+    and the bound is of the second.
 
     Args:
       present: Scores of outputs with the canary, shape [trials], finite or infinite;
@@ -102,18 +96,15 @@ def epsilon_lower_bound(
       absent: Scores of outputs without it, shape [trials].
       delta: The delta at which epsilon is bounded, in [0, 1).
       confidence: Probability that the bound holds, in (0, 1).
-      direction: One of `DIRECTIONS`; None for the better one on the first half.
 
     Raises:
       ValueError: If there are fewer than four samples, a NaN score, or an argument out
         of range.
     """
     spec = _spec(delta, confidence)
-    if direction is not None:
-        direction = checks.choice("direction", direction, DIRECTIONS)
     present, absent = _scores("present", present), _scores("absent", absent)
     chosen = []
-    for name in DIRECTIONS if direction is None else (direction,):
+    for name in DIRECTIONS:
         # 'present': P(score > t) against Q; 'absent': Q(-score > -t) against P.
         both = (present, absent) if name == "present" else (-absent, -present)
         (hit, judged_hit), (false, judged_false) = map(_halves, both)

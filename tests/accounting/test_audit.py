@@ -99,16 +99,6 @@ class TestLowerBound:
         result = lower_bounds.epsilon_lower_bound(np.zeros(50_000), absent, 0.01)
         assert result.direction == "absent"
         assert result.epsilon > math.log(0.08 / 3e-4)
-        one, other = (
-            lower_bounds.epsilon_lower_bound(
-                np.zeros(50_000), absent, 0.01, direction=name
-            )
-            for name in lower_bounds.DIRECTIONS
-        )
-        assert (one.direction, other.direction) == lower_bounds.DIRECTIONS
-        assert one.epsilon < 0.2 and other == result
-        with refuses(ValueError, "direction", "both"):
-            lower_bounds.epsilon_lower_bound(absent, absent, 0.01, direction="both")
 
     def test_bound_holds_with_its_confidence(self):
         # epsilon(delta) of a Gaussian is known: at 90% few of 200 may exceed it.
