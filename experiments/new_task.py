@@ -7,7 +7,7 @@
   pip install --no-build-isolation --no-deps -e ./mine
   dpfl-train --task=mine
 
-The npz has the arrays x, y, and users or counts; docs/tasks.md describes them. Network
+The npz has the arrays x, y and users; docs/tasks.md describes them. Network
 and settings stand in mine/src/mine/__init__.py, to be changed there. The package has a
 copy of the npz: it is as private as the data are.
 """

@@ -27,7 +27,6 @@ from dpfl.tasks.networks import Network
 
 # The most bytes of a file, and of what it unpacks to.
 _MOST_BYTES = 1 << 34
-_PARTS = ("x", "y", "users", "counts", "x_test", "y_test")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,8 +70,7 @@ class Data:
 def read(path: reading.PathLike) -> Data:
     """Reads the examples of users from what `numpy.savez` wrote.
 
-    The arrays are `x`, `y`, and either `users`, the user of each example, or `counts`,
-    the number of examples of each user where they are sorted by user. A test set that
+    The arrays are `x`, `y` and `users`, the user of each example. A test set that
     belongs to no user is `x_test` and `y_test`.
 
     Raises:
@@ -86,16 +84,16 @@ def read(path: reading.PathLike) -> Data:
             wanted = "an archive of numpy.savez"
             raise ValueError(f"{path} must be {wanted} ({error})") from error
     has_test = "x_test" in parts or "y_test" in parts
-    needed = {"x", "y", *(["x_test", "y_test"] if has_test else [])}
-    is_right = needed <= {*parts} <= {*_PARTS} and ("users" in parts) != (
-        "counts" in parts
-    )
-    wanted = "x, y, either users or counts, and x_test with y_test or neither"
-    checks.require(
-        is_right, f"arrays of {path}", wanted, ", ".join(sorted(parts)) or "no array"
-    )
+    needed = {"x", "y", "users", *(["x_test", "y_test"] if has_test else [])}
+    wanted = "x, y, users, and x_test with y_test or neither"
+    found = ", ".join(sorted(parts)) or "no array"
+    checks.require(parts.keys() == needed, f"arrays of {path}", wanted, found)
     x, y = _examples(parts["x"], parts["y"], "")
-    owners = _owners(parts, len(x))
+    owners = parts["users"]
+    is_right = owners.dtype.kind in "iuUS" and owners.shape == (len(x),)
+    wanted = f"a number or a text for each of {len(x)} examples"
+    found = f"{owners.dtype} {list(owners.shape)}"
+    checks.require(is_right, "users", wanted, found)
     names, places = np.unique(owners, return_inverse=True)
     # By name, and each user's in the order of the file.
     order = np.argsort(places, kind="stable")
@@ -133,23 +131,6 @@ def _examples(
     in_range = least >= 0 and most < 10**6
     checks.require(in_range, f"y{ending}", "from 0 to 999999", f"{least} to {most}")
     return x, y.astype(np.int32)
-
-
-def _owners(parts: dict[str, np.ndarray], examples: int) -> np.ndarray:
-    """The user of each example; by `counts` users are numbered."""
-    if "users" in parts:
-        owners = parts["users"]
-        is_right = owners.dtype.kind in "iuUS" and owners.shape == (examples,)
-        wanted = f"a number or a text for each of {examples} examples"
-        found = f"{owners.dtype} {list(owners.shape)}"
-        checks.require(is_right, "users", wanted, found)
-        return owners
-    counts = parts["counts"]
-    is_right = counts.dtype.kind in "iu" and counts.ndim == 1
-    is_right = is_right and bool((counts > 0).all()) and counts.sum() == examples
-    wanted = f"whole numbers above 0 that add up to the {examples} examples"
-    checks.require(is_right, "counts", wanted, f"{counts.dtype} {counts.sum()}")
-    return np.repeat(np.arange(len(counts)), counts)
 
 
 def _held_out(

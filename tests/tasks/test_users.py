@@ -31,9 +31,6 @@ def test_examples_are_sorted_by_user(tmp_path):
     assert data.names == ("a", "b", "z") and data.sizes.tolist() == [5, 6, 1]
     assert data.x.dtype == np.float32 and data.num_classes == 3
     assert (data.x[:, 0] / 4).tolist() == [1, 3, 5, 7, 10, 0, 2, 4, 6, 8, 11, 9]
-    counted = made(tmp_path, users=None, counts=[5, 6, 1])
-    assert counted.names == ("0", "1", "2")
-    assert (counted.x[:, 0] / 4).tolist() == [*range(12)]
 
 
 def test_held_out_examples_are_a_share_of_each_user_s(tmp_path):
@@ -80,7 +77,7 @@ def test_pictures_of_bytes_become_numbers_when_they_are_used(tmp_path):
     [
         ({"x": None}, ["x", "users"]),
         ({"counts": [12]}, ["counts"]),
-        ({"users": None}, ["users", "counts"]),
+        ({"users": None}, ["users"]),
         ({"more": [1]}, ["more"]),
         ({"x_test": np.ones([2, 4])}, ["x_test", "y_test"]),
         ({"x_test": np.ones([2, 3]), "y_test": [0, 1]}, ["x_test", 3, 4]),
@@ -92,8 +89,6 @@ def test_pictures_of_bytes_become_numbers_when_they_are_used(tmp_path):
         ({"y": np.arange(11)}, ["y", 12, 11]),
         ({"y": np.arange(12) - 1}, ["y", -1]),
         ({"users": np.ones(11, int)}, ["users", 12, 11]),
-        ({"users": None, "counts": [5, 6]}, ["counts", 12, 11]),
-        ({"users": None, "counts": [12, 0]}, ["counts", 12]),
         ({"users": np.array([{}] * 12)}, ["users.npz"]),
     ],
 )
