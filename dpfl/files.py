@@ -26,7 +26,13 @@ from typing import IO, Any, Optional, Union
 import numpy as np
 
 from dpfl import checks
-from dpfl.reading import HEADER, PathLike, check_regular
+from dpfl.reading import (
+    HEADER,
+    PathLike,
+    arrays_checksum,
+    canonical,
+    check_regular,
+)
 from dpfl.reading import read_arrays as read_arrays
 from dpfl.reading import read_bytes as read_bytes
 from dpfl.reading import read_csv as read_csv
@@ -236,7 +242,7 @@ def write_arrays(
 ) -> None:
     """Writes arrays and a JSON header as an npz archive, atomically.
 
-    The header gets a `checksum` of itself and the arrays, see `arrays_checksum`.
+    The header gets a `checksum` of itself and the arrays; see `read_arrays`.
 
     Args:
       path: The file's path.
@@ -245,7 +251,7 @@ def write_arrays(
       private: Whether only its owner can read it; see `atomically`.
     """
     checksum = arrays_checksum(header, arrays)
-    text = _canonical({**header, "checksum": checksum})
+    text = canonical({**header, "checksum": checksum})
     write_npz(path, {HEADER: np.array(text), **arrays}, private)
 
 
@@ -270,21 +276,6 @@ def write_archive(file: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as part:
                 np.lib.format.write_array(part, np.asarray(array), allow_pickle=False)
-
-
-def arrays_checksum(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
-    """The SHA-256 of a JSON header and every array's name, type, shape and bytes."""
-    hasher = hashlib.sha256()
-    hasher.update(_canonical(header).encode())
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        hasher.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        hasher.update(array.tobytes())
-    return hasher.hexdigest()
-
-
-def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def csv_text(

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Memory, processors and cards: use by a process, and limits of its container.
+"""Memory and processors: use by a process, and limits of its container.
 
 groups = config.concurrency or machine.processors()
 free = machine.free_memory()    # bytes, or None
@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Optional
@@ -49,30 +47,6 @@ _MEMORY_FILES = (
 _GIVEN_BACK = ("total_inactive_file", "inactive_file")
 # Version 1 writes a number of about 2**63 for no limit.
 _NO_LIMIT = 2**62
-
-
-# Present where the driver of NVIDIA's cards has one.
-_CARD = Path("/dev/nvidia0")
-_CARD_SECONDS = 10
-
-
-def has_card() -> bool:
-    """Whether the driver of NVIDIA's cards, or nvidia-smi, shows a card."""
-    if _CARD.exists():
-        return True
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return False
-    try:
-        done = subprocess.run(
-            [program, "-L"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_CARD_SECONDS,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return False
-    return done.returncode == 0 and b"GPU" in done.stdout
 
 
 def processors() -> int:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import hashlib
 import io
 import itertools
 import json
@@ -22,7 +23,7 @@ import os
 import pathlib
 import stat
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any, Optional, Union
 
 import numpy as np
@@ -191,11 +192,11 @@ def read_csv(path: PathLike, *, cut: bool = False) -> list[dict[str, str]]:
 def read_arrays(
     path: PathLike, at_most: int = MOST_ARRAYS
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The header and the arrays of `files.write_arrays`, its checksum not compared.
+    """The header and the arrays of `files.write_arrays`, without its checksum.
 
     Raises:
       FileNotFoundError: If there is no such file.
-      ValueError: If it cannot be read as one.
+      ValueError: If it cannot be read as one, or has another checksum.
     """
     try:
         with opened(path, at_most) as file:
@@ -207,7 +208,25 @@ def read_arrays(
     header = parsed("its header", str(arrays.pop(HEADER, np.array(""))[()]))
     if not isinstance(header, dict):
         raise ValueError("its header is not a mapping")
+    if header.pop("checksum", None) != arrays_checksum(header, arrays):
+        raise ValueError("its checksum does not match")
     return header, arrays
+
+
+def arrays_checksum(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+    """The SHA-256 of a JSON header and every array's name, type, shape and bytes."""
+    hasher = hashlib.sha256()
+    hasher.update(canonical(header).encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        hasher.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        hasher.update(array.tobytes())
+    return hasher.hexdigest()
+
+
+def canonical(value: Any) -> str:
+    """JSON with one text for equal values, without NaN and infinity."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def arrays_in(file: IO[bytes], at_most: int = 0) -> dict[str, np.ndarray]:

@@ -18,13 +18,12 @@ too. `privacy_coverage.LIST` lists what the guarantee covers.
 from __future__ import annotations
 
 import contextlib
-import os
 import pathlib
 import secrets
 from collections.abc import Callable
 from typing import Any, Optional
 
-from dpfl import files, machine, privacy_coverage, reading, seed_domains
+from dpfl import files, privacy_coverage, reading, seed_domains
 from dpfl.training import canaries as canaries_lib
 from dpfl.training import checkpoint as checkpoint_lib
 from dpfl.training import engine as engine_lib
@@ -164,12 +163,6 @@ class Run:
             self._directory, self._key, self._model_seed, self._say, self._last
         )
         name = self.plan.config.engine
-        is_meant = os.environ.get("JAX_PLATFORMS") == "cpu"
-        if self.plan.about.device == "cpu" and not is_meant and machine.has_card():
-            self._say(
-                "a card of NVIDIA's is here and is not used; an environment of pip "
-                "install -e '.[cuda]' in a clone of dpfl trains on it"
-            )
         with engine_lib.opened(name, self.plan, setup) as trainer:
             page = page_lib.Page(self.plan, self._directory)
             loop = loop_lib.Loop(

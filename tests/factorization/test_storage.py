@@ -79,9 +79,8 @@ def test_every_damaged_byte_is_detected(tmp_path):
     [
         ("b", lambda b: b * 0.99, ("checksum",)),
         ("header", lambda text: text.replace('tum":0.9', 'tum":0.8'), ("checksum",)),
-        ("header", lambda text: text.replace('mat":1', 'mat":9'), ("format", 9)),
     ],
-    ids=["array", "header", "format"],
+    ids=["array", "header"],
 )
 def test_changed_contents_are_detected(tmp_path, name, change, parts):
     path = saved(tmp_path)
@@ -112,6 +111,9 @@ def test_header_fields_are_checked_under_a_valid_checksum(tmp_path, method):
         files.write_arrays(path, *each)
         with pytest.raises(storage.StorageError):
             storage.load(path)
+    files.write_arrays(path, {**header, "format": 9}, arrays)
+    with refuses(storage.StorageError, path, "format", 9):
+        storage.load(path)
     files.write_arrays(path, header, arrays)
     assert storage.load(path).rounds == 12
 
