@@ -4,7 +4,7 @@
 """Runs malformed and extreme command lines: each must end well, or with a sentence.
 
   .venv/bin/python -m tools.soak --only --lines=5000 --seed=1
-  .venv/bin/python -m tools.fuzz --serve=privacy --lines=100 --seed=1
+  .venv/bin/python -m tools.fuzz privacy --lines=100 --seed=1
 
 A line must end within 20 minutes, with exit code 0, or with exit code 2 and a sentence
 on stderr that names a flag or the word that is wrong. A traceback, a warning of numpy,
@@ -13,10 +13,9 @@ was replaced is a fault. Each binary is imported once, and a process forked for 
 line. Trainings, measurements and figures stop where their work would begin, since the
 arguments are all checked then.
 
-A line is a small one that is right, with one to three flags added or changed: to a
-value at or beyond the ends of the flag's type, to one of another type, or to words that
-are no flags at all. Values that are paths lead into the line's own folder, or to
-unwritable places.
+A line is a small one that is right, with one to three flags that hypothesis adds or
+changes: to a value of the flag's type, to any text, or to words that are no flags at
+all. Values that are paths lead into the line's own folder, or to unwritable places.
 
 The soak counts the faults, and prints each with the line to run again.
 """
@@ -26,10 +25,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
-import itertools
 import json
 import os
-import random
 import re
 import resource
 import shutil
@@ -42,6 +39,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
+
+import hypothesis
+from hypothesis import strategies as st
 
 from tools.soaks import runs
 
@@ -86,45 +86,18 @@ BASES: Mapping[str, Sequence[str]] = {
     "benchmark": ("--quick --repeats=1", "--rows=plain --quick", "--peers=tff"),
     "reproduce": ("--figure=list", "--figure=csgm_fig1 --jobs=1"),
 }
-_WHOLE = (
-    *"0 -1 1 2 3 7 64 1000 100000 1000000 1000000000 100000000000".split(),
-    *(str(2**bits - 1) for bits in (31, 63)),
-    *(str(2**bits) for bits in (31, 32, 62, 63, 64)),
-    *(str(10**23), str(-(2**63)), str(10**400)),
-    *"1.5 1e3 nan 0x10 1_0 ٣".split(),
-)
-_REAL = (
-    "0 -0.0 0.5 1 1.0000000000000002 2 -1 10 1000 1e-9 1e-30 1e-100 1e-300 5e-324 "
-    "0.9999999999999999 1e6 1e9 1e15 1e23 1e30 1e38 1e100 1e300 1e308 -1e308 1e400 "
-    "1.7976931348623157e308 nan inf -inf"
-).split()
-_WORDS = (
-    *("", " ", "x", "none", "None", "true", "no", "-", "--", "é", "a b", "\t", "1,2"),
-    *("a\nb", "%s", "{0}", "$HOME", "a" * 5000, "\udcff", "x.abc", "../x", "'", "1"),
-)
 _PATHS = (
     *"out out.png out.npz out.json out.abc folder folder/ folder/x missing/x".split(),
     *"file/x pipe full dangling loop . .. ~x/y /proc/x/y /proc/version".split(),
     *(*_DEVICES, "a" * 300, ""),
 )
-_LISTS = (
-    *"1 2,3 1,,2 , 1,2, -1,2 0 1e9 1e400,1 nan inf 1000000000 1;2 1.5,2.5 ٣".split(),
-    *(" 4 , 5 ", "8,8,8,8,8,8,8,8,8,8"),
-)
-# Values at and beyond the limits of a flag, by a pattern of its name and type.
-_VALUES: Mapping[str, Sequence[str]] = {
-    "output|plot|_dir |_cache |_file ": _PATHS,
-    "layers|layer_rates| list": _LISTS,
-    " int": _WHOLE,
-    " float": _REAL,
-    "": _WORDS,
-}
 _JUNK = (
     *"--no_such_flag --no_such_flag=1 -x junk -- --= --=1 --verbosity=x ---".split(),
     *"--flagfile=/proc/x --flagfile=file --flagfile=folder --flagfile".split(),
     *"--undefok=a --noundefok épsilon epsilon compute --rounds --epsilon".split(),
     *("--output", "--seed", "--help=1", ""),
 )
+_TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
 _BOOLEANS = ("--{0}", "--no{0}", "--{0}=true", "--{0}=0", "--{0}=maybe", "--no{0}=1")
 
 
@@ -160,17 +133,29 @@ def fault_of(
     return "no name"
 
 
-def _change(random_: random.Random, flag: Any) -> str:
-    """A word that sets a flag to a value, often to one that is refused."""
+def _values(flag: Any) -> st.SearchStrategy[str]:
+    """Texts for a flag: of its type, or any."""
+    integers = (st.integers(-1, 100) | st.integers()).map(str)
+    reals = st.floats().map(repr)
+    by_type = {
+        "int": integers,
+        "float": reals,
+        "enum": st.sampled_from(getattr(flag.parser, "enum_values", [""])),
+    }
+    kind = flag.flag_type()
+    own = by_type.get(kind.rpartition(" ")[2], _TEXT)
+    if re.search("output|plot|heat_maps|_(dir|cache|file)$", flag.name):
+        own = st.sampled_from(_PATHS)
+    elif "list" in kind or "layer" in flag.name:
+        own = st.lists(st.one_of(integers, reals), max_size=9).map(",".join)
+    return st.one_of(*[own] * 9, integers, _TEXT)
+
+
+def _words(flag: Any) -> st.SearchStrategy[str]:
+    """Words that set a flag to a value, often to one that is refused."""
     if flag.boolean:
-        return random_.choice(_BOOLEANS).format(flag.name)
-    kind = f"{flag.name} {flag.flag_type()}"
-    values = next(own for part, own in _VALUES.items() if re.search(part, kind))
-    if "enum" in kind:
-        values = [*flag.parser.enum_values, *values]
-    if random_.random() < 0.1:
-        values = [*_WORDS, *_WHOLE, *_REAL]
-    return f"--{flag.name}={random_.choice(values)}"
+        return st.sampled_from([form.format(flag.name) for form in _BOOLEANS])
+    return _values(flag).map(f"--{flag.name}={{}}".format)
 
 
 def _relevant(line: Sequence[str], table: Sequence[Any]) -> list[Any]:
@@ -189,29 +174,24 @@ def _relevant(line: Sequence[str], table: Sequence[Any]) -> list[Any]:
     return relevant
 
 
-def lines(binary: str, table: Sequence[Any], seed: int) -> Iterator[list[str]]:
-    """Yields endless command lines of a binary, a function of the seed.
+@st.composite
+def lines(draw: st.DrawFn, binary: str, table: Sequence[Any]) -> list[str]:
+    """Command lines of a binary.
 
     Args:
+      draw: Function that draws from a strategy, which hypothesis passes.
       binary: Name of the binary.
       table: The binary's flags.
-      seed: The seed.
     """
-    random_ = random.Random(f"{seed} {binary}")
-    while True:
-        line = random_.choice(BASES[binary]).split()
-        relevant = _relevant(line, table)
-        for _ in range(random_.choice((1, 1, 2, 3))):
-            flags = relevant if random_.random() < 0.85 else table
-            word = _change(random_, random_.choice(flags))
-            if random_.random() < 0.05:
-                word = random_.choice(_JUNK)
-            name = word.partition("=")[0]
-            line = [other for other in line if other.partition("=")[0] != name]
-            line.append(word)
-        if random_.random() < 0.02:
-            line.remove(random_.choice(line))
-        yield line
+    line = draw(st.sampled_from(BASES[binary])).split()
+    relevant = st.sampled_from(_relevant(line, table))
+    flags = st.one_of(*[relevant] * 9, st.sampled_from(table))
+    words = st.one_of(*[flags.flatmap(_words)] * 9, st.sampled_from(_JUNK))
+    for word in draw(st.lists(words, min_size=1, max_size=3)):
+        name = word.partition("=")[0]
+        line = [other for other in line if other.partition("=")[0] != name]
+        line.append(word)
+    return line
 
 
 def _imported(name: str) -> Any:
@@ -278,10 +258,24 @@ def _serve(name: str, count: int, seed: int, is_given: bool) -> None:
 
     module = _imported(name)
     table = flags.FLAGS.flags_by_module_dict()[module.__name__]
-    chosen = map(json.loads, sys.stdin) if is_given else lines(name, table, seed)
-    for line in itertools.islice(chosen, count):
+
+    def run(line: Sequence[str]) -> None:
         # A line's output goes elsewhere, but not that of libraries at import.
         print(json.dumps(_run(name, module, line)), flush=True)
+
+    if is_given:
+        for line in sys.stdin:
+            run(json.loads(line))
+        return
+    drawn = hypothesis.given(lines(name, table))(run)
+    settings = hypothesis.settings(
+        max_examples=count,
+        database=None,
+        deadline=None,
+        phases=[hypothesis.Phase.generate],
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    settings(hypothesis.seed(seed)(drawn))()
 
 
 def results(name: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
@@ -295,29 +289,28 @@ def results(name: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
     Raises:
       RuntimeError: If the process fails.
     """
-    command = [sys.executable, "-m", "tools.fuzz", f"--serve={name}"]
+    command = [sys.executable, "-m", "tools.fuzz", name]
     command += [f"--lines={count}", f"--seed={seed}"]
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    with subprocess.Popen(
+    done = subprocess.run(
         command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment
-    ) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if line.startswith("{"):
-                yield json.loads(line)
-    if process.returncode:
-        raise RuntimeError(f"{name} must be there to be run, found {process}")
+    )
+    for line in done.stdout.splitlines():
+        if line.startswith("{"):
+            yield json.loads(line)
+    if done.returncode:
+        raise RuntimeError(f"{name} must be there to be run, found {done.returncode}")
 
 
 def main() -> None:
     """Prints the result of each line of a binary, as JSON."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("binary", help="the binary, without dpfl-")
     parser.add_argument("--lines", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--serve", required=True, help="the binary, without dpfl-")
     parser.add_argument("--given", action="store_true", help="lines of JSON from stdin")
     options = parser.parse_args()
-    _serve(options.serve, options.lines, options.seed, options.given)
+    _serve(options.binary, options.lines, options.seed, options.given)
 
 
 if __name__ == "__main__":

@@ -225,7 +225,7 @@ REFUSED = {
 def test_bad_command_line_is_a_one_line_error(binary, tmp_path):
     lines = tmp_path / "lines"
     lines.write_text("".join(f"{json.dumps(x.split())}\n" for x in REFUSED[binary]))
-    words = ("tools.fuzz", f"--serve={binary}", "--given")
+    words = ("tools.fuzz", binary, "--given")
     if binary in ("privacy", "factorize"):
         # A fork with libraries that they never import takes longer than their imports.
         command = [sys.executable, "-m", *words]
