@@ -203,11 +203,6 @@ class TestPlace:
             monkeypatch.setenv("XDG_CACHE_HOME", relative)
             assert cache_folder.folder() == tmp_path / ".cache" / "dpfl"
 
-    def test_tilde_in_the_setting_is_expanded(self, tmp_path, monkeypatch):
-        monkeypatch.setenv("HOME", str(tmp_path))
-        monkeypatch.setenv("DPFL_CACHE", "~/mine")
-        assert cache_folder.folder() == tmp_path / "mine"
-
     @pytest.mark.parametrize("given", [None, "~", "~/mine", "~nobody-of-this-name/a"])
     @pytest.mark.parametrize("home", [None, "", "relative"])
     def test_missing_home_disables_caching(self, tmp_path, monkeypatch, given, home):

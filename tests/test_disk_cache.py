@@ -199,11 +199,6 @@ def test_fast_results_are_not_cached(folder, asked, monkeypatch):
     assert asked.ask(2) == 6 and names(folder) == []
 
 
-def test_impossible_folder_is_not_an_error(folder, asked):
-    folder.write_text("a file")
-    assert [asked.ask(2), asked.ask(2)] == [6, 6] and asked.calls == [2, 2]
-
-
 def test_large_results_are_not_cached(folder, monkeypatch):
     fact.compute(fact.prefix_sum(12), "optimal")
     assert len(names(folder)) == 1

@@ -86,21 +86,6 @@ def mode(path):
     return stat.S_IMODE(os.stat(path).st_mode)
 
 
-@pytest.mark.parametrize("mask", [0, 0o022, 0o777])
-def test_private_files_ignore_the_umask(tmp_path, mask):
-    with umask(mask):
-        folder = files.private_folder(tmp_path / "run")
-        with files.replacing(folder / "model", private=True) as partial:
-            assert mode(partial) == 0o600
-            partial.write_bytes(b"new")
-        files.write_json(folder / "manifest", {"seed": 1}, private=True)
-    with umask(0o022):
-        files.write_atomically(folder / "open", "x")
-    assert mode(folder) == 0o700
-    assert mode(folder / "model") == mode(folder / "manifest") == 0o600
-    assert mode(folder / "open") == 0o644
-
-
 def test_replaced_file_becomes_private(tmp_path):
     path = tmp_path / "manifest"
     path.write_bytes(b"old")

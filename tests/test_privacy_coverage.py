@@ -89,19 +89,3 @@ def test_unlisted_measurement_counts_as_exact(name):
     column = privacy_coverage.measured_column(name, ["other", "exact_clients"])
     assert column == f"exact_aggregator_{name.replace('exact_', '')}"
     assert privacy_coverage.kind("metrics.csv", column) == privacy_coverage.EXACT
-
-
-def test_metric_is_found_under_any_prefix():
-    row = {"round": 1, "exact_clients": 3, "eval_loss": None}
-    assert privacy_coverage.column(row, "clients") == "exact_clients"
-    assert privacy_coverage.column(row, "x") is None
-    assert privacy_coverage.column(row, "eval_loss") == "eval_loss"
-    assert privacy_coverage.plain_names(row) == {
-        "round": 1,
-        "clients": 3,
-        "eval_loss": None,
-    }
-    assert privacy_coverage.without_exact(row) == {"round": 1, "eval_loss": None}
-    summary = {"rounds": 2, "exact": {"final_loss": 0.5}}
-    assert privacy_coverage.plain_keys(summary) == {"rounds": 2, "final_loss": 0.5}
-    assert privacy_coverage.plain_keys({"rounds": 2}) == {"rounds": 2}

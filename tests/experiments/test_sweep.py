@@ -3,7 +3,6 @@
 
 """Grids of a user's own, with trainers that train nothing; the page has a real one."""
 
-import json
 import math
 
 import pytest
@@ -12,7 +11,6 @@ from scipy import stats
 from dpfl import files
 from experiments import drawings, grids, plotting
 from experiments.trainings import parallel_runs, remaining_work, sweep, trainers, tuning
-from tests import forks
 from tests.experiments import programs
 from tests.refusals import names, refuses
 
@@ -271,28 +269,7 @@ REFUSED = [
     ([OUT, *TINY, *DEBIASED], ["server_optimizer", "adam_debiased", "none"]),
     ([OUT, "--rounds=1", "--cohort_size=9", "--tune=server_lr:2,-1,3"], ["server_lr"]),
 ]
-# All of them in one process: a program takes seconds to start.
-EACH = """
-import contextlib, io, json, sys
-from experiments import cli, sweep
-for words in json.loads(sys.argv[1]):
-    for name in cli.flags.FLAGS: cli.flags.FLAGS[name].unparse()
-    sys.argv, said = ["dpfl-sweep", *words], io.StringIO()
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
-        with contextlib.suppress(SystemExit):
-            cli.run(sweep.main)
-    print(json.dumps(said.getvalue()))
-"""
 
 
 def test_bad_input_is_a_one_line_error(tmp_path):
-    lines = [[f.replace("OUT", str(tmp_path / "out")) for f in x] for x, _ in REFUSED]
-    (tmp_path / "each.py").write_text(EACH)
-    first = programs.fork_trainers
-    done = forks.run(tmp_path / "each.py", json.dumps(lines), first=first)
-    told = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(told) == len(REFUSED), done.stderr
-    for said, (_, parts) in zip(told, REFUSED):
-        assert said.startswith("error: ") and said.count("\n") == 1, said
-        assert names(said, *parts)
-    assert not (tmp_path / "out").exists()
+    programs.check_refused("sweep", tmp_path, REFUSED)

@@ -1,8 +1,6 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -312,14 +310,6 @@ def test_repeated_client_in_epoch_is_refused_after_resume(plan, monkeypatch):
     monkeypatch.setattr(loop_lib.selection, "select_cohort", lambda *unused: fifth)
     with refuses(ValueError, "epoch", 6):
         run(plan, store)
-
-
-def test_loop_imports_no_tensorflow():
-    code = (
-        "import sys, dpfl.training.loop, dpfl.training.run; "
-        "sys.exit(any(m.startswith('tensorflow') for m in sys.modules))"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_checkpoint_with_mismatched_state_is_refused(plan):
