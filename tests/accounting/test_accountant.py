@@ -88,6 +88,12 @@ class DpAccountingsOwnTest(rdp_privacy_accountant_test.RdpPrivacyAccountantTest)
         self._assert_refuses("step_counts", TREE(1, [-3]))
 
 
+# Of dp_accounting's own series, which an accountant of ours does not have.
+for _name in dir(DpAccountingsOwnTest):
+    if _name.startswith("test_compute_log_a"):
+        setattr(DpAccountingsOwnTest, _name, None)
+
+
 @pytest.mark.parametrize("q", [1.0, 0.3, 0.01])
 def test_order_1_is_the_kullback_leibler_divergence(q):
     x = np.linspace(-14, 15, 200_001)

@@ -116,45 +116,37 @@ def test_auto_takes_the_smaller_and_tight_refuses_unproven_events():
         calibrate(laplace, 2.0, 1e-5, accounting_method="tight")
 
 
-class TestFarFromTheAnswer:
+def test_unreachable_budgets_seldom_evaluate_all_orders(monkeypatch):
     """Few orders find about where the answer is; all of them are asked there alone."""
+    real, asked = calibration.epsilon, []
 
-    def asked(self, monkeypatch, target, ceiling):
-        """The numbers of orders at which epsilons are computed, and the answer."""
-        real, asked = calibration.epsilon, []
+    def counted(event, delta, **more):
+        asked.append(len(more["orders"]))
+        return real(event, delta, **more)
 
-        def counted(event, delta, **more):
-            asked.append(len(more["orders"]))
-            return real(event, delta, **more)
+    def make_event(z):
+        if z > 0.02:
+            raise accounting.NoiseTooLargeError("noise_multiplier is too large")
+        return integers(z)
 
-        def make_event(z):
-            if z > ceiling:
-                raise accounting.NoiseTooLargeError("noise_multiplier is too large")
-            return integers(z)
+    monkeypatch.setattr(calibration, "epsilon", counted)
+    with pytest.raises(calibration.UnreachableBudgetError):
+        calibrate(make_event, 1.0, 1e-5, accounting_method="rdp")
+    assert asked.count(len(accounting.DEFAULT_ORDERS)) <= 3
 
-        monkeypatch.setattr(calibration, "epsilon", counted)
-        try:
-            z = calibrate(make_event, target, 1e-5, accounting_method="rdp")
-        except calibration.UnreachableBudgetError:
-            z = None
-        return asked, z
 
-    def test_unreachable_budgets_seldom_evaluate_all_orders(self, monkeypatch):
-        asked, z = self.asked(monkeypatch, 1.0, ceiling=0.02)
-        assert z is None and asked.count(len(accounting.DEFAULT_ORDERS)) <= 3
+def test_bounds_that_fall_with_the_order_add_no_noise():
+    """Of a million tiny shares: low orders' bounds are above those of larger ones."""
+    config = mechanisms.DistributedDiscreteGaussian(10**6, 1.0, 1.0, 26)
 
-    def test_bounds_that_fall_with_the_order_add_no_noise(self):
-        """Of a million tiny shares: low orders' bounds are above those of larger ones."""
-        config = mechanisms.DistributedDiscreteGaussian(10**6, 1.0, 1.0, 26)
+    def make_event(z):
+        return config.with_noise_multiplier(z).round_dp_event(10**5, 1.0)
 
-        def make_event(z):
-            return config.with_noise_multiplier(z).round_dp_event(10**5, 1.0)
-
-        z = calibrate(make_event, 30.0, 1e-5, accounting_method="rdp")
-        low, high = make_event(z).rdp([2.0, 8.0])
-        assert low > high
-        found, more = (epsilon_of(make_event(x), 1e-5, "rdp") for x in (z, z / 1.0001))
-        assert found <= 30.0 < more
+    z = calibrate(make_event, 30.0, 1e-5, accounting_method="rdp")
+    low, high = make_event(z).rdp([2.0, 8.0])
+    assert low > high
+    found, more = (epsilon_of(make_event(x), 1e-5, "rdp") for x in (z, z / 1.0001))
+    assert found <= 30.0 < more
 
 
 @pytest.mark.parametrize("mean, target", [(5, 1.0), (1000, 4.0)])

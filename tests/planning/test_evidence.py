@@ -157,7 +157,7 @@ def test_wealth_does_not_grow_on_average(clients, chance):
             narrow = narrow.after(before, chance)
             back = back.after(before, clients, chance)
         # Any number of clients, who may join less often.
-        for share in (1e-3, 0.1, 0.3, 0.5, 0.8, 0.97, 1, 1.1, 2):
+        for share in (1e-3, 0.3, 0.8, 1, 1.1, 2):
             for joins in (chance, chance / 2, chance / 50):
                 of = round(clients * share * chance / joins)
                 sizes = np.arange(of + 1)
@@ -247,13 +247,13 @@ def test_cohorts_of_another_participation_are_refused(plan, cohorts, rounds, fit
 def test_unseen_rounds_are_not_counted(plan):
     """Gaps, rounds that are done again and honest ones in between."""
     ledger = ledger_of(plan)
-    for index in range(0, 120, 3):
+    for index in range(0, 60, 3):
         ledger.resume_at(index)
         for number in (index, index + 1):
             ledger.record_round(select_cohort(plan, 3, number))
         ledger.resume_at(index)
         ledger.record_round()
-    assert ledger.rounds == 118
+    assert ledger.rounds == 58
 
 
 def test_larger_population_than_planned_is_not_refused():

@@ -571,13 +571,12 @@ def test_non_list_cohorts_are_refused(cohorts, value):
         )
 
 
-@pytest.mark.parametrize("in_a_file", [False, True])
 @pytest.mark.parametrize(
-    "plan, most",
+    "plan, most, in_a_file",
     [
-        (mechanisms.OncePerEpoch(500, 50, 30), 10),
-        (mechanisms.RandomAllocation(500, 50, 30), 10),
-        (mechanisms.BMinSeparation(500, 50, 30, 4), 4),
+        (mechanisms.OncePerEpoch(500, 50, 30), 10, False),
+        (mechanisms.RandomAllocation(500, 50, 30), 10, True),
+        (mechanisms.BMinSeparation(500, 50, 30, 4), 4, True),
     ],
 )
 def test_resuming_far_back_remembers_participants(tmp_path, in_a_file, plan, most):
