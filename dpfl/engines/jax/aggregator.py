@@ -16,10 +16,9 @@ and on several devices give the same bits.
 from __future__ import annotations
 
 import collections
-import math
 import secrets
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Optional, Union
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Optional
 
 import jax
 import jax.numpy as jnp
@@ -30,12 +29,11 @@ from dpfl import checks, codecs, mechanisms, seed_domains
 from dpfl.arrays import Array, philox
 from dpfl.codecs import round_functions
 from dpfl.codecs.base import Codec, Fields
-from dpfl.engines.jax import layout as layout_lib
+from dpfl.engines.jax import cohorts
+from dpfl.engines.jax.cohorts import Cohort, Updates
 from dpfl.engines.jax.layout import TreeLayout, Update
 from dpfl.vectors import randomness
 
-# Updates with a leading axis of clients, or a function from places to them.
-Updates = Union[Any, Callable[[Array], Any]]
 # Numbers of the updates that are encoded at once, by default: a processor is faster
 # if they stay in its cache.
 _NUMBERS_AT_ONCE, _NUMBERS_ON_CPU = 1 << 25, 1 << 20
@@ -217,7 +215,7 @@ class JaxAggregator:
 
     def _cohort(
         self, updates: Updates, keys: Any, mask: Any, weights: Any, has_aux: bool
-    ) -> _Cohort:
+    ) -> Cohort:
         """The clients of this device; `update` describes the errors."""
         if (weights is not None) != self.takes_weights:
             wanted = "given" if self.takes_weights else "left out without weighted=True"
@@ -227,7 +225,7 @@ class JaxAggregator:
             updates = jax.tree.map(jnp.asarray, updates)
             numbers["updates"] = self._layout.clients(updates)
         if keys is not None:
-            keys = _words(keys)
+            keys = cohorts.key_words(keys)
             numbers["keys"] = len(keys)
         if mask is not None:
             mask = jnp.asarray(mask).astype(bool)
@@ -252,10 +250,10 @@ class JaxAggregator:
         if not number:
             nobody = jnp.zeros([1], bool)
             weights = None if weights is None else jnp.zeros([1], jnp.float32)
-            return _Cohort(self._layout.zeros(clients=1), None, nobody, weights, 1)
+            return Cohort(self._layout.zeros(clients=1), None, nobody, weights, 1)
         if callable(updates):
             updates = self._checked(updates, jax.config.jax_enable_x64, has_aux)
-        return _Cohort(updates, keys, mask, weights, number)
+        return Cohort(updates, keys, mask, weights, number)
 
     def _checked(self, updates: Updates, is_wide: bool, has_aux: bool) -> Updates:
         """A function for updates that computes in its program's types, checked."""
@@ -277,7 +275,7 @@ class JaxAggregator:
         steps: round_functions.RoundFunctions,
         state: Fields,
         shared: Fields,
-        cohort: _Cohort,
+        cohort: Cohort,
     ) -> tuple[Any, Fields, Any]:
         """The sums of the clients' messages, scalars and aux, over all devices."""
         codec, secret, first = self._codec, None, 0
@@ -313,106 +311,9 @@ class JaxAggregator:
             total = jax.tree.map(lambda part: jnp.sum(part, 0, part.dtype), parts)
             return codec.reduce_modulo(total), (rows, aux)
 
-        return self._over_chunks(chunk, cohort)
-
-    def _over_chunks(
-        self, chunk: Callable[[Array], tuple[Any, Any]], cohort: _Cohort
-    ) -> tuple[Any, Any, Any]:
-        """The sums of all chunks, of the same bits on any number of devices.
-
-        Args:
-          chunk: Function of places to the sum of their messages and a pair of rows.
-          cohort: The clients.
-        """
-        codec, axis, number = self._codec, self._axis_name, cohort.number
-        chunks = -(-number // self._clients_at_once)
-        size = -(-number // chunks)
-        # Chunks of clients that all devices know are dealt to the devices in turn.
-        is_dealt = axis is not None and cohort.is_shared
-        leaves = jax.tree.leaves(codec.zero())
-        is_ordered = is_dealt and any(map(layout_lib.is_float, leaves))
-
-        def none(places: Array) -> tuple[Any, Any]:
-            made = jax.eval_shape(chunk, places)
-            return jax.tree.map(lambda each: jnp.zeros(each.shape, each.dtype), made)
-
-        def merged(total: Any, more: Any) -> tuple[Any, None]:
-            return codec.reduce_modulo(codec.merge(total, more)), None
-
-        def add(total: Any, index: Array) -> tuple[Any, Any]:
-            places = index * size + jnp.arange(size, dtype=jnp.int32)
-            # A chunk of absent clients, which pads a cohort, costs nothing.
-            more, rows = lax.cond(jnp.any(cohort.is_there(places)), chunk, none, places)
-            if not is_ordered:
-                return merged(total, more)[0], rows
-            # Floats are added in the order of the chunks.
-            return lax.scan(merged, total, lax.all_gather(more, axis))[0], rows
-
-        def of_cohort(row: Array) -> Array:
-            if is_dealt:
-                row = lax.all_gather(row, axis, axis=1)
-            row = jnp.ravel(row)[:number]
-            if axis is not None and not is_dealt:
-                row = jnp.ravel(lax.all_gather(row, axis))
-            return row
-
-        if is_dealt:
-            devices = lax.axis_size(axis)
-            turns = jnp.arange(-(-chunks // devices), dtype=jnp.int32)
-            indices = turns * devices + lax.axis_index(axis)
-            total, rows = lax.scan(add, codec.zero(), indices)
-        elif chunks > 1:
-            indices = jnp.arange(chunks, dtype=jnp.int32)
-            total, rows = lax.scan(add, codec.zero(), indices)
-        else:
-            total, rows = chunk(jnp.arange(size, dtype=jnp.int32))
-        if axis is not None and not is_ordered:
-            total = codec.reduce_modulo(lax.psum(total, axis))
-        # Floats too are added up in one order, however the cohort was split.
-        return (total, *jax.tree.map(lambda row: _sum(of_cohort(row)), rows))
-
-
-class _Cohort(NamedTuple):
-    """The clients of a round, of this device or of all if all devices know them.
-
-    Attributes:
-      updates: A pytree with a leading axis, or a function; see `JaxAggregator.update`.
-      keys: Integers [clients, words], or None.
-      mask: bool[clients], or None.
-      weights: float32[clients], or None.
-      number: The number of clients.
-    """
-
-    updates: Updates
-    keys: Optional[Array]
-    mask: Optional[Array]
-    weights: Optional[Array]
-    number: int
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether all devices know all clients, as a function does."""
-        return callable(self.updates)
-
-    def is_there(self, places: Array) -> Array:
-        """Whether each place has a client that is not masked, bool[places]."""
-        is_there = places < self.number
-        if self.mask is not None:
-            is_there = is_there & self.mask[jnp.minimum(places, self.number - 1)]
-        return is_there
-
-    def at(self, places: Array) -> tuple[tuple[Update, Any], Any, Array]:
-        """Updates with aux, keys with weights, and `is_there` at places."""
-        is_there = self.is_there(places)
-        # A function finds a client past the end too.
-        places = jnp.minimum(places, self.number - 1)
-        own = jax.tree.map(lambda each: each[places], (self.keys, self.weights))
-        if callable(self.updates):
-            return self.updates(places), own, is_there
-        updates = self.updates
-        if len(places) != self.number:
-            updates = jax.tree.map(lambda leaf: leaf[places], updates)
-        return (updates, None), own, is_there
+        return cohorts.sums(
+            chunk, codec, cohort, self._clients_at_once, self._axis_name
+        )
 
 
 def jax_aggregator(
@@ -499,25 +400,6 @@ def _refuse_constant(others: Any = None) -> None:
 
 def _drawn() -> np.ndarray:
     return np.frombuffer(secrets.token_bytes(16), np.uint32)
-
-
-def _words(keys: Any) -> Array:
-    """Keys as integers [clients, words]."""
-    keys = jnp.asarray(keys)
-    if jnp.issubdtype(keys.dtype, jax.dtypes.prng_key):
-        keys = jax.random.key_data(keys)
-    if not (jnp.issubdtype(keys.dtype, jnp.integer) and keys.ndim):
-        wanted = "keys of jax.random or integers, one or a row for each client"
-        raise TypeError(checks.message("keys", wanted, keys))
-    return jnp.reshape(keys, [keys.shape[0], math.prod(keys.shape[1:])])
-
-
-def _sum(row: Array) -> Array:
-    """The sum of numbers in pairs, in an order that no compiler changes."""
-    row = jnp.pad(row, [0, (1 << (len(row) - 1).bit_length()) - len(row)])
-    while len(row) > 1:
-        row = row[: len(row) // 2] + row[len(row) // 2 :]
-    return row[0]
 
 
 def _is_wide(array: Any) -> bool:
