@@ -5,11 +5,12 @@
 
   python -m tools.tightness docs/results/tightness.csv [--run=WORDS] [--peers]
 
-It recomputes dpfl's noise and a lower bound on the true noise, for all `RUNS` or those
-with WORDS in their names. With `--peers` it recomputes the noise of other accountants
-instead, in an environment that has them (dp_accounting, jax_privacy 2.0, PLD_accounting
-2.0; any Python that these and dpfl support); otherwise those columns of the table are
-kept.
+It recomputes dpfl's noise and a lower bound on the true noise, for all runs of
+`tightness.csv` or those with WORDS in their names. With `--peers` it recomputes the
+noise of other accountants instead, in an environment that has them (dp_accounting,
+jax_privacy 2.0, PLD_accounting 2.0; any Python that these and dpfl support); otherwise
+those columns of the table are kept. CSGM's cohorts of two of 16 rounds are of one
+client, so that no masks of others hide it.
 
 The truth is bounded from below by two neighbours: with less noise they break the
 budget. The characteristic function of their loss is a sum over a grid or over integers;
@@ -21,12 +22,13 @@ standard errors are subtracted. Nothing here uses dpfl.accounting.
 from __future__ import annotations
 
 import argparse
+import ast
 import dataclasses
 import functools
 import importlib.metadata
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional, Union
 
@@ -35,7 +37,6 @@ import numpy as np
 from scipy import fft, optimize, special, stats
 
 from dpfl import files, mechanisms, planning
-from dpfl.mechanisms import participation
 from experiments import tables
 
 DIMENSION = 1_018_174
@@ -553,145 +554,57 @@ def by_separation(run: Run) -> float:
         encoder, run.participation.separation, run.participation.max_participations
     )
     once = dataclasses.replace(
-        run, mechanism=_GAUSSIAN, participation=mechanisms.FixedSize(100, 100, 1)
+        run,
+        mechanism=mechanisms.Gaussian(100, 1.0, 1.0),
+        participation=mechanisms.FixedSize(100, 100, 1),
     )
     longest = run.mechanism.matrix_sensitivity
     return by_losses(once) * bound / longest
 
 
-_GAUSSIAN = mechanisms.Gaussian(100, 1.0, 1.0)
-_CSGM = mechanisms.L2Csgm(100, 1.0, 1.0, keep_fraction=0.01)
-_SECURE = mechanisms.DistributedDiscreteGaussian(100, 1.0, 1.0, bits=16)
-_HELPED = dataclasses.replace(_SECURE, noise_source="helpers")
-_STREAM = mechanisms.MatrixFactorization(
-    None, 100, 1.0, 1.0, matrix_method="toeplitz", noise_stream="run", rounds=512
-)
-_BANDED = dataclasses.replace(_STREAM, matrix_bands=8)
-_FIXED = mechanisms.FixedSize(200, 100, 60)
-_HALF = mechanisms.PoissonSampling(200, 100, 60)
-# Budgets.
-_TWO, _FEW, _MANY = (2.0, 1e-3), (8.0, 1e-3), (8.0, 1e-5)
-# Every way to be in two of 16 rounds: truth, and the peer for Gaussian noise.
-_POOL = (800, 100, 16)
-_LOSSES, _ALLOCATION = (by_losses, "dp-accounting"), (by_allocation, "PLD-accounting")
-_WAYS: tuple[tuple[Any, Any, Any], ...] = (
-    (mechanisms.PoissonSampling(*_POOL), of_rounds, _LOSSES),
-    (
-        mechanisms.WithoutReplacement(*_POOL),
-        *(of_cohorts, (of_twice_the_clip, "jax-privacy")),
-    ),
-    (mechanisms.CyclicPoisson(*_POOL, min_separation=4), of_rounds, _LOSSES),
-    (mechanisms.RandomAllocation(*_POOL), of_slots, _ALLOCATION),
-    (mechanisms.KOfT(*_POOL), of_drawn_rounds, _ALLOCATION),
-    (mechanisms.BallsInBins(*_POOL), of_secret_group, _ALLOCATION),
-    (
-        mechanisms.BMinSeparation(*_POOL, min_separation=4),
-        *(of_separated, (by_draws, "jax-privacy")),
-    ),
-)
-# Reasons by mechanism and participation, where there are any.
-_REASONS = {
-    ("l2_csgm", "without_replacement"): "two vectors are compared by way of none",
-    ("l2_csgm", "k_of_t"): "slots stand for it",
-    ("distributed_discrete_gaussian", "k_of_t"): "slots stand for it",
+# Functions that compute a peer's noise, and the package that it is of.
+_PEERS = {
+    by_losses: "dp-accounting",
+    of_twice_the_clip: "jax-privacy",
+    by_allocation: "PLD-accounting",
+    by_draws: "jax-privacy",
+    by_separation: "jax-privacy",
 }
 
 
-def _in_two_of_16(mechanism: Any) -> Iterator[Run]:
-    """The ways of a mechanism, but for secret rounds that it refuses.
-
-    CSGM's cohorts are of one client, so that no masks of others hide it.
-    """
-    n = mechanism.cohort_size
-    for way, truth, peer in _WAYS:
-        plan = dataclasses.replace(way, population=8 * n, cohort_size=n)
-        of_gaussian = mechanism.name == "gaussian"
-        if of_gaussian or not isinstance(plan, participation.SECRET_PARTICIPATIONS):
-            by = dict(zip(("peer", "by"), peer)) if of_gaussian else {}
-            why = _REASONS.get((mechanism.name, plan.name), "")
-            name = "two of 16 rounds"
-            yield Run(name, mechanism, plan, _TWO, truth=truth, why=why, **by)
+def _option(word: str) -> Any:
+    """A number, None, or the word itself."""
+    try:
+        return ast.literal_eval(word)
+    except ValueError:
+        return word
 
 
-RUNS: tuple[Run, ...] = (
-    *_in_two_of_16(_GAUSSIAN),
-    *_in_two_of_16(dataclasses.replace(_CSGM, cohort_size=1)),
-    *_in_two_of_16(_HELPED),
-    Run("all rounds", _GAUSSIAN, _FIXED, _FEW, peer=by_losses, by="dp-accounting"),
-    Run("all rounds", _CSGM, _FIXED, _FEW),
-    Run("all rounds", _SECURE, mechanisms.FixedSize(1000, 100, 100), _MANY),
-    Run("q = 0.5", _GAUSSIAN, _HALF, _FEW, peer=by_losses, by="dp-accounting"),
-    Run("q = 0.5", _CSGM, _HALF, _FEW),
-    Run("q = 0.5", _HELPED, _HALF, _FEW),
-    Run(
-        "q = 0.01",
-        _GAUSSIAN,
-        mechanisms.PoissonSampling(10_000, 100, 1000),
-        (2.0, 1e-5),
-        peer=by_losses,
-        by="dp-accounting",
-    ),
-    Run(
-        "q = 0.03",
-        dataclasses.replace(_CSGM, cohort_size=300),
-        mechanisms.PoissonSampling(10_000, 300, 1500),
-        _MANY,
-    ),
-    Run(
-        "n/N = 0.01",
-        _GAUSSIAN,
-        mechanisms.WithoutReplacement(10_000, 100, 100),
-        _MANY,
-        truth=of_cohorts,
-        peer=of_twice_the_clip,
-        by="jax-privacy",
-    ),
-    Run(
-        "n/N = 0.5",
-        _GAUSSIAN,
-        mechanisms.WithoutReplacement(200, 100, 60),
-        _FEW,
-        truth=of_cohorts,
-        peer=of_twice_the_clip,
-        by="jax-privacy",
-        why="one pair for two kinds of others",
-    ),
-    Run(
-        "ten epochs of 33",
-        _GAUSSIAN,
-        mechanisms.RandomAllocation(3300, 100, 330),
-        _MANY,
-        truth=of_slots,
-        peer=by_allocation,
-        by="PLD-accounting",
-    ),
-    Run(
-        "8 groups",
-        _BANDED,
-        mechanisms.CyclicPoisson(3200, 100, 512, min_separation=8),
-        _MANY,
-        peer=by_losses,
-        by="dp-accounting",
-    ),
-    Run(
-        "32 groups in secret",
-        _STREAM,
-        mechanisms.BallsInBins(3200, 100, 512),
-        (10.0, 1e-3),
-        truth=of_bins,
-        peer=by_draws,
-        by="jax-privacy",
-    ),
-    Run(
-        "sixteen epochs of 32",
-        _STREAM,
-        mechanisms.OncePerEpoch(3200, 100, 512),
-        (10.0, 1e-5),
-        truth=of_stream,
-        peer=by_separation,
-        by="jax-privacy",
-    ),
-)
+def _run(row: Mapping[str, str]) -> Run:
+    """The run of a row of `tightness.csv`, where functions stand by their names."""
+    options = dict(word.split("=") for word in row["options"].split())
+    mechanism = mechanisms.MECHANISMS[row["mechanism"]](
+        cohort_size=int(row["cohort_size"]),
+        clip_norm=1.0,
+        noise_multiplier=1.0,
+        **{name: _option(word) for name, word in options.items()},
+    )
+    sizes = [int(row[name]) for name in ("population", "cohort_size", "rounds")]
+    apart = {"min_separation": int(row["separation"])} if row["separation"] else {}
+    peer = globals()[row["peer"]] if row["peer"] else None
+    return Run(
+        row["run"],
+        mechanism,
+        mechanisms.PARTICIPATIONS[row["participation"]](*sizes, **apart),
+        (float(row["epsilon"]), float(row["delta"])),
+        globals()[row["truth"]],
+        peer,
+        _PEERS.get(peer, ""),
+        row["why"],
+    )
+
+
+RUNS = tuple(map(_run, files.read_csv(Path(__file__).with_suffix(".csv"))))
 
 
 def row(run: Run, before: Mapping[str, str], is_of_peers: bool) -> dict[str, str]:
