@@ -6,7 +6,6 @@
 import itertools
 import math
 
-import attr
 import dp_accounting
 import numpy as np
 import pytest
@@ -225,23 +224,6 @@ def test_fixed_size_epsilon_rises_with_share_rounds_and_less_noise(share, z, mor
     found = epsilon_of(share, z, 40)
     assert found < min(epsilon_of(more, z, 40), epsilon_of(share, 0.97 * z, 40))
     assert epsilon_of(share, z, 39) < found
-
-
-def test_fixed_size_sampling_composes_and_costs_no_more():
-    event = gaussian.FixedSizeDpEvent(dp_accounting.GaussianDpEvent(3.0), 0.01)
-    many = dp_accounting.SelfComposedDpEvent(event, 100)
-    found = accounting.epsilon(many, 1e-5)
-    assert found.accounting_method == "pld" and found.relation == "replaced_by_zeros"
-    twice = dp_accounting.PoissonSampledDpEvent(
-        0.01, dp_accounting.GaussianDpEvent(1.5)
-    )
-    twice = dp_accounting.SelfComposedDpEvent(twice, 100)
-    # The zeros keep a client's place, so that one clip and not two is lost with it.
-    assert accounting.epsilon(twice, 1e-5).epsilon > 1.5 * found.epsilon
-    everyone = dp_accounting.SelfComposedDpEvent(attr.evolve(event, fraction=0.9), 100)
-    plain = dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(3.0), 100)
-    bound = accounting.epsilon(plain, 1e-5).epsilon
-    assert found.epsilon < accounting.epsilon(everyone, 1e-5).epsilon <= bound
 
 
 @pytest.mark.parametrize("keep", [0.05, 0.3, 0.9])

@@ -252,14 +252,6 @@ class TestBothDirections:
 
 
 class TestEvent:
-    def test_epochs_compose(self):
-        epoch = RandomAllocation(gaussian(1.0), 33, 33.5)
-        run = dp_accounting.SelfComposedDpEvent(epoch, 10)
-        report = accounting.epsilon(run, 1e-5)
-        assert (report.relation, report.accounting_method) == ("add_or_remove", "pld")
-        ten = dp_accounting.SelfComposedDpEvent(gaussian(1), 10)
-        assert report.epsilon < 0.25 * accounting.epsilon(ten, 1e-5).epsilon
-
     def test_integer_noise_of_helpers_is_amplified(self):
         event = accounting.DistributedDiscreteGaussianDpEvent(
             100, 0.1, 0.01, 1.0, 64, noise_of_helpers=True

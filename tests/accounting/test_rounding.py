@@ -11,7 +11,7 @@ import pytest
 from scipy import special
 
 from dpfl.accounting import events, log_space
-from dpfl.accounting.integer import ratio_moments, rounding, whole_shifts
+from dpfl.accounting.integer import ratio_moments, rounding
 from dpfl.accounting.integer.rounding import rounded_rate
 from dpfl.accounting.integer.summed_noise import DiscreteGaussianNoise, SkellamNoise
 from tests.accounting import exact_noise
@@ -94,11 +94,6 @@ class TestValues:
         found = rounded_rate([2, 3], noise, 1.0)
         assert ratio_moments.route_of(noise) == "fourier"
         assert found[0] == pytest.approx(1.779e-5, abs=5e-9)
-
-    def test_far_below_the_convolution_bound(self):
-        noise = DiscreteGaussianNoise(100_000, 0.75)
-        old = whole_shifts.shift_rate([2], noise, 1)
-        assert rounded_rate([2], noise, 1.0)[0] < old[0] / 3
 
 
 class TestRate:
