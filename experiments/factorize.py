@@ -31,7 +31,7 @@ from dpfl.factorization import iteration
 from dpfl.factorization.sensitivity import participations
 from dpfl.factorization.workloads import MOST_ROUNDS, RATE_RANGE
 
-from . import cli, drawings, factorizations, tables
+from . import cli, factorizations, tables
 
 _ROUNDS = flags.DEFINE_list(
     "rounds", ["256"], "Rounds of a stream, or several, with commas."
@@ -245,8 +245,15 @@ def compare() -> None:
     cli.work_begins()
     _write(rows, {**_ERROR_COLUMNS, "ratio": "loss / optimal"}, _OUTPUT.value)
     if _PLOT.value is not None:
-        matrices = [one.factorization for one in last]
-        drawings.draw_steps(matrices, plan, _PLOT.value)
+        from . import plotting
+
+        steps = [
+            {"round": step, "method": one.factorization.method, "squared_error": error}
+            for one in last
+            for step, error in enumerate(one.factorization.step_errors(plan), 1)
+        ]
+        plot = plotting.Plot("round", "method", y="squared_error", log="y")
+        plotting.write(plot, steps, str(workloads[-1]), _PLOT.value)
 
 
 COMMANDS: Mapping[str, Callable[[], None]] = {

@@ -1,17 +1,19 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The common drawing of all figures: panels of lines of means with their ranges.
+"""The common drawing of all commands and figures: panels of lines of means.
 
     plot = Plot("rounds", "method", y="loss")
-    picture = plotting.draw(plot, rows, "Losses of prefix sums")
+    plotting.write(plot, rows, "Losses of prefix sums", Path("losses.png"))
 
-A line is drawn for each method, over the numbers of rounds.
+A line is drawn for each method, over the numbers of rounds, with ranges over seeds.
+Matplotlib is imported at the first drawing.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import io
 import itertools
 import math
 import textwrap
@@ -19,10 +21,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from dpfl import accounting, privacy_coverage, tasks
+from dpfl import accounting, files, privacy_coverage, tasks
 from dpfl.planning import remarks
 
-from . import drawings, effects
+from . import effects
 from .tables import HEADS, Row, Rows, distinct, head, mean_and_range, numbers
 from .trainings import sweep
 
@@ -141,13 +143,40 @@ def save(figure: sweep.Figure, rows: Rows, folder: Path) -> Path:
       rows: Rows of its table.
       folder: Folder of the picture.
     """
+    path = folder / f"{figure.name}.png"
+    write(figure.plot, rows, figure.source, path, figure.curves)
+    return path
+
+
+def write(
+    plot: Plot,
+    rows: Rows,
+    title: str,
+    path: files.PathLike,
+    curves: Optional[sweep.Curves] = None,
+) -> None:
+    """Writes the drawing of rows to a file, whose folder is made; see `draw`.
+
+    Args:
+      plot: The drawing.
+      rows: The rows.
+      title: Title above all panels.
+      path: Path of the file.
+      curves: As for `draw`.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
-    path = folder / f"{figure.name}.png"
-    picture = draw(figure.plot, rows, figure.source, figure.curves)
-    drawings.save(picture, path, dpi=130)
-    return path
+    files.public_folder(Path(path).parent)
+    write_picture(draw(plot, rows, title, curves), path, dpi=130)
+
+
+def write_picture(picture: Any, path: files.PathLike, **options: Any) -> None:
+    """Writes a `matplotlib.figure.Figure` atomically; the ending names the format."""
+    buffer = io.BytesIO()
+    kind = Path(path).suffix.lstrip(".") or "png"
+    picture.savefig(buffer, format=kind, **options)
+    files.write_atomically(path, buffer.getvalue())
 
 
 def draw(

@@ -72,7 +72,6 @@ from dpfl.planning.ledger import RunCost
 from . import (
     cli,
     comparison,
-    drawings,
     mechanism_flags,
     privacy_curves,
     privacy_explained,
@@ -91,10 +90,7 @@ COLUMNS = {
     "accounting_method": "accounting method",
     "relation": "neighbours",
 }
-_DRAWN = (
-    *("noise_multiplier", "epsilon", "mean_squared_error"),
-    *("uplink_bits", "downlink_bits"),
-)
+_DRAWN = "noise_multiplier epsilon mean_squared_error uplink_bits downlink_bits"
 
 _PRIVATE = sorted(
     name for name, config in mechanisms.MECHANISMS.items() if config.is_private
@@ -414,9 +410,12 @@ def _compare() -> list[comparison.MechanismCost]:
             candidates, lambda m: _cost(_calibrated(m, participation), participation)
         )
     if _PLOT.value is not None:
+        from . import plotting
+
+        plot = plotting.Plot("compression_rate", "mechanism", y=_DRAWN, log="xy")
         rows = [dataclasses.asdict(cost) for cost in costs]
-        panels = {name: COLUMNS[name] for name in _DRAWN}
-        drawings.draw_costs(rows, panels, _PLOT.value)
+        title = f"Mechanisms at equal {_EQUAL.value}"
+        plotting.write(plot, rows, title, _PLOT.value)
     return costs
 
 

@@ -24,7 +24,7 @@ from dpfl import factorization as mf
 from dpfl.mechanisms import Mechanism, Participation, build, integer
 from dpfl.mechanisms.matrix_fields import SCHEDULES
 
-from . import bands_curve, cli, comparison, drawings
+from . import bands_curve, cli, comparison
 
 BITS_COLUMNS = {
     "mechanism": "mechanism",
@@ -102,8 +102,31 @@ def of_bits(
         else:
             points.append(point)
     if options.plot is not None:
-        drawings.draw_bits([dataclasses.asdict(each) for each in points], options.plot)
+        _draw_bits([dataclasses.asdict(each) for each in points], options.plot)
     return points
+
+
+def _draw_bits(rows: Sequence[Mapping[str, Any]], path: str) -> None:
+    """Draws the error against bits; a point's number of bits stands beside it."""
+    from . import plotting
+
+    shown = []
+    for row in rows:
+        # Mechanisms without a number of bits have one point a rate: a curve of rates.
+        has_rate = row["bits"] is not None and row["rate"] is not None
+        own = {"line": f"{row['mechanism']}{_rate(row['rate']) if has_rate else ''}"}
+        own["width"] = "" if row["bits"] is None else str(row["bits"])
+        shown.append({**row, **own})
+    plot = plotting.Plot(
+        *("bits_per_parameter", "line", "", "error_over_gaussian"),
+        log="xy",
+        note="width",
+    )
+    plotting.write(plot, shown, "Squared error over the Gaussian mechanism's", path)
+
+
+def _rate(rate: float) -> str:
+    return f", r={rate:g}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,7 +183,21 @@ def of_bands(rates: Sequence[float], values: Mapping[str, Any]) -> list[BandsRow
     for (name, rate), those in points.items():
         rows += _rows(those, name, rate, reference)
     if options.plot is not None:
-        drawings.draw_bands([dataclasses.asdict(row) for row in rows], options.plot)
+        from . import plotting
+
+        shown = [
+            {
+                **dataclasses.asdict(row),
+                "line": f"{row.mechanism}{_rate(row.compression_rate)}",
+                "least": "least" if row.least else "",
+            }
+            for row in rows
+        ]
+        plot = plotting.Plot(
+            *("separation", "line", "", "root_mean_error"), log="xy", note="least"
+        )
+        title = "Noise of the iterates over bands of C, in clips"
+        plotting.write(plot, shown, title, options.plot)
     return rows
 
 

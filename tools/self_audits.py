@@ -30,7 +30,7 @@ from dpfl.codecs.round_functions import RoundFunctions
 from dpfl.planning import ledger
 from dpfl.training import canaries, selection
 from dpfl.vectors import canaries as vectors
-from experiments import drawings, tables
+from experiments import plotting, tables
 
 # The factor of the noise, and whether that of the first round is repeated.
 KINDS = {
@@ -133,7 +133,7 @@ def draw(plan: Any, path: Path) -> None:
     panels[0].set_ylabel("canaries")
     panels[2].set_ylabel("canaries")
     figure.suptitle(f"Claimed epsilon {plan.cost.planned.epsilon:.3g}")
-    drawings.save(figure, path)
+    plotting.write_picture(figure, path)
 
 
 def main(argv: Sequence[str]) -> None:

@@ -13,7 +13,9 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-from .. import drawings, effects, tables
+from dpfl import files
+
+from .. import effects, plotting, tables
 from .verdicts import UNDECIDED, Claim, Family, Labels, Line, in_points
 
 # Color of each verdict (Okabe and Ito, and Tol).
@@ -137,16 +139,28 @@ def draw_effects(
       path: The picture's path.
       note: A comment in the file.
     """
-    with drawings.picture(path, 9, 0.9 + 0.24 * len(lines), note=note) as axes:
-        axis = axes[0, 0]
-        axis.axvline(0, color="0.5", linewidth=0.8)
-        axis.axvline(-1, color="0.5", linewidth=0.8, linestyle=":")
-        for place, (_, verdict, one) in enumerate(lines):
-            reach = [[100 * (one.size - one.low)], [100 * (one.high - one.size)]]
-            style = {"fmt": "o", "color": _VERDICTS[verdict], "markersize": 4}
-            axis.errorbar([100 * one.size], [place], xerr=reach, label=verdict, **style)
-        axis.set_yticks(range(len(lines)), [label for label, *_ in lines], fontsize=8)
-        axis.set_ylim(len(lines) - 0.5, -0.5)
-        axis.grid(axis="x", alpha=0.3)
-        axis.set_xlabel("gain in points of accuracy; dotted line: one point lost")
-        drawings.legend_below(axes, ncol=4, fontsize=8)
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    size = (9, 0.9 + 0.24 * len(lines))
+    figure, axis = pyplot.subplots(figsize=size, layout="constrained")
+    axis.axvline(0, color="0.5", linewidth=0.8)
+    axis.axvline(-1, color="0.5", linewidth=0.8, linestyle=":")
+    for place, (_, verdict, one) in enumerate(lines):
+        reach = [[100 * (one.size - one.low)], [100 * (one.high - one.size)]]
+        style = {"fmt": "o", "color": _VERDICTS[verdict], "markersize": 4}
+        axis.errorbar([100 * one.size], [place], xerr=reach, label=verdict, **style)
+    axis.set_yticks(range(len(lines)), [label for label, *_ in lines], fontsize=8)
+    axis.set_ylim(len(lines) - 0.5, -0.5)
+    axis.grid(axis="x", alpha=0.3)
+    axis.set_xlabel("gain in points of accuracy; dotted line: one point lost")
+    handles, labels = axis.get_legend_handles_labels()
+    named = dict(zip(labels, handles))
+    place_below = {"loc": "outside lower center", "ncol": 4, "fontsize": 8}
+    figure.legend([*named.values()], [*named], **place_below)
+    files.public_folder(Path(path).parent)
+    options = {"dpi": 120, "bbox_inches": "tight", "metadata": {"Comment": note}}
+    plotting.write_picture(figure, path, **options)
+    pyplot.close(figure)

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from dpfl import files
-from experiments import drawings, grids, plotting
+from experiments import grids, plotting
 from experiments.trainings import parallel_runs, remaining_work, sweep, trainers, tuning
 from tests.experiments import programs
 from tests.refusals import names, refuses
@@ -110,7 +110,7 @@ def test_cells_have_the_flags_of_their_mechanism():
 def test_each_cell_has_its_best_setting_and_its_interval(
     calls, tmp_path, capsys, monkeypatch
 ):
-    pictures, keep = [], drawings.save
+    pictures, keep = [], plotting.write_picture
 
     def kept(picture, *where, **more):
         pictures.append(picture)
@@ -118,7 +118,7 @@ def test_each_cell_has_its_best_setting_and_its_interval(
 
     with monkeypatch.context() as drawn:
         drawn.setattr(plotting, "save", save)
-        drawn.setattr(drawings, "save", kept)
+        drawn.setattr(plotting, "write_picture", kept)
         grid().do(tmp_path, jobs=1)
     assert calls[0] == "checked"
     tried, runs = split(done(calls))
