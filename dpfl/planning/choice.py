@@ -265,6 +265,8 @@ def _with_bits(
 ) -> tuple[Any, str]:
     release = mechanism
     if isinstance(mechanism, DomeDdg):
+        # Refuses plans that its release would take.
+        setting.event(dataclasses.replace(mechanism, bits=MOST_BITS))
         release = mechanism.release
         setting = dataclasses.replace(setting, dimension=mechanism.sketch_size)
     ratios: dict[int, float] = {}

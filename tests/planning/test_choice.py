@@ -111,6 +111,9 @@ class TestBits:
             DDG.grid(D)
         with refuses(ValueError, "noise_multiplier", 0):
             planning.resolve(DDG.with_noise_multiplier(0.0), None, D)
+        dome = replace(dpfl.TEST_CONFIGS["dome_ddg"], cohort_size=100, bits="auto")
+        with refuses(ValueError, "participation", "poisson"):
+            dpfl.calibrate(dome, dpfl.PoissonSampling(1000, 100, 5), D, 8.0, 1e-5)
         settled = replace(DDG, bits=9)
         assert planning.resolve(settled, None, D) == planning.ResolvedMechanism(settled)
 
