@@ -413,7 +413,7 @@ def _least_index(
 
     ends = _bracket(gap, start, stride, step)
     k = round(optimize.brentq(near, *ends, xtol=0.5, maxiter=1000))
-    while gap(k) > 0:
+    while not gap(k) <= 0:
         k += 1
     while gap(k - 1) <= 0:
         k -= 1
