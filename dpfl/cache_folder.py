@@ -103,18 +103,13 @@ def write(key: str, header: Header, arrays: Arrays) -> None:
       header: JSON values by name; an entry with NaN or infinity is not written.
       arrays: Numeric arrays by name; as for the header.
     """
-    place = folder()
     size = sum(array.nbytes for array in arrays.values())
     are_finite = all(np.isfinite(array).all() for array in arrays.values())
-    if place is None or size > MOST_BYTES // _SHARE or not are_finite:
+    if size > MOST_BYTES // _SHARE or not are_finite:
         return
     # A folder that cannot be written is no error, and infinity is no JSON.
     with contextlib.suppress(OSError, ValueError):
-        # No folder is made that would not be trusted, as in a home that belongs to
-        # another user.
-        if _is_guarded(place):
-            files.private_folder(place)
-        real = _trusted()
+        real = _made()
         if real is None:
             return
         path = real / f"dpfl-{key}.cache"
@@ -135,17 +130,25 @@ def subfolder(name: str) -> Optional[Path]:
     Returns:
       Its path; None if the cache is off, or the folder or a file in it is not trusted.
     """
-    place = folder()
     with contextlib.suppress(OSError):
-        if place is not None and _is_guarded(place):
-            files.private_folder(place)
-        real = _trusted()
+        real = _made()
         if real is not None:
             own = files.private_folder(real / name)
             if all(_is_own(os.lstat(path)) for path in (own, *own.iterdir())):
                 _make_room(own, _ANY_NAME)
                 return own
     return None
+
+
+def _made() -> Optional[Path]:
+    """The folder of `_trusted`, which is made unless it would not be trusted.
+
+    It would not be in a home that belongs to another user.
+    """
+    place = folder()
+    if place is not None and _is_guarded(place):
+        files.private_folder(place)
+    return _trusted()
 
 
 def _trusted() -> Optional[Path]:

@@ -15,7 +15,5 @@ import importlib.util
 
 from dpfl import missing
 
-PYTHONS = missing.PYTHONS_OF_TFF
-
 if importlib.util.find_spec("tensorflow_federated") is None:
     raise missing.error("this part of dpfl", "tensorflow_federated")

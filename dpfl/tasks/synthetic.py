@@ -49,8 +49,7 @@ def _images(
     return draw, {"network": network, "defaults": defaults}
 
 
-def _words(own: SyntheticConfig) -> _Family:
-    del own
+def _words() -> _Family:
     config = StackOverflowConfig()
 
     def draw(nx: Any, count: int, seed: Array) -> tuple[Array, Array]:
@@ -63,16 +62,13 @@ def _words(own: SyntheticConfig) -> _Family:
     return draw, {**pieces, "defaults": stackoverflow.DEFAULTS}
 
 
-def _two_layer(config: SyntheticConfig) -> _Family:
-    sizes = {"units": config.hidden_units}
-    return _images("2nn", emnist.NUM_CLASSES, emnist.DEFAULTS, **sizes)
-
-
 _FAMILIES: dict[str, Callable[[SyntheticConfig], _Family]] = {
     "cnn": lambda _: _images("cnn", emnist.NUM_CLASSES, emnist.DEFAULTS),
-    "2nn": _two_layer,
+    "2nn": lambda own: _images(
+        "2nn", emnist.NUM_CLASSES, emnist.DEFAULTS, units=own.hidden_units
+    ),
     "small_cnn": lambda _: _images("small_cnn", digits.NUM_CLASSES, digits.DEFAULTS),
-    "lstm": _words,
+    "lstm": lambda _: _words(),
 }
 
 
