@@ -147,19 +147,6 @@ class TestRound:
         # What is measured is not what is sent.
         assert codec.message_bits(total) == codec._config.uplink_bits(D)
 
-    def test_bits(self):
-        config = make(max_rank=3)
-        codec = dome.DomeCodec(config, D, nx)
-        state = codec.initial_state()
-        for rank in (0, 3):
-            state["rank"] = tf.constant(rank)
-            _, message = shared_of(codec, state, 0)
-            bits = float(codec.broadcast_bits(message)) + 32 * D
-            assert bits == config.downlink_bits(D) - (3 - rank) * 16 * D
-        seed = tf.constant([1, 2], tf.int64)
-        encoded = codec.encode(tf.ones([D]), codec.decode_broadcast(message), seed)
-        assert codec.message_bits(encoded.message) == config.uplink_bits(D)
-
     @pytest.mark.parametrize(
         ("noise_multiplier", "cohort_size", "bits"),
         [(1.0, N, 32), (0.0, N, 32), (1e-3, 10**5, 62)],

@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import mechanisms
 from dpfl.arrays import in_tensorflow as nx
-from dpfl.codecs import csgm, gaussian, integer_sums, sketch
+from dpfl.codecs import gaussian, integer_sums
 from dpfl.codecs.base import Received
 from dpfl.codecs.integer_sums import CountSum, IntegerSum
 from dpfl.vectors import clipping
@@ -173,22 +173,3 @@ class TestReleasedNoise:
             expected = draws * 2 * scipy.stats.norm.sf(threshold)
             low, high = scipy.stats.poisson.interval(1 - 1e-5, expected)
             assert low <= found <= high, (threshold, found, expected)
-
-    @pytest.mark.parametrize(
-        "make",
-        [
-            lambda: csgm.CsgmCodec(
-                mechanisms.L2Csgm(10, 2.0, 0.7, 0.05, rotation="hadamard"), 1 << 18, nx
-            ),
-            lambda: sketch.ProjectAndPerturbCodec(
-                mechanisms.ProjectAndPerturb(10, 2.0, 0.7, 2.0), 1 << 18, nx
-            ),
-        ],
-        ids=["csgm", "project_and_perturb"],
-    )
-    def test_other_laws_have_their_stated_size(self, make):
-        codec = make()
-        noise = next(released(codec, 1 << 18, 1))
-        limit = 4.5 / math.sqrt(len(noise))
-        assert abs(noise.mean()) < limit
-        assert abs((noise**2).mean() - 1) < 2 * limit

@@ -247,10 +247,6 @@ class TestSecureContext:
         with pytest.raises(Exception, match="federated"):
             process.next(process.initialize(), [np.zeros(3, np.float32)] * 2)
 
-    def test_builds_under_a_secure_context(self, tff_secure_context):
-        factory_lib.check_secure_sums()
-        assert aggregators.build(self.CONFIG).create(self.TYPE)
-
     def test_context_errors_are_not_mistaken_for_missing_secure_sums(self):
         def broken(cardinalities):
             raise OSError("no worker")
@@ -260,9 +256,6 @@ class TestSecureContext:
         )
         with tff.framework.get_context_stack().install(context):
             factory_lib.check_secure_sums()
-
-    def test_mechanisms_without_secure_sums_need_none(self, tff_context):
-        assert private().create(self.TYPE)
 
 
 def test_docs_list_every_algorithm():

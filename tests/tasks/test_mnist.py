@@ -13,7 +13,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from dpfl.tasks import configs, data_files, downloads, mnist, registry
+from dpfl.tasks import configs, data_files, downloads, mnist
 from tests.refusals import refuses
 
 # Writers of 3, 4 and 13 digits; the last four are the test set of the small MNIST.
@@ -275,14 +275,3 @@ def test_fashion_refuses_missing_or_wrong_data(tmp_path):
     config = configs.FashionConfig(data_dir=str(tmp_path))
     with refuses(data_files.DataFileError, "Fashion-MNIST", tmp_path):
         mnist.load(config)
-
-
-def test_options_are_checked_and_in_the_registry():
-    assert registry.make_config("fashion").num_clients == 2000
-    with refuses(ValueError, "num_clients", 0):
-        registry.make_config("fashion", num_clients=0)
-    with refuses(TypeError, "data_dir", 3):
-        registry.make_config("fashion", data_dir=3)
-    assert registry.make_config("mnist").model == "small_cnn"
-    with refuses(ValueError, "validation_fraction", 1.0):
-        registry.make_config("mnist", validation_fraction=1.0)

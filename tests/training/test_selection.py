@@ -190,13 +190,6 @@ def test_unknown_participation_is_named():
         selection.select_cohort("poisson", 0, 0)
 
 
-def test_short_epochs_reshuffle_without_repeats():
-    rounds = cohorts(OncePerEpoch(10, 2, rounds=12, epoch_rounds=3))
-    epochs = [np.concatenate(rounds[i : i + 3]) for i in range(0, 12, 3)]
-    assert all(len(set(epoch)) == 6 for epoch in epochs)
-    assert len({tuple(sorted(epoch)) for epoch in epochs}) > 1
-
-
 def gaps(chosen):
     """The distances of rounds of one client, for all clients and rounds."""
     found, last = [], {}

@@ -476,41 +476,6 @@ class TestDrawing:
         ]
         assert axis.figure.get_suptitle() == "title; 3 seeds, 95% intervals"
 
-    def test_accuracy_effects_are_in_points_and_need_several_seeds(self):
-        rows = [{**row, "accuracy": row["y"]} for row in self.apart()]
-        alone = {**rows[0], "series": "c"}
-        rows = [*(row for row in rows if row["x"] == "1"), alone]
-        plot = plotting.Plot("x", "series", y="accuracy", baseline="a")
-        found, axis = self.lines(plot, rows)
-        assert list(found) == ["b"]
-        (bars,) = found["b"].lines[2]
-        cells = {"a": {1: 2, 2: 3, 6: 7}, "b": {2: 12, 6: 13, 1: 17}}
-        expected = effects.effect(cells, [("b", "a")])
-        ((low, high),) = (part[:, 1] for part in bars.get_segments())
-        assert [low, high] == pytest.approx([100 * expected.low, 100 * expected.high])
-        assert axis.get_ylabel() == "points gained over a"
-
-    def test_axis_is_named_by_panel_and_single_values_lack_bars(self):
-        rows = [
-            {"panel": panel, "of": f"x of {panel}", "x": x, "y": x}
-            for panel, x in itertools.product("pq", "12")
-        ]
-        plot = plotting.Plot("x", "", "panel", "y", place="of")
-        picture = plotting.draw(plot, rows, "title")
-        names = [axis.get_xlabel() for axis in picture.axes]
-        assert names == ["x of p", "x of q"]
-        assert not any(axis.containers[0].has_yerr for axis in picture.axes)
-
-    def test_category_names_are_stacked_lines(self):
-        rows = [
-            {**row, "x": f"name {row['x']}", "y": row["y"]} for row in self.rows(y="2")
-        ]
-        found, axis = self.lines(plotting.Plot("x", "series", y="y"), rows)
-        assert [t.get_text() for t in axis.get_yticklabels()] == ["name 1", "name 10"]
-        (line, *_), (other, *_) = (found[name].lines for name in "ab")
-        assert line.get_xdata().tolist() == [2, 2]
-        assert (other.get_ydata() > line.get_ydata()).all()
-
     def test_noiseless_series_is_a_horizontal_line(self):
         rows = self.rows() + [
             {**row, "series": "c", "x": "inf"} for row in self.rows()[:3]
@@ -538,17 +503,6 @@ class TestDrawing:
         (band,) = axis.collections
         (extents,) = [path.get_extents() for path in band.get_paths()]
         assert (extents.ymin, extents.ymax) == (1, 3)
-
-    def test_panels_and_labels(self):
-        rows = [{**row, "epsilon": e} for e in ("2.0", "inf") for row in self.rows()]
-        picture = plotting.draw(
-            plotting.Plot("x", "series", "epsilon", "y", titles={"a": "first"}),
-            rows,
-            "title",
-        )
-        assert [axis.get_title() for axis in picture.axes] == ["ε 2", "no noise"]
-        (legend,) = picture.legends
-        assert [text.get_text() for text in legend.get_texts()] == ["first", "b"]
 
     def test_measured_x_is_the_mean_of_its_group(self):
         rows = [

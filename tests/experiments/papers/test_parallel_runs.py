@@ -261,12 +261,6 @@ def test_failed_single_run_of_a_task_does_not_block(fake, tmp_path, capsys):
     assert "runs and" in capsys.readouterr().err
 
 
-def test_a_grid_of_one_run_that_fails(fake, tmp_path):
-    fake.fails = {1}
-    with refuses(trainers.WorkFailedError, "the run failed"):
-        do([work(seed=1)], tmp_path)
-
-
 @pytest.mark.parametrize(("gigabytes", "together"), [(4, 1), (10, 2)])
 def test_unmeasured_tasks_start_together_only_if_memory_allows(
     fake, tmp_path, monkeypatch, gigabytes, together
