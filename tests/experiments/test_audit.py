@@ -34,7 +34,7 @@ def bad(found):
     return {one.check for one in found if not one.is_sound}
 
 
-# The line of docs/audit.md that a test runs is of l2_csgm.
+# The line of docs/privacy/audit.md, which a test runs, is of l2_csgm.
 @pytest.mark.parametrize(
     "mechanism", ["matrix_factorization", "distributed_discrete_gaussian"]
 )
