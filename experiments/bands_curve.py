@@ -173,7 +173,6 @@ def usual_bands(run: StreamRun) -> list[int]:
 def point(
     run: StreamRun,
     separation: int,
-    restarts: bool = True,
     guess: float = 1.0,
 ) -> StreamPoint:
     """The stream with as many bands as a client's rounds are apart.
@@ -181,8 +180,6 @@ def point(
     Args:
       run: The run.
       separation: b, at most floor(N / n); C has as many bands, or T if that is less.
-      restarts: Whether streams that restart every epoch may take its place where the
-        run ends soon after an epoch; their epsilon is for replacing by zeros alone.
       guess: A noise multiplier near the result's, such as a neighbour's.
 
     Raises:
@@ -204,7 +201,7 @@ def point(
         _with_noise(run, encoder_of(run.workload, bands, method), b, q, count, guess)
         for method in wanted
     ]
-    may_restart = restarts and b == run.most_groups and run.workload.is_prefix_sum
+    may_restart = b == run.most_groups and run.workload.is_prefix_sum
     # Rounds just after an epoch's end add little if the noise has started afresh.
     if may_restart and run.rounds > run.most_groups and run.rounds % run.most_groups:
         points.append(restarting(run))
