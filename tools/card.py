@@ -9,8 +9,8 @@
 
 Each step writes a file in the folder, and is skipped where the file is. A step begins
 only if the time that it takes on a card is left. Compiled programs are kept in a folder
-beside that of the results. With dpfl installed the commands are those of its wheel,
-else those of this tree. pfl and FedJAX are measured where this Python can import them.
+beside that of the results. The commands are those of this tree. pfl and FedJAX are
+measured where this Python can import them.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from experiments.benchmarks import turns
 
 ROOT = Path(__file__).resolve().parent.parent
-_TRAIN = ("train", "--engine=jax", "--seed=1", "--noprogress", "--checkpoint_every=1")
+_TRAIN = ("experiments.train", "--engine=jax", "--seed=1", "--noprogress")
+_TRAIN += ("--checkpoint_every=1",)
 _INTEGERS = ("tests/arrays/test_same_integers.py", "tests/arrays/test_bounds.py", "-k")
 # The peers that are measured where this Python can import them.
 _PEERS = ("fedjax", "pfl")
@@ -60,39 +60,29 @@ class Card:
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
         }
-        inside = [sys.executable, "-c", "import dpfl.experiments"]
-        found = subprocess.run(inside, cwd=folder, capture_output=True)
-        self._is_installed = found.returncode == 0
 
     @property
     def left(self) -> float:
         """Seconds that are left."""
         return self._end - time.monotonic()
 
-    def command(self, name: str, *given: str) -> list[str]:
-        """A command of dpfl."""
-        if self._is_installed:
-            return [sys.executable, "-m", "dpfl", name, *given]
-        return [sys.executable, "-m", f"experiments.{name}", *given]
-
-    def begin(self, words: Sequence[str]) -> subprocess.Popen[str]:
-        """Starts a command, whose output goes to this one's."""
-        print("$", *words[1:], flush=True)
-        is_ours = self._is_installed and words[2] == "dpfl"
-        folder = self.folder if is_ours else ROOT
+    def begin(self, name: str, *given: str) -> subprocess.Popen[str]:
+        """Starts a module, whose output goes to this one's."""
+        print("$", name, *given, flush=True)
+        words = [sys.executable, "-m", name, *given]
         return subprocess.Popen(
-            words, cwd=folder, env=self._environment, text=True, start_new_session=True
+            words, cwd=ROOT, env=self._environment, text=True, start_new_session=True
         )
 
-    def run(self, words: Sequence[str]) -> float:
-        """Runs a command to its end; returns its seconds.
+    def run(self, name: str, *given: str) -> float:
+        """Runs a module to its end; returns its seconds.
 
         Raises:
           RuntimeError: If it fails.
           subprocess.TimeoutExpired: If time is up.
         """
         begun = time.monotonic()
-        process = self.begin(words)
+        process = self.begin(name, *given)
         try:
             code = process.wait(self.left)
         finally:
@@ -100,16 +90,8 @@ class Card:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
         if code:
-            raise RuntimeError(f"exit code {code} of {words}")
+            raise RuntimeError(f"exit code {code} of {name}")
         return time.monotonic() - begun
-
-    def benchmark(self, name: str, *given: str) -> None:
-        """Runs the benchmark, whose rows are the step's file."""
-        more = ["--quick"] if self.is_quick else []
-        partial = self.folder / f"{name}.partial.json"
-        command = [sys.executable, "-m", "experiments.benchmark"]
-        self.run([*command, *given, *more, f"--output={partial}"])
-        partial.rename(self.folder / f"{name}.json")
 
 
 def _train(card: Card) -> None:
@@ -118,11 +100,11 @@ def _train(card: Card) -> None:
     with tempfile.TemporaryDirectory() as name:
         whole, killed = (Path(name, part) for part in ("whole", "killed"))
         lines = {
-            folder: card.command(*_TRAIN, *size, f"--output_dir={folder}")
+            folder: [*_TRAIN, *size, f"--output_dir={folder}"]
             for folder in (whole, killed)
         }
-        found: dict[str, object] = {"seconds": card.run(lines[whole])}
-        process = card.begin(lines[killed])
+        found: dict[str, object] = {"seconds": card.run(*lines[whole])}
+        process = card.begin(*lines[killed])
         while not list(killed.glob("checkpoints/checkpoint-*")):
             if process.poll() is not None or card.left < 0:
                 process.kill()
@@ -131,7 +113,7 @@ def _train(card: Card) -> None:
         process.send_signal(signal.SIGKILL)
         if process.wait() != -signal.SIGKILL:
             raise RuntimeError("the run that is to be killed ended before")
-        found["seconds_resumed"] = card.run(lines[killed])
+        found["seconds_resumed"] = card.run(*lines[killed])
         for key, each in (("model", whole), ("model_resumed", killed)):
             content = (each / "model.npz").read_bytes()
             found[key] = hashlib.sha256(content).hexdigest()
@@ -146,8 +128,8 @@ def _integers(card: Card) -> None:
     kinds = "rounding" if card.is_quick else "vectors or rounds or bounds"
     chosen = f"jax and ({kinds})"
     options = ("-q", "-p", "no:cacheprovider", "-o", "addopts=--import-mode=importlib")
-    words = [sys.executable, "-m", "pytest", *options, *_INTEGERS, chosen]
-    _write(card, "integers", {"seconds": card.run(words)})
+    found = card.run("pytest", *options, *_INTEGERS, chosen)
+    _write(card, "integers", {"seconds": found})
 
 
 def _write(card: Card, name: str, found: Mapping[str, object]) -> None:
@@ -155,51 +137,48 @@ def _write(card: Card, name: str, found: Mapping[str, object]) -> None:
     path.write_text(json.dumps(found, indent=2) + "\n")
 
 
-def _rounds(
-    name: str, rows: str, processes: int, has_peers: bool = False
-) -> Callable[[Card], None]:
-    """The step that measures rows of whole rounds, beside peers or alone.
-
-    Args:
-      name: Name of the step.
-      rows: The case and mechanisms.
-      processes: Number of processes that take turns.
-      has_peers: Whether peers take turns too.
-    """
-
-    def run(card: Card) -> None:
-        given = ["--engine=jax", f"--rows={rows}", f"--processes={processes}"]
-        if has_peers:
-            peers = [p for p in _PEERS if turns.has(turns.PEERS[p], sys.executable)]
-            if not peers:
-                raise RuntimeError(f"no {' and no '.join(_PEERS)} to measure")
-            given.append(f"--peers={','.join(peers)}")
-        card.benchmark(name, *given)
-
-    return run
+def _benchmark(card: Card, name: str, rows: str, more: Sequence[str]) -> None:
+    """Runs the benchmark, whose rows are the step's file."""
+    partial = card.folder / f"{name}.partial.json"
+    given = [f"--rows={rows}", *more, *["--quick"] * card.is_quick]
+    if "--peers" in given:
+        peers = [p for p in _PEERS if turns.has(turns.PEERS[p], sys.executable)]
+        if not peers:
+            raise RuntimeError(f"no {' and no '.join(_PEERS)} to measure")
+        given[given.index("--peers")] = f"--peers={','.join(peers)}"
+    card.run("experiments.benchmark", *given, f"--output={partial}")
+    partial.rename(card.folder / f"{name}.json")
 
 
-class Step(NamedTuple):
-    """A step, and the seconds that it takes on a card by estimate."""
-
-    run: Callable[[Card], None]
-    seconds: float
-
-
-STEPS = {
-    "train": Step(_train, 90),
-    "cnn": Step(
-        _rounds("cnn", "cnn_100,none,gaussian,csgm_0.1,ddg_clients,ddg_helpers", 3), 120
+# Seconds that a step takes on a card by estimate, and rows and flags of the benchmark;
+# `--peers` are those that are there.
+STEPS: Mapping[str, tuple[float, str, str]] = {
+    "train": (90, "", ""),
+    "cnn": (
+        *(120, "cnn_100,none,gaussian,csgm_0.1,ddg_clients,ddg_helpers"),
+        "--engine=jax --processes=3",
     ),
-    "cnn_peers": Step(_rounds("cnn_peers", "cnn_100,none", 2, True), 170),
-    "lstm": Step(_rounds("lstm", "lstm_100,none,csgm_0.1", 3), 110),
-    "lstm_peers": Step(_rounds("lstm_peers", "lstm_100,none", 2, True), 180),
-    "thousand": Step(_rounds("thousand", "cnn_1000,none,csgm_0.1", 2), 70),
-    "aggregation": Step(
-        lambda card: card.benchmark("aggregation", "--rows=jax_aggregation"), 150
-    ),
-    "integers": Step(_integers, 120),
+    "cnn_peers": (170, "cnn_100,none", "--engine=jax --processes=2 --peers"),
+    "lstm": (110, "lstm_100,none,csgm_0.1", "--engine=jax --processes=3"),
+    "lstm_peers": (180, "lstm_100,none", "--engine=jax --processes=2 --peers"),
+    "thousand": (70, "cnn_1000,none,csgm_0.1", "--engine=jax --processes=2"),
+    "aggregation": (150, "jax_aggregation", ""),
+    "integers": (120, "", ""),
 }
+
+
+def step(card: Card, name: str) -> None:
+    """Does a step.
+
+    Raises:
+      RuntimeError: If it fails.
+      subprocess.TimeoutExpired: If time is up.
+    """
+    _, rows, flags = STEPS[name]
+    if rows:
+        _benchmark(card, name, rows, flags.split())
+    else:
+        {"train": _train, "integers": _integers}[name](card)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -214,10 +193,10 @@ def main(argv: Sequence[str]) -> int:
     card = Card(asked.folder.resolve(), asked.quick, 60 * asked.minutes)
     failed = []
     for name in asked.only.split(","):
-        if (asked.folder / f"{name}.json").exists() or card.left < STEPS[name].seconds:
+        if (asked.folder / f"{name}.json").exists() or card.left < STEPS[name][0]:
             continue
         try:
-            STEPS[name].run(card)
+            step(card, name)
         except (RuntimeError, OSError, subprocess.TimeoutExpired) as error:
             print(f"error: {name}: {error}", file=sys.stderr)
             failed.append(name)
