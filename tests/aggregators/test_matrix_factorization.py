@@ -185,16 +185,6 @@ def saved(state):
     return tf.nest.map_structure(lambda part: np.array(part), state)
 
 
-def released(process, state, numbers, put_noise=lambda state: state):
-    """The results of some rounds, and the states before them and after the last."""
-    results, states = [], [state]
-    for number in numbers:
-        output = process.next(put_noise(states[-1]), vectors(20, number))
-        states.append(output.state)
-        results.append(output.result)
-    return np.stack(results), states
-
-
 def test_host_noise_equals_the_aggregators(tff_context):
     """And a training program's state holds no block of it."""
     config = matrix(**WORKLOADS["momentum"])
@@ -215,25 +205,6 @@ def test_host_noise_equals_the_aggregators(tff_context):
         own_state, state = own.state, other.state
     # The moment, the past of a row, and numbers.
     assert sum(np.size(part) for part in tf.nest.flatten(state)) < 3 * 20
-
-
-def test_run_long_streams_resume_after_a_kill(tff_context):
-    """Nine rounds with noise on the host: bit for bit, and one stream."""
-    config = sgmf(
-        **{"rounds_per_epoch": None, "noise_stream": "run", "rounds": 9},
-        **{"matrix_method": "banded", "matrix_bands": 4, "matrix_momentum": 0.5},
-    )
-
-    def begin():
-        factory, put_noise = build_with_host_noise(config, 20, seed=5)
-        return factory.create(value_type(20)), put_noise
-
-    process, put_noise = begin()
-    expected, states = released(process, process.initialize(), range(9), put_noise)
-    process, put_noise = begin()
-    rest, after = released(process, saved(states[5]), range(5, 9), put_noise)
-    assert_array_equal(rest, expected[5:])
-    assert_array_equal(after[-1]["row_seeds"], states[-1]["row_seeds"])
 
 
 def test_missing_or_stale_host_noise_is_refused(tff_context):

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from dp_accounting import GaussianDpEvent
 
 from dpfl import accounting, mechanisms, planning
 from dpfl import factorization as mf
@@ -93,24 +92,6 @@ class TestChoice:
         found = bands_curve.choose(run).bands
         assert abs(found - where) <= where / 8
         assert len(asked) == len(set(asked)) <= len(bands_curve.usual_bands(run)) + 8
-
-    @pytest.mark.parametrize(
-        ("rounds", "epsilon", "release"),
-        [
-            *[(8, 2.0, GaussianDpEvent), (17, 16.0, GaussianDpEvent)],
-            *[(24, 0.5, GaussianDpEvent), (33, 16.0, sparse), (96, 8.0, sparse)],
-        ],
-    )
-    def test_no_more_noise_than_by_epochs_or_sampling(self, rounds, epsilon, release):
-        """Epochs of 16 rounds: half of one, a little or more than one or two, six."""
-        numbers = mf.prefix_sum(rounds), 1600, 100, epsilon, 1e-5, release
-        run = StreamRun(*numbers, accounting_method="rdp")
-        points = bands_curve.curve(run, [1, 4, 16])
-        least = bands_curve.best(points).root_mean_error
-        assert least <= points[0].root_mean_error
-        restarting = bands_curve.restarting(run)
-        assert least <= restarting.root_mean_error
-        assert (points[-1] == restarting) == (rounds == 17)
 
     def test_one_participation_uses_the_optimal_factorization(self):
         run = replace(SMALL, workload=mf.prefix_sum(8))

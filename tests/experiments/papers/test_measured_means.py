@@ -40,24 +40,6 @@ def test_errors_with_trusted_server_match_theory(name):
     assert errors.mean() == pytest.approx(config.mean_squared_error(D), rel=0.04)
 
 
-def test_seeds_are_distinct_across_clients_and_rounds():
-    seeds = []
-
-    def recorded(seed):
-        seeds.append(tuple(seed))
-        return np.ones(4, np.float32)
-
-    def vectors(dimension, seed):
-        del seed
-        return lambda client_seed: tf.ensure_shape(
-            tf.numpy_function(recorded, [client_seed], tf.float32), [dimension]
-        )
-
-    config = mechanisms.Gaussian(N, 1.0, 1.0)
-    measured_means.measured_errors(config, 4, 20, vectors)
-    assert len(seeds) == len(set(seeds)) == 200
-
-
 def test_vectors_have_the_stated_distribution():
     seeds = [tf.constant([0, i], tf.int64) for i in range(40)]
     for kind, (vectors, product) in VECTORS.items():
