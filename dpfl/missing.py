@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Errors for want of TensorFlow or JAX, which name what runs on this Python.
+"""Errors for want of a library, which name what runs on this Python.
 
 with missing.explained("dpfl.jax_aggregator"):
     import jax
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 PYTHONS_OF_TFF = ((3, 9), (3, 10), (3, 11))
 # dpfl is in no registry.
 _INSTALLS_JAX = "pip install -e '.[jax]' in a clone of dpfl"
-_LIBRARIES = ("jax", "tensorflow", "tensorflow_federated")
+_LIBRARIES = ("jax", "sklearn", "tensorflow", "tensorflow_federated")
 
 
 @contextlib.contextmanager
@@ -48,7 +48,7 @@ def error(part: str, library: str, instead: str = "") -> ImportError:
 
     Args:
       part: As for `explained`.
-      library: "tensorflow_federated", "tensorflow" or "jax".
+      library: The module that is not there, one of `_LIBRARIES`.
       instead: As for `explained`.
     """
     sentence = f"{part} needs {_needed(library)}; {instead or _instead(library)}"
@@ -58,6 +58,8 @@ def error(part: str, library: str, instead: str = "") -> ImportError:
 def _needed(library: str) -> str:
     if library == "jax":
         return f"JAX, which {_INSTALLS_JAX} brings for Python 3.11 and later"
+    if library == "sklearn":
+        return "scikit-learn, which pip install scikit-learn brings"
     system = (sys.platform, platform.machine())
     if system == ("linux", "x86_64") and sys.version_info[:2] in PYTHONS_OF_TFF:
         return (

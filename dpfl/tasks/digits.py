@@ -16,6 +16,7 @@ import hashlib
 
 import numpy as np
 
+from dpfl import missing
 from dpfl.tasks import models
 from dpfl.tasks import task as task_lib
 from dpfl.tasks.clients import ArrayClients
@@ -111,7 +112,8 @@ def dirichlet_partition(
 @functools.cache
 def _read_images() -> tuple[np.ndarray, np.ndarray]:
     """Integer images [1797, 8, 8] with values 0-16, and labels [1797]."""
-    from sklearn import datasets
+    with missing.explained("task 'digits'", "task 'synthetic' needs no data"):
+        from sklearn import datasets
 
     data = datasets.load_digits()
     return data.images.astype(np.uint8), data.target.astype(np.int32)

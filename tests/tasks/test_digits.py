@@ -1,6 +1,8 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
+import sys
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -111,3 +113,10 @@ def test_images_keep_their_labels(task, clients):
     known = dict(zip((x.tobytes() for x in digits._scale(images)), labels))
     for x, y in [*zip(*clients), _examples(task.evaluation_dataset())]:
         assert [known[image.tobytes()] for image in x] == y.tolist()
+
+
+def test_without_scikit_learn_the_refusal_names_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    digits._read_images.cache_clear()
+    with pytest.raises(ImportError, match="pip install scikit-learn"):
+        load_task("digits")
