@@ -342,6 +342,11 @@ def test_empty_cohort_releases_noise_alone(task, tff_context):
     found = [training.next(training.initialize(), []) for training in trainings]
     assert found[0].aggregator["exact_clients"] == 0
     assert bits(found[0]) == bits(found[1])
+    first = trainings[1].initialize().weights.trainable
+    pairs = zip(first, found[0].state.weights.trainable)
+    step = np.concatenate([(before - after).ravel() for before, after in pairs])
+    # sigma / (n gamma) = z C / n.
+    assert np.std(step) == pytest.approx(0.5 / 5, rel=0.03)
 
 
 def test_nonfinite_client_is_counted_in_its_group(task, tff_context):
@@ -378,9 +383,3 @@ def test_sums_keep_dtype_and_cohort_order():
         assert total["a"].dtype == tf.float32 and total["b"].dtype == tf.int64
         assert total["a"].numpy() == expected
         np.testing.assert_array_equal(total["b"], [45150, 90300])
-
-
-def test_empty_sum_is_zero():
-    made, rows = rows_of([(1.0, 2)])
-    assert made.width == 4
-    assert made.total(rows[:0])["a"] == 0

@@ -141,17 +141,6 @@ def reached(host, port):
         return False
 
 
-def test_bytes_are_forwarded_both_ways(protected):
-    sent = os.urandom(5_000_000)
-    # Without a timeout: with one MSG_WAITALL waits for the first bytes and not for all.
-    with connect(protected.target) as connection:
-        got = connection.recv(len(FIRST_WORDS), socket.MSG_WAITALL)
-        for i in range(0, len(sent), 50_000):
-            connection.sendall(sent[i : i + 50_000])
-            got += connection.recv(50_000, socket.MSG_WAITALL)
-    assert got == FIRST_WORDS + sent
-
-
 def test_no_address_of_the_machine_answers(protected):
     assert protected.port is None
     hosts = ("127.0.0.1", "::1", *addresses())
@@ -168,10 +157,6 @@ def test_the_bare_server_is_reached_at_every_address():
             if not host.startswith("fe80")
         )
         assert isolation.listening(isolated.process.pid) == [("::", isolated.port)]
-
-
-def test_worker_listens_on_no_address(protected):
-    assert isolation.listening(protected.process.pid) == []
 
 
 @is_root
@@ -237,13 +222,6 @@ def test_descriptors_above_1023():
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_concurrent_workers_have_distinct_addresses():
-    with running("socket") as first, running("socket") as second:
-        assert first.target != second.target
-        first.close()
-        assert connect(second.target).recv(100) == FIRST_WORDS
-
-
 def test_bind_is_blocked_after_startup(tmp_path):
     # The first connection is that of the start; half a second later it is over.
     code = SERVER.replace(
@@ -261,12 +239,6 @@ def test_bind_is_blocked_after_startup(tmp_path):
     assert int(path.read_text()) == errno.ENOSYS
 
 
-def test_unsupervised_worker_gets_no_address():
-    with launched(*command(SERVER)) as isolated:
-        leave(isolated)
-        assert isolated.process.wait() != 0
-
-
 def test_worker_listening_on_other_address_is_killed(monkeypatch):
     looked_at = []
 
@@ -279,24 +251,6 @@ def test_worker_listening_on_other_address_is_killed(monkeypatch):
         with running("socket"):
             pass
     assert not psutil.pid_exists(looked_at[0])
-
-
-PARENT = """
-import psutil, time
-from tests.engines.tff import test_isolation
-with test_isolation.running("socket"):
-    print(*(child.pid for child in psutil.Process().children(True)), flush=True)
-    time.sleep(10000)
-"""
-
-
-def test_killed_parent_leaves_no_process():
-    parent = python(PARENT)
-    (pid,) = map(int, parent.stdout.readline().split())
-    assert not forks.has_ended(pid)
-    parent.send_signal(signal.SIGKILL)
-    parent.communicate()
-    forks.until(lambda: forks.has_ended(pid))
 
 
 # Forbids system calls to a process and its children, as a container's profile does;
@@ -371,17 +325,6 @@ def test_legacy_32_bit_system_calls_are_blocked():
 def test_a_wrong_isolation_is_named():
     with refuses(ValueError, "isolation", "none"), running("none"):
         pass
-
-
-def test_log_names_the_chosen_isolation(tmp_path):
-    log = tmp_path / "worker.log"
-    kinds = ("socket", "anyone_can_connect")
-    for kind in kinds:
-        with running(kind, log_path=log):
-            pass
-    said = log.read_text().splitlines()
-    for own, kind, other in zip(said, kinds, kinds[::-1]):
-        assert names(own, "isolation", kind) and not names(own, other)
 
 
 def test_launcher_without_its_parent_starts_nothing():

@@ -152,16 +152,6 @@ def test_met_deadline_has_no_effect(tff_worker):
     assert tff_worker.is_alive
 
 
-def test_writes_log_file_and_reports_peak_memory(tmp_path, tff_context):
-    log = tmp_path / "worker.log"
-    with worker_lib.start(log_path=log) as worker:
-        assert log.exists()
-        peak = worker.peak_memory()
-        assert peak.python > 100 * 2**20 and peak.worker > 10 * 2**20
-    assert not worker.is_alive
-    worker.close()
-
-
 def test_only_the_main_thread_may_start():
     done = []
 
@@ -286,23 +276,22 @@ def total_of(values):
     return total(values)
 
 
-@pytest.mark.parametrize("kind", ["socket", "anyone_can_connect"])
-def test_tff_computes_behind_each_barrier(kind, tmp_path, tff_context):
-    log = tmp_path / "worker.log"
-    with worker_lib.start(isolation=kind, log_path=log) as worker:
+@pytest.mark.parametrize("given", [{}, {"isolation": "anyone_can_connect"}])
+def test_tff_computes_behind_each_barrier(given, tmp_path, tff_context):
+    """The default is private."""
+    log, kind = tmp_path / "worker.log", given.get("isolation", "socket")
+    with worker_lib.start(log_path=log, **given) as worker:
         assert worker.isolation == kind
         assert total_of([1, 2, 3]) == 6
-        expected = {
-            "socket": [],
-            "anyone_can_connect": [("::", worker.port)],
-        }
-        assert isolation.listening(worker.pid) == expected[kind]
-    assert f"dpfl: isolation={kind!r}: it " in log.read_text()
+        expected = [("::", worker.port)] if given else []
+        assert isolation.listening(worker.pid) == expected
+        peak = worker.peak_memory()
+        assert peak.python > 100 * 2**20 and peak.worker > 10 * 2**20
+    assert not worker.is_alive
+    worker.close()
+    [line] = [line for line in log.read_text().splitlines() if "isolation=" in line]
+    assert names(line, "isolation", kind)
     tff.framework.set_default_context(tff_context)
-
-
-def test_default_isolation_is_private(tff_worker):
-    assert tff_worker.isolation == "socket" and tff_worker.port is None
 
 
 def test_two_workers_at_a_time(tff_worker, tff_context):
