@@ -30,7 +30,7 @@ from dpfl.arrays import Array, philox
 from dpfl.codecs import round_functions
 from dpfl.codecs.base import Codec, Fields
 from dpfl.engines.jax import cohorts
-from dpfl.engines.jax.cohorts import Cohort, Updates
+from dpfl.engines.jax.cohorts import JaxCohort, Updates
 from dpfl.engines.jax.layout import TreeLayout, Update
 from dpfl.vectors import randomness
 
@@ -215,7 +215,7 @@ class JaxAggregator:
 
     def _cohort(
         self, updates: Updates, keys: Any, mask: Any, weights: Any, has_aux: bool
-    ) -> Cohort:
+    ) -> JaxCohort:
         """The clients of this device; `update` describes the errors."""
         if (weights is not None) != self.takes_weights:
             wanted = "given" if self.takes_weights else "left out without weighted=True"
@@ -250,10 +250,10 @@ class JaxAggregator:
         if not number:
             nobody = jnp.zeros([1], bool)
             weights = None if weights is None else jnp.zeros([1], jnp.float32)
-            return Cohort(self._layout.zeros(clients=1), None, nobody, weights, 1)
+            return JaxCohort(self._layout.zeros(clients=1), None, nobody, weights, 1)
         if callable(updates):
             updates = self._checked(updates, jax.config.jax_enable_x64, has_aux)
-        return Cohort(updates, keys, mask, weights, number)
+        return JaxCohort(updates, keys, mask, weights, number)
 
     def _checked(self, updates: Updates, is_wide: bool, has_aux: bool) -> Updates:
         """A function for updates that computes in its program's types, checked."""
@@ -275,7 +275,7 @@ class JaxAggregator:
         steps: round_functions.RoundFunctions,
         state: Fields,
         shared: Fields,
-        cohort: Cohort,
+        cohort: JaxCohort,
     ) -> tuple[Any, Fields, Any]:
         """The sums of the clients' messages, scalars and aux, over all devices."""
         codec, secret, first = self._codec, None, 0

@@ -27,7 +27,7 @@ from dpfl.engines.jax.layout import Update, is_float
 Updates = Union[Any, Callable[[Array], Any]]
 
 
-class Cohort(NamedTuple):
+class JaxCohort(NamedTuple):
     """The clients of a round, of this device or of all if all devices know them.
 
     Attributes:
@@ -84,7 +84,7 @@ def key_words(keys: Any) -> Array:
 def sums(
     chunk: Callable[[Array], tuple[Any, Any]],
     codec: Codec,
-    cohort: Cohort,
+    cohort: JaxCohort,
     clients_at_once: int,
     axis: Optional[str] = None,
 ) -> tuple[Any, Any, Any]:
