@@ -175,6 +175,16 @@ def test_noise_is_put_into_the_state_before_each_round(sparse, tff_context):
     assert not same_bits(once.state.aggregator, free.state.aggregator)
 
 
+def test_adam_moves_as_far_as_its_rate(task, tff_context):
+    optimizer = server_optimizers.build_server_optimizer("adam", 0.5, None)
+    mean = tff.aggregators.UnweightedMeanFactory()
+    fedavg = build(task, mean, optimizer=optimizer)
+    first = fedavg.initialize()
+    second = fedavg.next(first, [0]).state
+    step = second.weights.trainable[0] - first.weights.trainable[0]
+    assert np.max(np.abs(step)) == pytest.approx(0.5, rel=0.01)
+
+
 @pytest.mark.parametrize("wrong", [None, np.nan, np.inf])
 def test_step_is_left_out_if_any_number_is_not_finite(wrong):
     weights = tff.learning.models.ModelWeights(
