@@ -202,48 +202,37 @@ FORGED = {
 }
 del FORGED["exact, none"]
 WHOLE = json.dumps(SUMMARY).encode()
+
+
+def forged(changes):
+    """A summary's text with some fields changed or deleted."""
+    content = {**SUMMARY, **changes}
+    kept = {name: part for name, part in content.items() if part is not DELETED}
+    return json.dumps(kept).encode()
+
+
+TABLES = ("round,round\n1,2\n", "round,a\n1\n", "round\n1,2\n", "round\n\x00\n")
 SPOILED = {
-    "another byte": WHOLE.replace(b"digits", b"dig\x80its"),
-    "twice": WHOLE[:-1] + b', "epsilon": 0.1}',
-    "deep": WHOLE[:-1] + b', "x": ' + b"[" * 9999 + b"]" * 9999 + b"}",
-    "long": WHOLE[:-1] + b', "x": ' + b"1" * 9999 + b"}",
+    **{name: ("summary.json", forged(changes)) for name, changes in FORGED.items()},
+    "another byte": ("summary.json", WHOLE.replace(b"digits", b"dig\x80its")),
+    "twice": ("summary.json", WHOLE[:-1] + b', "epsilon": 0.1}'),
+    "deep": (
+        "summary.json",
+        WHOLE[:-1] + b', "x": ' + b"[" * 9999 + b"]" * 9999 + b"}",
+    ),
+    "long": ("summary.json", WHOLE[:-1] + b', "x": ' + b"1" * 9999 + b"}"),
+    **{repr(text): ("metrics.csv", text.encode()) for text in TABLES},
+    "no text": ("metrics.csv", b"a\n\xed\xa0\x80\n"),
 }
 
 
-@pytest.mark.parametrize("changes", FORGED.values(), ids=FORGED)
-def test_a_forged_summary_is_refused(tmp_path, changes):
+@pytest.mark.parametrize("name, content", SPOILED.values(), ids=SPOILED)
+def test_a_forged_or_malformed_file_is_refused(tmp_path, name, content):
     folder = tmp_path / "a"
     make(folder)
-    content = {**SUMMARY, **changes}
-    kept = {name: part for name, part in content.items() if part is not DELETED}
-    (folder / "summary.json").write_text(json.dumps(kept))
+    (folder / name).write_bytes(content)
     with refuses(ValueError, "RUN", folder):
         read(str(folder))
-
-
-@pytest.mark.parametrize("content", SPOILED.values(), ids=SPOILED)
-def test_malformed_summary_is_refused(tmp_path, content):
-    make(tmp_path / "a")
-    (tmp_path / "a" / "summary.json").write_bytes(content)
-    with refuses(ValueError, "RUN", tmp_path / "a"):
-        read(str(tmp_path / "a"))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "round,round\n1,2\n",
-        "round,a\n1\n",
-        "round\n1,2\n",
-        "round\n\x00\n",
-        "a\n\ud800\n",
-    ],
-)
-def test_malformed_metrics_table_is_refused(tmp_path, text):
-    make(tmp_path / "a")
-    (tmp_path / "a/metrics.csv").write_bytes(text.encode("utf-8", "surrogatepass"))
-    with refuses(ValueError, "RUN", tmp_path / "a"):
-        read(str(tmp_path / "a"))
 
 
 def test_nonfinite_numbers_are_strings_in_json(tmp_path):

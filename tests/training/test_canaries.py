@@ -4,6 +4,7 @@
 """Runs that audit themselves, with an engine of vectors and holes made by hand."""
 
 import dataclasses
+import functools
 import pathlib
 from types import SimpleNamespace
 
@@ -20,6 +21,12 @@ from tests.training import fakes
 
 KEY, DIMENSION, CANARIES = 5, 2000, 1000
 OWN = fakes.POPULATION
+
+
+@functools.cache
+def sent(client):
+    """What a canary sends whose length is that of the clip."""
+    return vectors.update(selection.client_key(KEY, client), DIMENSION, 1.0)
 
 
 class VectorEngine(fakes.FakeEngine):
@@ -47,8 +54,7 @@ class VectorEngine(fakes.FakeEngine):
         total, index = np.zeros(DIMENSION), len(self.rounds)
         for client in clients:
             if client >= OWN:
-                key = selection.client_key(KEY, client)
-                total += vectors.update(key, DIMENSION, self._length)
+                total += self._length * sent(client)
         scale = mechanism.update_noise_multiplier
         total += scale * self._noise(index, np.random.default_rng(index))
         mean = (total * mechanism.clip_norm / mechanism.cohort_size).astype(np.float32)

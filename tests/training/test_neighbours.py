@@ -218,7 +218,7 @@ MUST_OF_TESTS = {
 @pytest.mark.parametrize(
     ("mechanism", "hold", "measure", "changes"),
     [
-        ("l2_csgm", True, None, ["examples", "hostile", "leaves"]),
+        ("l2_csgm", True, None, ["leaves", "examples", "hostile"]),
         ("distributed_discrete_gaussian", True, None, ["leaves"]),
         ("distributed_discrete_gaussian", False, EXACT_FOR_SIMULATION, ["examples"]),
     ],
