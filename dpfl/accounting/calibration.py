@@ -318,6 +318,8 @@ def calibrate_noise_multiplier(
         except events.NoiseTooSmallError:
             return math.inf
         report = epsilon(event, delta, accounting_method=by, orders=some)
+        if math.isnan(report.epsilon):
+            return math.inf
         return math.log(max(report.epsilon, 1e-300)) - math.log(target)
 
     half = math.ceil(0.5 / step)
@@ -413,7 +415,7 @@ def _least_index(
 
     ends = _bracket(gap, start, stride, step)
     k = round(optimize.brentq(near, *ends, xtol=0.5, maxiter=1000))
-    while not gap(k) <= 0:
+    while gap(k) > 0:
         k += 1
     while gap(k - 1) <= 0:
         k -= 1

@@ -132,7 +132,8 @@ class Draws(NamedTuple):
         """
 
         def is_low(epsilon: float) -> bool:
-            return self.delta(epsilon, failure) > delta
+            # NaN meets no delta.
+            return not self.delta(epsilon, failure) <= delta
 
         if not is_low(0.0):
             return 0.0

@@ -52,9 +52,9 @@ class OpenRound:
             return "stranger"
         if self.clients[client]:
             return "duplicate"
-        codec = self._codec
+        codec, example = self._codec, _example(self._codec)
         try:
-            message = wire.unpack(data, _example(codec), codec)
+            message = wire.unpack(data, example, codec)
         except (TypeError, ValueError):
             return "length"
         if not codec.is_possible(message):

@@ -301,3 +301,9 @@ class TestRenyi:
         event = BallsInBinsDpEvent(2.0, np.full((3, 3), 4.0))
         plain = gaussian.gaussian_rdp(1.0, self.ORDERS)
         assert event.rdp(self.ORDERS) == pytest.approx(plain)
+
+
+def test_losses_that_are_no_numbers_meet_no_delta():
+    losses, weights = np.array([1.0, np.nan] * 1000), np.zeros(2000)
+    draws = secret_participation.Draws(losses, weights, lambda epsilon: 0.0)
+    assert draws.epsilon(1e-5, 1e-20, 7.0) == 7.0

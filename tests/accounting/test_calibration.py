@@ -7,6 +7,7 @@ import functools
 import math
 from unittest import mock
 
+import attr
 import dp_accounting
 import numpy as np
 import pytest
@@ -331,3 +332,16 @@ def test_report_names_epsilon_and_warns_if_it_is_large():
     bad = accounting.epsilon(GAUSSIAN(0.05), 1e-5)
     assert bad.epsilon > accounting.LARGE_EPSILON
     assert ["epsilon_remark" in str(report) for report in (good, bad)] == [False, True]
+
+
+def test_an_epsilon_that_is_no_number_meets_no_budget():
+    found = calibration.epsilon
+
+    def broken(event, delta, **more):
+        report = found(event, delta, **more)
+        is_known = event.noise_multiplier > 3.0
+        return report if is_known else attr.evolve(report, epsilon=math.nan)
+
+    with mock.patch.object(calibration, "epsilon", broken):
+        made = calibrate(GAUSSIAN, 8.0, 1e-5)
+    assert 3.0 < made < 3.01
