@@ -1,37 +1,35 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Trains `digits` by one mechanism, plan and seeds in a framework, as rows of a table.
+"""Trains `digits` by one mechanism, plan and seeds in a framework, but for engines.
 
-  PYTHON -m tools.frameworks docs/results/frameworks.csv flower 1 2 3
+  PYTHON -m tools.frameworks flower 1
 
-The Python is the framework's: .venv for `numpy` and `tff`, those of
-`tools/interpreters.py` for `jax`, `flower` and `pfl`, the last with scikit-learn. Runs
-of a seed have equal weights at first, clients, examples, orders and noise, which has
-the other sign in JAX and TFF. Masks follow from a client's secret.
+The Python is the framework's. `tools/comparisons.py` makes a table of all. Runs of a
+seed have equal weights at first, clients, examples, orders and noise, which has the
+other sign in JAX and TFF. Masks follow from a client's secret.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import importlib
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 from unittest import mock
 
 import numpy as np
 
 import dpfl
-from dpfl import tasks
 from dpfl.arrays import philox
 from dpfl.seed_domains import RunDomain
-from dpfl.training import config, selection
-from experiments import tables
+from dpfl.training import selection
 
 # Clients of the app for Flower train in all loops.
 sys.path.append(str(Path(__file__).resolve().parents[1] / "examples/flower_digits"))
@@ -41,6 +39,8 @@ MECHANISM = dpfl.L2Csgm(50, clip_norm=0.1, noise_multiplier=1.0, keep_fraction=0
 PLAN = dpfl.PoissonSampling(population=100, cohort_size=50, rounds=30)
 BUDGET: Any = {"epsilon": 8.0, "delta": 1e-3}
 RATE, MOMENTUM = 0.5, 0.9
+# Name of the mean length of messages.
+MESSAGE = "uplink_bits_per_client"
 
 
 class Model:
@@ -144,55 +144,45 @@ def in_pfl(first: int, noise: int) -> float:
 LOOPS = {"numpy": in_numpy, "flower": in_flower, "pfl": in_pfl}
 
 
-def of_loop(name: str, seed: int) -> list[float]:
+@contextlib.contextmanager
+def one_key(seed: Optional[int] = None) -> Iterator[None]:
+    """Derives equal random numbers from a seed, or a run's own, whatever is set."""
+    run_key, from_int = selection.run_key, philox.seed_from_int
+
+    def key(own: int, _: str) -> int:
+        return run_key(own if seed is None else seed, "")
+
+    with (
+        mock.patch.object(selection, "run_key", key),
+        mock.patch.object(philox, "seed_from_int", lambda n, _="": from_int(n)),
+    ):
+        yield
+
+
+def of_loop(name: str, seed: int) -> dict[str, float]:
     """A loop's accuracy, epsilon, noise multiplier and bits of a message."""
     first = selection.derive_seed(seed, RunDomain.MODEL) % 1_000_000
     noise = selection.derive_seed(selection.run_key(seed, ""), RunDomain.MECHANISM)
     add = dpfl.Server.add
-    with mock.patch.object(dpfl.Server, "add", autospec=True, side_effect=add) as heard:
+    heard = mock.patch.object(dpfl.Server, "add", autospec=True, side_effect=add)
+    with one_key(seed), heard as added:
         accuracy = LOOPS[name](first, noise)
-    [server, *_] = heard.call_args.args
-    bits = 8 * float(np.mean([len(call.args[2]) for call in heard.mock_calls]))
-    return [accuracy, server.ledger.epsilon, server.mechanism.noise_multiplier, bits]
-
-
-def of_engine(name: str, seed: int) -> list[float]:
-    """Those of `dpfl-train`."""
-    from dpfl.training import plan, run
-
-    with tempfile.TemporaryDirectory() as folder:
-        task, path = tasks.make_config("digits"), Path(folder, "run")
-        more = {**BUDGET, "rounds": PLAN.rounds, "seed": seed, "engine": name}
-        settings = config.RunConfig("digits", task, "l2_csgm", {}, path, **more)
-        with run.Run(plan.make_plan(settings), print) as training:
-            summary = training.train()
-        rows = tables.read_run(path / "metrics.csv")
-    bits = float(rows[-1]["total_uplink_bits"])
-    bits /= sum(float(each["clients"]) for each in rows)
-    names = ("final_accuracy", "epsilon", "noise_multiplier")
-    return [*(summary[name] for name in names), bits]
-
-
-TRAINED = {**dict.fromkeys(LOOPS, of_loop), "jax": of_engine, "tff": of_engine}
+    [server, *_] = added.call_args.args
+    return {
+        "final_accuracy": accuracy,
+        "epsilon": server.ledger.epsilon,
+        "noise_multiplier": server.mechanism.noise_multiplier,
+        MESSAGE: 8 * float(np.mean([len(call.args[2]) for call in added.mock_calls])),
+    }
 
 
 def main(argv: Sequence[str]) -> None:
-    """Adds a framework's rows to the table."""
+    """Prints the results of a run in a framework, as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("table", type=Path, help="the CSV file")
-    parser.add_argument("framework", choices=TRAINED)
-    parser.add_argument("seeds", type=int, nargs="+", help="seeds of the runs")
+    parser.add_argument("framework", choices=LOOPS)
+    parser.add_argument("seed", type=int, help="seed of the run")
     given = parser.parse_args(argv)
-    from_int, run_key = philox.seed_from_int, selection.run_key
-    for seed in given.seeds:
-        key = run_key(seed, "")
-        with (
-            mock.patch.object(selection, "run_key", lambda *_, key=key: key),
-            mock.patch.object(philox, "seed_from_int", lambda n, _="": from_int(n)),
-        ):
-            found = TRAINED[given.framework](given.framework, seed)
-        with given.table.open("a", encoding="utf-8") as file:
-            print(given.framework, seed, *found, sep=",", file=file)
+    print(json.dumps(of_loop(given.framework, given.seed)))
 
 
 if __name__ == "__main__":

@@ -14,8 +14,7 @@ from experiments import effects, tables
 from experiments.papers import claims, ours
 from experiments.papers.index import FIGURES
 from tests.refusals import refuses
-from tools import pages
-from tools.same_training import ENGINES, TASKS
+from tools import comparisons, pages
 
 # Student (1908), hours of additional sleep by two drugs.
 SLEEP = {
@@ -220,11 +219,12 @@ def test_engines_train_alike():
         run = row["task"], row["mechanism"], row["seed"]
         found.setdefault(run, {})[row["engine"]] = row
     trained = {(task, name) for task, name, _ in found}
-    assert trained >= {("mnist", name) for name in TASKS["mnist"][1]}
-    assert set(TASKS["digits"][1]) == set(dpfl.MECHANISMS)
+    cases = comparisons.cases("same_training")
+    assert trained == {(case["task"], case["mechanism"]) for case in cases}
+    assert {name for task, name in trained if task == "digits"} == set(dpfl.MECHANISMS)
     accuracies = []
     for (task, name, seed), both in found.items():
-        tff, jax = (both[engine] for engine in ENGINES)
+        tff, jax = (both[engine] for engine in comparisons.ENGINES)
         # Bits of a client whose kept coordinates are not the same ones.
         masked = 0.005 if name in ("l2_csgm", "linf_csgm", "sgmf") else 0
         for column, error in {**COSTS, "total_uplink_bits": masked}.items():
