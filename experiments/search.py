@@ -76,10 +76,8 @@ def _numbers(name: str) -> list[float]:
             number = float(word)
         except ValueError:
             number = math.nan
-        if not math.isfinite(number) or number < 0:
-            raise ValueError(
-                checks.message(f"--{name}", "numbers from 0 on with commas", word)
-            )
+        is_good = math.isfinite(number) and number >= 0
+        checks.require(is_good, f"--{name}", "numbers from 0 on with commas", word)
         values.append(number)
     return sorted(set(values))
 
@@ -98,11 +96,9 @@ def settings_of(
         every = itertools.product(*values.values())
         return [dict(zip(values, chosen)) for chosen in every]
     for name, numbers in values.items():
-        if numbers[0] <= 0 and numbers[-1] > numbers[0]:
-            raise ValueError(
-                f"--{name} must be above 0 with --draws, whose scale is logarithmic, "
-                f"found {numbers[0]:g}"
-            )
+        is_good = numbers[0] > 0 or numbers[-1] <= numbers[0]
+        wanted = "above 0 with --draws, whose scale is logarithmic"
+        checks.require(is_good, f"--{name}", wanted, numbers[0])
     rng = np.random.default_rng(_DRAWS_SEED)
     return [
         {name: _drawn(numbers, rng) for name, numbers in values.items()}
@@ -142,10 +138,11 @@ def given_flags(words: Sequence[str]) -> dict[str, str]:
 
 def _flag(word: str) -> tuple[str, str]:
     """Splits a word of a command line into a flag's name and value."""
-    if not word.startswith("-") or not flag_files.pair(word)[0]:
-        wanted = "--FLAG=VALUE of dpfl-train"
-        raise ValueError(checks.message("every word after --", wanted, word))
-    return flag_files.pair(word)
+    pair = flag_files.pair(word)
+    is_flag = word.startswith("-") and pair[0]
+    wanted = "--FLAG=VALUE of dpfl-train"
+    checks.require(is_flag, "every word after --", wanted, word)
+    return pair
 
 
 def _work(given: Mapping[str, str], setting: Setting, seed: str) -> Training:
@@ -218,13 +215,13 @@ def main(argv: Sequence[str]) -> None:
         files.output_folder("--output_dir", folder)
         best_flags = files.output_path("the best settings", folder / "best.flags")
         with files.locked(folder):
-            if best_flags.exists() and not (folder / "search.csv").exists():
-                wanted = "a folder of a search, or one without best.flags"
-                raise ValueError(checks.message("--output_dir", wanted, str(folder)))
-            table = sweep.ResultsTable(folder / "search.csv")
-            for one in grid:
-                if one in table:
-                    tuning.metric_of(table.row(one), metric.final_column)
+            results = folder / "search.csv"
+            is_own = results.exists() or not best_flags.exists()
+            wanted = "a folder of a search, or one without best.flags"
+            checks.require(is_own, "--output_dir", wanted, str(folder))
+            table = sweep.ResultsTable(results)
+            for one in (each for each in grid if each in table):
+                tuning.metric_of(table.row(one), metric.final_column)
             try:
                 done = _do_runs(grid, table, folder, metric.final_column)
             except trainers.WorkFailedError as error:

@@ -12,9 +12,8 @@ epsilon from some thousand releases. A quick audit has the first case of each me
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Optional
 
 from dpfl import mechanisms
 
@@ -28,190 +27,160 @@ _DELTA, _LARGE_DELTA = 1e-3, 1e-2
 # Dimension so small that the clip of coordinates is that of the vector.
 _FEW = 8
 _ADAPTS: Mapping[str, Any] = {"adaptive_clipping": True, "count_stddev": 1.0}
+_EPOCH = mechanisms.OncePerEpoch(512, 128, 4)
 
 
-def _poisson(cohort: int, population: int = 0) -> mechanisms.Participation:
-    return mechanisms.PoissonSampling(population or cohort, cohort, 1)
+def _case(
+    kind: Any,
+    clients: int,
+    dimension: int,
+    z: float,
+    block: Block = _ONE,
+    *,
+    q: float = 1.0,
+    chosen: Optional[mechanisms.Participation] = None,
+    canaries: Optional[int] = None,
+    delta: float = _LARGE_DELTA,
+    vector: str = "",
+    **options: Any,
+) -> Case:
+    """A case of one round in which all clients are canaries, unless said otherwise.
+
+    Clients join with probability q, or all do if each adds a share of the noise.
+    """
+    cohort = round(clients * q)
+    config = kind(cohort_size=cohort, clip_norm=1.0, noise_multiplier=z, **options)
+    if chosen is None and kind.sums_securely and "noise_source" not in options:
+        chosen = mechanisms.FixedSize(clients, cohort, 1)
+    chosen = chosen or mechanisms.PoissonSampling(clients, cohort, 1)
+    count = clients // len(block) if canaries is None else canaries
+    return Case(config, dimension, chosen, block, count, delta, vector)
 
 
-def _fixed(cohort: int) -> mechanisms.Participation:
-    return mechanisms.FixedSize(cohort, cohort, 1)
+def _csgm(
+    z: float, keep: float, block: Block = _ONE, bound: float = 0.0, **more: Any
+) -> Case:
+    options: Any = {"keep_fraction": keep, "linf_ratio": bound or block[0], **more}
+    return _case(mechanisms.L2Csgm, 64, 64, z, block, **options)
 
 
-def _gaussian() -> list[Case]:
-    def case(
-        z: float, block: Block = _ONE, q: float = 1.0, delta: float = _DELTA
-    ) -> Case:
-        config = mechanisms.Gaussian(round(64 * q), 1.0, z)
-        cohort = _poisson(round(64 * q), 64)
-        return Case(config, 64 * len(block), cohort, block, 64, delta)
-
-    adaptive = mechanisms.Gaussian(8, 1.0, 1.0, adaptive_clipping=True, count_stddev=1)
-    sampled = dataclasses.replace(adaptive, noise_multiplier=0.7)
-    return [
-        case(1.0),
-        case(0.6),
-        case(1.0, delta=1e-4),
-        case(1.0, _FOUR, delta=_LARGE_DELTA),
-        case(0.5, q=0.25),
-        Case(adaptive, 1, _poisson(8), _ONE, 1),
-        Case(sampled, 1, _poisson(8, 16), _ONE, 1),
-    ]
-
-
-def _csgm() -> list[Case]:
-    def case(
-        z: float, keep: float, block: Block, vector: str = "", **more: Any
-    ) -> Case:
-        q, bound = more.get("q", 1.0), more.get("bound", block[0])
-        config = mechanisms.L2Csgm(
-            *(round(64 * q), 1.0, z), keep_fraction=keep, linf_ratio=bound
-        )
-        cohort, count = _poisson(round(64 * q), 64), 64 // len(block)
-        return Case(config, 64, cohort, block, count, vector=vector)
-
-    return [
-        case(1.5, 0.3, _ONE),
-        case(1.5, 0.5, _ONE, q=0.5),
-        case(1.5, 0.3, _FOUR, "4 at their bound"),
-        case(1.0, 0.5, _FOUR, "4 at their bound"),
-        case(0.6, 0.5, _SIXTEEN, "16 at their bound"),
-        case(1.0, 0.5, _SIXTEEN, "16 at half their bound", bound=0.5),
-    ]
-
-
-def _linf_csgm() -> list[Case]:
+def _linf_csgm(z: float, keep: float, length: int, q: float = 1.0) -> Case:
     """A canary with all coordinates at their bound, which is charged; one a round."""
-
-    def case(z: float, keep: float, length: int, q: float = 1.0) -> Case:
-        block = (length**-0.5,) * length
-        config = mechanisms.LinfCsgm(
-            *(4, 1.0, z), keep_fraction=keep, linf_ratio=block[0]
-        )
-        vector = f"all {length} at their bound"
-        return Case(config, length, _poisson(4, round(4 / q)), block, 1, vector=vector)
-
-    return [
-        case(1.5, 0.5, 1),
-        case(1.5, 0.3, 1),
-        case(1.0, 0.5, 4),
-        case(1.0, 0.5, 4, q=0.5),
-    ]
+    block = (length**-0.5,) * length
+    options: Any = {"keep_fraction": keep, "linf_ratio": block[0]}
+    options |= {"canaries": 1, "vector": f"all {length} at their bound"}
+    return _case(mechanisms.LinfCsgm, round(4 / q), length, z, block, q=q, **options)
 
 
-def _project_and_perturb() -> list[Case]:
-    def case(z: float, block: Block = _ONE, q: float = 1.0, rate: float = 2.0) -> Case:
-        config = mechanisms.ProjectAndPerturb(
-            *(round(32 * q), 1.0, z), compression_rate=rate, sketch_clip=0.5
-        )
-        config = dataclasses.replace(config, sketch_length=4)
-        cohort, count = _poisson(round(32 * q), 32), 32 // len(block)
-        return Case(config, round(32 * rate), cohort, block, count, _DELTA)
-
-    return [case(1.0), case(1.0, _FOUR), case(0.6, rate=4.0), case(0.5, q=0.25)]
+def _projected(z: float, block: Block = _ONE, q: float = 1.0, rate: float = 2) -> Case:
+    sketch: Any = {"compression_rate": rate, "sketch_clip": 0.5, "sketch_length": 4}
+    sizes = 32, round(32 * rate)
+    kind = mechanisms.ProjectAndPerturb
+    return _case(kind, *sizes, z, block, q=q, delta=_DELTA, **sketch)
 
 
-def _epoch(config: Any, block: Block = _ONE) -> Case:
-    epoch = mechanisms.OncePerEpoch(512, 128, 4)
-    return Case(config, 128, epoch, block, 128 // len(block))
+def _stream(kind: Any, z: float, block: Block = _ONE, **options: Any) -> Case:
+    options |= {"chosen": _EPOCH, "rounds_per_epoch": 4}
+    return _case(kind, 128, 128, z, block, **options)
 
 
-def _matrix_factorization() -> list[Case]:
-    return [
-        _epoch(mechanisms.MatrixFactorization(4, 128, 1.0, z, matrix_method=method))
-        for z, method in ((0.8, "toeplitz"), (0.6, "optimal"))
-    ]
+def _sgmf(z: float, keep: float, block: Block = _ONE) -> Case:
+    csgm: Any = {"keep_fraction": keep, "linf_ratio": block[0]}
+    return _stream(mechanisms.Sgmf, z, block, matrix_method="toeplitz", **csgm)
 
 
-def _sgmf() -> list[Case]:
-    def config(z: float, keep: float, ratio: float) -> Any:
-        return mechanisms.Sgmf(
-            *(4, 128, 1.0, z, keep), matrix_method="toeplitz", linf_ratio=ratio
-        )
-
-    return [_epoch(config(1.5, 0.5, 1.0)), _epoch(config(1.0, 0.7, 0.5), _FOUR)]
+def _dome(z: float, block: Block = _ONE) -> Case:
+    return _case(mechanisms.Dome, 32, 64, z, block, delta=_DELTA, sketch_size=32)
 
 
-def _dome() -> list[Case]:
-    def case(z: float, block: Block = _ONE) -> Case:
-        config = mechanisms.Dome(32, 1.0, z, sketch_size=32)
-        return Case(config, 64, _fixed(32), block, 32 // len(block), _DELTA)
-
-    return [case(1.0), case(1.0, _FOUR), case(0.6)]
-
-
-def _dome_ddg() -> list[Case]:
-    def case(z: float, bits: int, block: Block = _ONE) -> Case:
-        size = _FEW * len(block)
-        config = mechanisms.DomeDdg(_FEW, 1.0, z, sketch_size=size, bits=bits)
-        return Case(config, 8 * size, _fixed(_FEW), block, _FEW)
-
-    return [case(1.0, 16), case(0.6, 8), case(1.0, 16, _FOUR)]
+def _dome_ddg(z: float, bits: int, block: Block = _ONE) -> Case:
+    size = _FEW * len(block)
+    options: Any = {"canaries": _FEW, "sketch_size": size, "bits": bits}
+    return _case(mechanisms.DomeDdg, _FEW, 8 * size, z, block, **options)
 
 
 def _shares(kind: Any) -> list[Case]:
-    def case(z: float, bits: int, block: Block = _ONE, size: int = _FEW) -> Case:
-        config = kind(size, 1.0, z, bits)
-        return Case(config, size, _fixed(size), block, size // len(block))
-
-    helped = kind(4, 1.0, 0.7, 16, noise_source="helpers")
-    often = kind(6, 1.0, 1.0, 8, noise_source="helpers")
-    missing = kind(_FEW, 1.0, 1.0, 16, expected_dropout=0.25)
-    adaptive = kind(4, 1.0, 1.0, 16, **_ADAPTS)
-    both = dataclasses.replace(adaptive, noise_source="helpers")
+    helped: Any = {"noise_source": "helpers"}
     return [
-        case(1.0, 16),
-        case(0.6, 8),
-        case(1.0, 5),
-        case(1.0, 16, _FOUR, 32),
-        Case(helped, _FEW, _poisson(4, 8), _ONE, _FEW),
-        Case(often, _FEW, _poisson(6, 8), _ONE, _FEW),
-        Case(missing, _FEW, _fixed(_FEW), _ONE, missing.shares_summed),
-        Case(adaptive, 1, _fixed(4), _ONE, 1),
-        Case(both, 1, _poisson(4, 5), _ONE, 1),
+        _case(kind, _FEW, _FEW, 1.0, bits=16),
+        _case(kind, _FEW, _FEW, 0.6, bits=8),
+        _case(kind, _FEW, _FEW, 1.0, bits=5),
+        _case(kind, 32, 32, 1.0, _FOUR, bits=16),
+        _case(kind, _FEW, _FEW, 0.7, q=0.5, bits=16, **helped),
+        _case(kind, _FEW, _FEW, 1.0, q=0.75, bits=8, **helped),
+        _case(kind, _FEW, _FEW, 1.0, canaries=6, bits=16, expected_dropout=0.25),
+        _case(kind, 4, 1, 1.0, canaries=1, bits=16, **_ADAPTS),
+        _case(kind, 5, 1, 1.0, q=0.8, canaries=1, bits=16, **_ADAPTS, **helped),
     ]
 
 
-def _sketched_ddg() -> list[Case]:
-    def case(z: float, bits: int, block: Block = _ONE, **more: Any) -> Case:
-        config = mechanisms.SketchedDdg(
-            *(_FEW, 1.0, z, bits), compression_rate=2.0, sketch_clip=0.5
-        )
-        config = dataclasses.replace(config, sketch_length=2, **more)
-        count = 1 if more else _FEW
-        return Case(config, 2 * _FEW * len(block), _fixed(_FEW), block, count)
-
-    return [case(1.0, 16), case(0.6, 8), case(1.0, 16, _FOUR), case(1.0, 16, **_ADAPTS)]
+def _sketched_ddg(z: float, bits: int, block: Block = _ONE, **more: Any) -> Case:
+    sketch: Any = {"compression_rate": 2.0, "sketch_clip": 0.5, "sketch_length": 2}
+    options: Any = {"canaries": _FEW, "bits": bits, **sketch, **more}
+    length = 2 * _FEW * len(block)
+    return _case(mechanisms.SketchedDdg, _FEW, length, z, block, **options)
 
 
-def _sparse_recovery() -> list[Case]:
-    """Canaries that nearly fill the clip of a Gaussian sketch, which only one does."""
-
-    def case(z: float, bits: int, **more: Any) -> Case:
-        config = mechanisms.SparseRecovery(
-            *(_FEW, 1.0, z, bits), sparsity=1, measurements=1.0, solver_steps=1
-        )
-        config = dataclasses.replace(config, **more)
-        return Case(config, 2048, _fixed(_FEW), _ONE, 1 if more else _FEW)
-
-    return [case(1.0, 16), case(0.6, 8), case(1.0, 16, **_ADAPTS)]
+def _sparse_recovery(z: float, bits: int, **more: Any) -> Case:
+    """A canary that nearly fills the clip of a Gaussian sketch, which only one does."""
+    solver: Any = {"sparsity": 1, "measurements": 1.0, "solver_steps": 1}
+    return _case(mechanisms.SparseRecovery, _FEW, 2048, z, bits=bits, **solver, **more)
 
 
-CASES: dict[str, Callable[[], list[Case]]] = {
-    "gaussian": _gaussian,
-    "l2_csgm": _csgm,
-    "linf_csgm": _linf_csgm,
-    "project_and_perturb": _project_and_perturb,
-    "matrix_factorization": _matrix_factorization,
-    "sgmf": _sgmf,
-    "dome": _dome,
-    "distributed_discrete_gaussian": lambda: _shares(
-        mechanisms.DistributedDiscreteGaussian
-    ),
-    "distributed_skellam": lambda: _shares(mechanisms.DistributedSkellam),
-    "sketched_ddg": _sketched_ddg,
-    "sparse_recovery": _sparse_recovery,
-    "dome_ddg": _dome_ddg,
+CASES: dict[str, list[Case]] = {
+    "gaussian": [
+        _case(mechanisms.Gaussian, 64, 64, 1.0, delta=_DELTA),
+        _case(mechanisms.Gaussian, 64, 64, 0.6, delta=_DELTA),
+        _case(mechanisms.Gaussian, 64, 64, 1.0, delta=1e-4),
+        _case(mechanisms.Gaussian, 64, 256, 1.0, _FOUR, canaries=64),
+        _case(mechanisms.Gaussian, 64, 64, 0.5, q=0.25, delta=_DELTA),
+        _case(mechanisms.Gaussian, 8, 1, 1.0, canaries=1, **_ADAPTS),
+        _case(mechanisms.Gaussian, 16, 1, 0.7, q=0.5, canaries=1, **_ADAPTS),
+    ],
+    "l2_csgm": [
+        _csgm(1.5, 0.3),
+        _csgm(1.5, 0.5, q=0.5),
+        _csgm(1.5, 0.3, _FOUR, vector="4 at their bound"),
+        _csgm(1.0, 0.5, _FOUR, vector="4 at their bound"),
+        _csgm(0.6, 0.5, _SIXTEEN, vector="16 at their bound"),
+        _csgm(1.0, 0.5, _SIXTEEN, 0.5, vector="16 at half their bound"),
+    ],
+    "linf_csgm": [
+        _linf_csgm(1.5, 0.5, 1),
+        _linf_csgm(1.5, 0.3, 1),
+        _linf_csgm(1.0, 0.5, 4),
+        _linf_csgm(1.0, 0.5, 4, q=0.5),
+    ],
+    "project_and_perturb": [
+        _projected(1.0),
+        _projected(1.0, _FOUR),
+        _projected(0.6, rate=4.0),
+        _projected(0.5, q=0.25),
+    ],
+    "matrix_factorization": [
+        _stream(mechanisms.MatrixFactorization, 0.8, matrix_method="toeplitz"),
+        _stream(mechanisms.MatrixFactorization, 0.6, matrix_method="optimal"),
+    ],
+    "sgmf": [_sgmf(1.5, 0.5), _sgmf(1.0, 0.7, _FOUR)],
+    "dome": [_dome(1.0), _dome(1.0, _FOUR), _dome(0.6)],
+    "distributed_discrete_gaussian": _shares(mechanisms.DistributedDiscreteGaussian),
+    "distributed_skellam": _shares(mechanisms.DistributedSkellam),
+    "sketched_ddg": [
+        _sketched_ddg(1.0, 16),
+        _sketched_ddg(0.6, 8),
+        _sketched_ddg(1.0, 16, _FOUR),
+        _sketched_ddg(1.0, 16, canaries=1, **_ADAPTS),
+    ],
+    "sparse_recovery": [
+        _sparse_recovery(1.0, 16),
+        _sparse_recovery(0.6, 8),
+        _sparse_recovery(1.0, 16, canaries=1, **_ADAPTS),
+    ],
+    "dome_ddg": [
+        _dome_ddg(1.0, 16),
+        _dome_ddg(0.6, 8),
+        _dome_ddg(1.0, 16, _FOUR),
+    ],
 }
 """The cases of each mechanism that is private, by its name."""
 
@@ -226,12 +195,12 @@ def of(name: str) -> list[Case]:
       ValueError: If a mechanism of another package has no example.
     """
     if name in CASES:
-        return CASES[name]()
+        return CASES[name]
     if name not in mechanisms.TEST_CONFIGS:
         raise ValueError(f"mechanisms must be registered with an example, found {name}")
     example = mechanisms.TEST_CONFIGS[name].with_noise_multiplier(1.0)
-    cohort = _poisson(example.cohort_size)
-    return [Case(example, 64, cohort, _ONE, 1)]
+    n = example.cohort_size
+    return [Case(example, 64, mechanisms.PoissonSampling(n, n, 1), _ONE, 1)]
 
 
 def names() -> list[str]:

@@ -3,7 +3,7 @@
 
 """Lower bounds on epsilon of streams of noise over a whole run.
 
-    for case in streams.CASES["sgmf"]():
+    for case in streams.CASES["sgmf"]:
         results += streams.StreamCanaries(case, seed=1).findings(900)
 
 Every client of the population is a canary with its own block of coordinates. Cohorts
@@ -15,19 +15,17 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 
-from dpfl import accounting, mechanisms
+from dpfl import mechanisms
 from dpfl.arrays import philox
 from dpfl.mechanisms import matrix_factorization
 from dpfl.training import selection
 
 from . import adversary, canaries, findings, library, rounds, score_distributions
 
-_DELTA = 1e-2
 _ONE = (1.0,)
 _FOUR = (0.5,) * 4
 # Number of runs over which clients' turns are counted.
@@ -36,26 +34,8 @@ _COUNTED_RUNS = 50
 _POPULATION, _COHORT, _ROUNDS = 64, 16, 6
 
 
-@dataclasses.dataclass(frozen=True)
-class StreamCase:
-    """A mechanism with a stream over a run, and a canary in it.
-
-    Attributes:
-      mechanism: The mechanism.
-      participation: Participation of clients in all rounds.
-      block: The canary's block of the release, of length 1 in units of the clip.
-      delta: The delta at which epsilon is claimed and bounded.
-    """
-
-    mechanism: Any
-    participation: mechanisms.Participation
-    block: tuple[float, ...] = _ONE
-    delta: float = _DELTA
-
-    @property
-    def dimension(self) -> int:
-        """The dimension d, with a block for each client."""
-        return self.participation.population * len(self.block)
+class StreamCase(canaries.Case):
+    """A mechanism with a stream over a run, and a canary in it, one of all clients."""
 
     @property
     def setting(self) -> str:
@@ -73,12 +53,6 @@ class StreamCase:
         if len(self.block) > 1:
             words.append(f"spread over {len(self.block)}")
         return ", ".join(words)
-
-    def claim(self) -> accounting.PrivacyReport:
-        """The least epsilon that is proven, with its relation."""
-        return findings.tightest(
-            self.mechanism, self.participation, self.dimension, self.delta
-        )
 
     def expected(self) -> score_distributions.ScoreDistribution:
         """The scores' distribution if the mechanism is what it claims to be.
@@ -247,56 +221,48 @@ def _of_whole_groups(
     return dataclasses.replace(participation, cohort_size=everybody)
 
 
-def _participations() -> dict[str, mechanisms.Participation]:
-    """The ways to separate a client's rounds, by their relation to C."""
-    half = (_POPULATION, _COHORT, _ROUNDS)
-    return {
-        "independent": mechanisms.PoissonSampling(*half),
-        "sampled": mechanisms.CyclicPoisson(*half, min_separation=2),
-        "in turn": mechanisms.CyclicPoisson(*half, min_separation=4),
-        "shuffled": mechanisms.OncePerEpoch(*half, min_separation=2),
-    }
+_SIZES = (_POPULATION, _COHORT, _ROUNDS)
+# The ways to separate a client's rounds, and the diagonals of C.
+_SEPARATED = (
+    (mechanisms.PoissonSampling(*_SIZES), 1),
+    (mechanisms.CyclicPoisson(*_SIZES, min_separation=2), 2),
+    (mechanisms.CyclicPoisson(*_SIZES, min_separation=4), 4),
+    (mechanisms.OncePerEpoch(*_SIZES, min_separation=2), 2),
+)
+_SAMPLED, _SHUFFLED = _SEPARATED[1], _SEPARATED[-1][0]
 
 
-_BANDS = {"independent": 1, "sampled": 2, "in turn": 4, "shuffled": 2}
+def _case(
+    kind: Any,
+    z: float,
+    participation: mechanisms.Participation,
+    bands: Optional[int],
+    block: canaries.Block = _ONE,
+    **options: Any,
+) -> StreamCase:
+    options = {"matrix_method": "toeplitz", "matrix_bands": bands, **options}
+    options |= {"noise_stream": "run", "rounds": _ROUNDS}
+    config = kind(None, _COHORT, clip_norm=1.0, noise_multiplier=z, **options)
+    length = _POPULATION * len(block)
+    return StreamCase(config, length, participation, block, _POPULATION)
 
 
-def _matrix_factorization() -> list[StreamCase]:
-    def config(z: float, **fields: Any) -> Any:
-        return mechanisms.MatrixFactorization(
-            *(None, _COHORT, 1.0, z), noise_stream="run", rounds=_ROUNDS, **fields
-        )
-
-    cases = [
-        StreamCase(config(0.7, matrix_method="toeplitz", matrix_bands=_BANDS[name]), p)
-        for name, p in _participations().items()
-    ]
-    shuffled = _participations()["shuffled"]
-    return [*cases, StreamCase(config(0.9, matrix_method="optimal"), shuffled)]
-
-
-def _sgmf() -> list[StreamCase]:
-    def config(name: str, z: float, keep: float, ratio: float) -> Any:
-        return mechanisms.Sgmf(
-            *(None, _COHORT, 1.0, z, keep, ratio),
-            matrix_method="toeplitz",
-            matrix_bands=_BANDS[name],
-            noise_stream="run",
-            rounds=_ROUNDS,
-        )
-
-    cases = [
-        StreamCase(config(name, 0.8, 0.9, 1.0), p)
-        for name, p in _participations().items()
-    ]
-    spread = StreamCase(
-        config("sampled", 0.8, 0.9, 0.5), _participations()["sampled"], _FOUR
-    )
-    return [*cases, spread]
-
-
-CASES: dict[str, Callable[[], list[StreamCase]]] = {
-    mechanisms.MatrixFactorization.name: _matrix_factorization,
-    mechanisms.Sgmf.name: _sgmf,
+CASES: dict[str, list[StreamCase]] = {
+    "matrix_factorization": [
+        *(_case(mechanisms.MatrixFactorization, 0.7, *own) for own in _SEPARATED),
+        _case(
+            *(mechanisms.MatrixFactorization, 0.9, _SHUFFLED, None),
+            matrix_method="optimal",
+        ),
+    ],
+    "sgmf": [
+        *(
+            _case(mechanisms.Sgmf, 0.8, *own, keep_fraction=0.9, linf_ratio=1.0)
+            for own in _SEPARATED
+        ),
+        _case(
+            mechanisms.Sgmf, 0.8, *_SAMPLED, _FOUR, keep_fraction=0.9, linf_ratio=0.5
+        ),
+    ],
 }
 """The cases of each mechanism with a stream, by its name."""

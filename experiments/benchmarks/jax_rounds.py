@@ -76,30 +76,28 @@ def measured_mechanisms(settings: Settings) -> dict[str, mechanisms.Mechanism]:
     """The mechanisms by the names of their rows."""
     n, rounds = settings.clients, settings.matrix_rounds
     release = (n, 1.0, 1.0)
-    made: dict[str, mechanisms.Mechanism] = {
-        "none": mechanisms.NoMechanism(n),
-        "gaussian": mechanisms.Gaussian(*release),
-    }
-    for keep in (1.0, 0.1, 0.01):
-        made[f"csgm_{keep:g}"] = mechanisms.L2Csgm(*release, keep)
-    made["linf_csgm"] = mechanisms.LinfCsgm(*release, _KEEP_FRACTION)
-    made["matrix_factorization"] = mechanisms.MatrixFactorization(rounds, *release)
-    made["sgmf"] = mechanisms.Sgmf(rounds, *release, _KEEP_FRACTION)
-    sketched = partial(mechanisms.SketchedDdg, compression_rate=_RATE)
+    size = settings.sketch_sizes[1]
     sums: dict[str, Callable[..., mechanisms.Mechanism]] = {
         "ddg": mechanisms.DistributedDiscreteGaussian,
         "skellam": mechanisms.DistributedSkellam,
-        "sketched_ddg": sketched,
+        "sketched_ddg": partial(mechanisms.SketchedDdg, compression_rate=_RATE),
     }
-    for name, build in sums.items():
-        for source in ("clients", "helpers"):
-            of_source = build(*release, _BITS, noise_source=source)
-            made[f"{name}_{source}"] = of_source
-    size = settings.sketch_sizes[1]
-    made["project_and_perturb"] = mechanisms.ProjectAndPerturb(*release, _RATE)
-    made["dome"] = mechanisms.Dome(*release, size)
-    made["dome_ddg"] = mechanisms.DomeDdg(*release, size)
-    return made
+    return {
+        "none": mechanisms.NoMechanism(n),
+        "gaussian": mechanisms.Gaussian(*release),
+        **{f"csgm_{x:g}": mechanisms.L2Csgm(*release, x) for x in (1.0, 0.1, 0.01)},
+        "linf_csgm": mechanisms.LinfCsgm(*release, _KEEP_FRACTION),
+        "matrix_factorization": mechanisms.MatrixFactorization(rounds, *release),
+        "sgmf": mechanisms.Sgmf(rounds, *release, _KEEP_FRACTION),
+        **{
+            f"{name}_{source}": build(*release, _BITS, noise_source=source)
+            for name, build in sums.items()
+            for source in ("clients", "helpers")
+        },
+        "project_and_perturb": mechanisms.ProjectAndPerturb(*release, _RATE),
+        "dome": mechanisms.Dome(*release, size),
+        "dome_ddg": mechanisms.DomeDdg(*release, size),
+    }
 
 
 def mechanism(work: RoundWork) -> mechanisms.Mechanism:
@@ -108,22 +106,28 @@ def mechanism(work: RoundWork) -> mechanisms.Mechanism:
     return measured_mechanisms(settings)[work.mechanisms[0]]
 
 
-def round_task(model: str, clients: int, examples: int) -> Any:
-    """The task of a round, without dropout.
+def synthetic_task(model: str, clients: int, examples: int, **options: Any) -> Any:
+    """The task `synthetic`.
 
     Args:
-      model: A model of the task `synthetic`.
+      model: One of its models.
       clients: Number of clients.
       examples: Examples of each.
+      **options: Other options of the task.
     """
-    task = load_task(
-        "synthetic",
-        model=model,
-        num_clients=clients,
-        examples_per_client=examples,
-        num_test_examples=1,
-        shuffle_seed=None,
-    )
+    options |= {"model": model, "num_clients": clients, "num_test_examples": 1}
+    return load_task("synthetic", examples_per_client=examples, **options)
+
+
+def round_task(model: str, clients: int, examples: int) -> Any:
+    """The task of a round, without dropout; see `synthetic_task`.
+
+    Args:
+      model: As for `synthetic_task`.
+      clients: As for `synthetic_task`.
+      examples: As for `synthetic_task`.
+    """
+    task = synthetic_task(model, clients, examples, shuffle_seed=None)
     own: Any = task.network
     kept = tuple(x for x in own.layers if not isinstance(x, networks.Dropout))
     return dataclasses.replace(task, network=dataclasses.replace(own, layers=kept))

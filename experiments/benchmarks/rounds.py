@@ -49,16 +49,6 @@ def round_task(settings: Settings) -> Any:
     )
 
 
-def _task(model: str, clients: int, examples: int) -> Any:
-    return load_task(
-        "synthetic",
-        model=model,
-        num_clients=clients,
-        examples_per_client=examples,
-        num_test_examples=1,
-    )
-
-
 def steps_alone(task: Any, cohort: int) -> Call:
     """The local steps of the first clients, and their mean, in one tf.function.
 
@@ -213,16 +203,13 @@ def digits_rounds(settings: Settings) -> dict[str, Call]:
     """The rounds of `dpfl-train` on digits by default, and the local steps alone."""
     n = settings.cohort
     task = load_task("digits")
-    calls = {"digits: steps alone": steps_alone(task, n)}
-    for mechanism in (
-        mechanisms.NoMechanism(n),
-        mechanisms.Gaussian(n, 0.1, 1.0),
-        mechanisms.L2Csgm(n, 0.1, 1.0, 0.1),
-    ):
-        calls[f"digits: {mechanism.name}"] = _round(
-            training_process(task, mechanism), n
-        )
-    return calls
+    release = (n, 0.1, 1.0)
+    made: tuple[Any, ...] = (
+        *(mechanisms.NoMechanism(n), mechanisms.Gaussian(*release)),
+        mechanisms.L2Csgm(*release, 0.1),
+    )
+    ours = {f"digits: {m.name}": _round(training_process(task, m), n) for m in made}
+    return {"digits: steps alone": steps_alone(task, n), **ours}
 
 
 def cohorts(settings: Settings) -> list[Row]:
@@ -232,7 +219,8 @@ def cohorts(settings: Settings) -> list[Row]:
     early and late in a run whose cohorts vary in size.
     """
     small, large = settings.cohorts[0], settings.cohorts[-1]
-    process = training_process(_task(settings.models[-1], large, 20), _csgm(small))
+    task = jax_rounds.synthetic_task(settings.models[-1], large, 20)
+    process = training_process(task, _csgm(small))
     state, pid = process.initialize(), settings.worker.pid
     peaks: list[Row] = []
     for cohort in (small, large):
@@ -260,7 +248,8 @@ def sizes(settings: Settings) -> list[Row]:
     results: list[Row] = []
     largest = max(settings.cohorts)
     for model in settings.models:
-        process = training_process(_task(model, largest, 20), _csgm(largest))
+        task = jax_rounds.synthetic_task(model, largest, 20)
+        process = training_process(task, _csgm(largest))
         calls = {f"{model}, n={n}": _round(process, n) for n in settings.cohorts}
         middle = settings.cohorts[1]
         times = largest // middle

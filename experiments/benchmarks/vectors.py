@@ -52,11 +52,12 @@ def aggregation(settings: Settings) -> dict[str, Call]:
         "TFF gaussian_fixed": stock,
         "none": mechanisms.NoMechanism(n),
         "gaussian": mechanisms.Gaussian(n, 1.0, 1.0),
+        **{
+            f"csgm {turn} {keep:g}": mechanisms.L2Csgm(n, 1.0, 1.0, keep, rotation=turn)
+            for turn, keep in itertools.product(_HADAMARDS, (1.0, 0.1, 0.01))
+        },
+        "values alone": None,
     }
-    for turn, keep in itertools.product(_HADAMARDS, (1.0, 0.1, 0.01)):
-        csgm = mechanisms.L2Csgm(n, 1.0, 1.0, keep, rotation=turn)
-        made[f"csgm {turn} {keep:g}"] = csgm
-    made["values alone"] = None
     return _aggregations("aggregate", made, settings.dimension, n)
 
 

@@ -17,7 +17,7 @@ NAMED = {"mechanism": "m", "setting": "s"}
 
 
 def of_name(name, index):
-    return cases.CASES[name]()[index]
+    return cases.CASES[name][index]
 
 
 class TestGaussian:
@@ -121,7 +121,7 @@ def test_distribution_matches_the_draws(name, index):
 @pytest.mark.parametrize("name", ["gaussian", "linf_csgm", "sgmf", "dome_ddg"])
 def test_every_case_can_show_more_than_half(name):
     """Of the claim, with as many trials as the whole audit spends; never above it."""
-    for case in cases.CASES[name]():
+    for case in cases.CASES[name]:
         law, epsilon = case.expected(), case.claim().epsilon
         assert 0.6 * epsilon < law.attainable(case.delta) < epsilon * (1 + 2e-3)
         trials = findings.enough_trials(law, epsilon, case.delta, 10_000)

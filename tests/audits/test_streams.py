@@ -7,6 +7,8 @@ Scores of the real noise have the law of log-likelihood ratios of independent re
 drawn here from their definition.
 """
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -14,7 +16,7 @@ from dpfl import accounting
 from experiments.audits import streams
 from tests.accounting import simulators
 
-CASES = [case for made in streams.CASES.values() for case in made()]
+CASES = [case for own in streams.CASES.values() for case in own]
 SAMPLED = [case for case in CASES if case.participation.sampling_probability == 0.5]
 
 
@@ -85,7 +87,7 @@ def test_all_participations_of_a_client_at_once():
 def test_missing_noise_is_detected(monkeypatch):
     case = SAMPLED[0]
     louder = case.mechanism.with_noise_multiplier(2.5)
-    honest = streams.StreamCase(louder, case.participation).claim()
+    honest = dataclasses.replace(case, mechanism=louder).claim()
     monkeypatch.setattr(streams.StreamCase, "claim", lambda self: honest)
     [found] = streams.StreamCanaries(case, 1).findings(900, in_tff=False)
     assert found.verdict == "ABOVE" and not found.is_sound

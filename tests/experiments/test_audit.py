@@ -52,8 +52,8 @@ def test_every_private_mechanism_has_runnable_canaries():
 
     kinds = mechanisms.MECHANISMS.items()
     assert set(cases.CASES) == {name for name, kind in kinds if kind.is_private}
-    for name, make in cases.CASES.items():
-        for case in make():
+    for name, own in cases.CASES.items():
+        for case in own:
             assert case.mechanism.name == name
             assert np.linalg.norm(case.block) == pytest.approx(1)
             case.mechanism.check(case.participation, case.dimension)
