@@ -380,7 +380,8 @@ class Run:
       name: Name of the row.
       mechanism: The mechanism, whose noise multiplier is ignored.
       participation: The participation of clients.
-      budget: Epsilon and delta.
+      epsilon: Epsilon of the budget.
+      delta: Delta of the budget.
       truth: Function from the run and the mechanism with its noise to the delta of two
         neighbours and its standard error.
       peer: Function to the noise multiplier of the best other accountant; None without
@@ -393,7 +394,8 @@ class Run:
     name: str
     mechanism: Any
     participation: Any
-    budget: tuple[float, float]
+    epsilon: float
+    delta: float
     truth: Callable[[Run, Any], tuple[float, float]] = of_rounds
     peer: Optional[Callable[[Run], float]] = None
     by: str = ""
@@ -403,16 +405,6 @@ class Run:
     def key(self) -> str:
         """The key of the row."""
         return f"{self.mechanism.name}, {self.participation.name}, {self.name}"
-
-    @property
-    def epsilon(self) -> float:
-        """The budget's epsilon."""
-        return self.budget[0]
-
-    @property
-    def delta(self) -> float:
-        """The budget's delta."""
-        return self.budget[1]
 
 
 def dpfl_noise(run: Run) -> float:
@@ -596,7 +588,8 @@ def _run(row: Mapping[str, str]) -> Run:
         row["run"],
         mechanism,
         mechanisms.PARTICIPATIONS[row["participation"]](*sizes, **apart),
-        (float(row["epsilon"]), float(row["delta"])),
+        float(row["epsilon"]),
+        float(row["delta"]),
         globals()[row["truth"]],
         peer,
         _PEERS.get(peer, ""),
@@ -636,14 +629,8 @@ def row(run: Run, before: Mapping[str, str], is_of_peers: bool) -> dict[str, str
     if not is_of_peers:
         least = f"{true_noise(run, ours):.6g}"
     over = f"{100 * (ours / float(least) - 1):.3g}" if least else ""
-    return {
-        **result,
-        "peer": peer,
-        "by": by,
-        "least": least,
-        "over": over,
-        "why": run.why,
-    }
+    result.update(peer=peer, by=by, least=least, over=over, why=run.why)
+    return result
 
 
 def key(row: Mapping[str, str]) -> str:

@@ -74,7 +74,7 @@ def test_drawn_losses_are_those_of_an_equal_law(monkeypatch):
     noised = mechanisms.Gaussian(100, 1.0, 1.0)
 
     def delta(truth, plan):
-        return truth(tightness.Run("", noised, plan, (0.3, 1e-3)), noised)
+        return truth(tightness.Run("", noised, plan, 0.3, 1e-3), noised)
 
     # Coins in each round, and one of 16 rounds.
     poisson = delta(tightness.of_rounds, participation.PoissonSampling(800, 100, 16))
