@@ -3,6 +3,7 @@
 
 """The folder of a run: its places, and whose noise its files can bring back."""
 
+import contextlib
 import dataclasses
 import importlib
 import json
@@ -52,55 +53,57 @@ REPLACED = [
 REPLACED += [record.OWN_EVENTS]
 
 
-@pytest.mark.parametrize("place", [*REPLACED, "checkpoints/checkpoint-00000003"])
-def test_foreign_files_are_not_replaced(plan, place):
+def test_foreign_files_are_not_replaced(plan):
     """A new run wrote over models, and removed a metrics.csv."""
     folder = plan.config.output_dir
-    folder.mkdir()
-    path = folder / place.replace("*", "mine")
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("mine")
-    with pytest.raises(ValueError) as caught, run_lib.Run(plan):
-        pass
-    assert str(folder) in str(caught.value) and path.read_text() == "mine"
-    path.unlink()
-    with run_lib.Run(plan):
-        pass
-    if place in REPLACED and place != "manifest.json":
-        # Beside its manifest they are the run's.
-        path.write_text("the run's")
+    for place in (*REPLACED, "checkpoints/checkpoint-00000003"):
+        path = folder / place.replace("*", "mine")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine")
+        with pytest.raises(ValueError) as caught, run_lib.Run(plan):
+            pass
+        assert str(folder) in str(caught.value) and path.read_text() == "mine"
+        path.unlink()
         with run_lib.Run(plan):
             pass
+        if place in REPLACED and place != "manifest.json":
+            # Beside its manifest they are the run's.
+            path.write_text("the run's")
+            with run_lib.Run(plan):
+                pass
+        shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("place", REPLACED)
-def test_dangling_symlinks_are_refused(plan, place):
+def test_dangling_symlinks_are_refused(plan):
     """One was removed, and through others files were made elsewhere."""
-    path = plan.config.output_dir / place.replace("*", "mine")
-    path.parent.mkdir(parents=True)
-    path.symlink_to("../elsewhere")
-    with pytest.raises(ValueError) as caught, run_lib.Run(plan):
-        pass
-    assert path.name in str(caught.value) and path.is_symlink()
+    for place in REPLACED:
+        path = plan.config.output_dir / place.replace("*", "mine")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to("../elsewhere")
+        with pytest.raises(ValueError) as caught, run_lib.Run(plan):
+            pass
+        assert path.name in str(caught.value) and path.is_symlink()
+        path.unlink()
 
 
-@pytest.mark.parametrize("place", privacy_coverage.FILES)
 @pytest.mark.parametrize("put", [os.mkfifo, os.mkdir, os.symlink])
-def test_special_files_are_refused_before_any_work(plan, place, put):
+def test_special_files_are_refused_before_any_work(plan, put):
     """And a file, or a pipe, where a folder belongs."""
-    folder, name = plan.config.output_dir, place.partition("/")[0].replace("*", "x")
-    path = folder / name
-    folder.mkdir()
-    if put is os.symlink:
-        path.symlink_to("/dev/null")
-    elif put is os.mkdir and "/" in place:
-        path.write_text("mine")
-    else:
-        put(path)
-    before = everything(folder)
-    with refuses(ValueError, folder / name), run_lib.Run(plan):
-        pass
-    assert everything(folder) == before
+    folder = plan.config.output_dir
+    for place in privacy_coverage.FILES:
+        path = folder / place.partition("/")[0].replace("*", "x")
+        folder.mkdir()
+        if put is os.symlink:
+            path.symlink_to("/dev/null")
+        elif put is os.mkdir and "/" in place:
+            path.write_text("mine")
+        else:
+            put(path)
+        before = everything(folder)
+        with refuses(ValueError, path), run_lib.Run(plan):
+            pass
+        assert everything(folder) == before
+        shutil.rmtree(folder)
 
 
 def begun(plan):
@@ -179,16 +182,30 @@ def test_every_setting_has_a_test_case():
     assert fields == {*CHANGES, "measure", *config_lib.HARMLESS}
 
 
-@pytest.mark.parametrize("name", CHANGES)
-def test_changed_setting_is_refused_and_draws_other_noise(
-    make_plan, each_engine, tmp_path, name
-):
-    settings = {"seed": 5, **BESIDE.get(name, {})}
-    own = begun(made(make_plan, tmp_path, **settings))
-    other = made(make_plan, tmp_path, **{**settings, name: CHANGES[name]})
-    with pytest.raises(checkpoint.ChangedFlagsError):
-        begun(other)
-    assert selection.run_key(other.config.seed, provenance.digest(other)) != own
+@pytest.fixture
+def changed(make_plan, each_engine, tmp_path):
+    """The key of a run, and its plan with a setting changed, in the run's folder."""
+    keys = {}
+
+    def change(name, value, **settings):
+        settings.update(BESIDE.get(name, {}))
+        folder = tmp_path / (name if name in BESIDE else "own")
+        if folder not in keys:
+            keys[folder] = begun(made(make_plan, folder, **settings))
+        return keys[folder], made(make_plan, folder, **{**settings, name: value})
+
+    return change
+
+
+def test_changed_settings_are_refused_and_draw_other_noise(changed):
+    accepted = []
+    for name, value in CHANGES.items():
+        own, other = changed(name, value, seed=5)
+        with contextlib.suppress(checkpoint.ChangedFlagsError):
+            accepted.append((name, begun(other)))
+        key = selection.run_key(other.config.seed, provenance.digest(other))
+        assert key != own, name
+    assert not accepted
 
 
 ON_A_CARD = engine.About({"device": "a card", "clients_at_once": 4}, False)
@@ -246,12 +263,10 @@ def test_processor_and_settings_of_tensorflow_stay(make_plan, monkeypatch, tmp_p
     begun(made(make_plan, tmp_path, seed=5))
 
 
-@pytest.mark.parametrize("name", sorted({*config_lib.HARMLESS} - {"output_dir"}))
-def test_harmless_settings_may_change_on_resume(make_plan, each_engine, tmp_path, name):
-    beside = BESIDE.get(name, {})
-    own = begun(made(make_plan, tmp_path, **beside))
-    changed = {**beside, name: OTHERS.get(name, 2)}
-    assert begun(made(make_plan, tmp_path, **changed)) == own
+def test_harmless_settings_may_change_on_resume(changed):
+    for name in {*config_lib.HARMLESS} - {"output_dir"}:
+        own, other = changed(name, OTHERS.get(name, 2))
+        assert begun(other) == own, name
 
 
 def test_exact_metrics_keep_the_seed_but_not_the_run(make_plan, tmp_path):
