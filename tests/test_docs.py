@@ -106,11 +106,8 @@ def own_commands(line):
         program, _, name = Path(words[0]).name.partition("-")
         if program == "dpfl":
             commands.append((program, name, *words[1:]))
-        elif (
-            program == "python"
-            and words[1] == "-m"
-            and words[2].startswith("experiments.")
-        ):
+        # And no other Python's.
+        elif words[:2] == ["python", "-m"] and words[2].startswith("experiments."):
             commands.append((*words[2:],))
         else:
             return None
