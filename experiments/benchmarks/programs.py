@@ -193,11 +193,14 @@ def _peak_of_all(process: subprocess.Popen[bytes]) -> int:
     import psutil
 
     peaks: dict[int, int] = {}
+    line: list[str] = []
     while process.poll() is None:
         with contextlib.suppress(psutil.NoSuchProcess):
             own = psutil.Process(process.pid)
+            # A process that is ending has no command line any more.
+            line = own.cmdline() or line
             for each in (own, *own.children(recursive=True)):
-                if each != own and each.cmdline() == own.cmdline():
+                if each != own and each.cmdline() in (line, []):
                     continue  # A fork of the program shares its memory: not counted.
                 peak = machine.peak_bytes(each.pid) or 0
                 peaks[each.pid] = max(peaks.get(each.pid, 0), peak)
