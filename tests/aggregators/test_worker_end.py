@@ -3,11 +3,7 @@
 
 import subprocess
 import sys
-import threading
 
-import pytest
-
-from dpfl.aggregators import worker_end
 from tests import forks
 
 # One worker is older than dpfl's import, and the other is of a later context.
@@ -49,46 +45,3 @@ def test_programs_with_piped_output_end(tmp_path):
     assert older != later
     for pid in (older, later):
         forks.until(lambda pid=pid: forks.has_ended(pid))
-
-
-# TFF computes on threads that end before the program does.
-KILLED = """
-import threading, time
-from dpfl.aggregators import worker_end
-def start():
-    global child
-    child = worker_end._EndingWorker(["/bin/sleep", "10000"])
-thread = threading.Thread(target=start)
-thread.start()
-thread.join()
-time.sleep(0.3)
-assert child.poll() is None
-print(child.pid, flush=True)
-time.sleep(10000)
-"""
-
-
-def test_worker_ends_with_its_process_not_its_thread(tmp_path):
-    program, out = tmp_path / "program.py", tmp_path / "out"
-    program.write_text(KILLED)
-    parent = forks.start(program, out=out)
-    forks.until(lambda: out.exists() and out.read_text() or not parent.is_alive())
-    pid = int(out.read_text())
-    assert not forks.has_ended(pid)
-    parent.kill()
-    parent.join()
-    forks.until(lambda: forks.has_ended(pid))
-
-
-def test_start_errors_are_raised_in_the_callers_thread():
-    with pytest.raises(FileNotFoundError):
-        worker_end._lasting.run(lambda: subprocess.Popen(["/no/such/program"]))
-    threads = threading.active_count()
-    worker_end._lasting.run(lambda: None)
-    assert threading.active_count() == threads
-
-
-def test_older_workers_look_like_popen_to_tff():
-    with subprocess.Popen(["/bin/true"]) as older:
-        assert isinstance(older, worker_end._EndingWorker)
-    assert not isinstance(None, worker_end._EndingWorker)
