@@ -36,59 +36,8 @@ _OUTPUT_DIR = flags.DEFINE_string(
 # Least side of pictures for a convolution, and most clients of a round.
 _LEAST_SIDE, _MOST_CLIENTS = 20, 100
 
-_MODULE = '''"""The task {name}: {users} users, {examples} examples, {classes} labels.
-
-Change the network and the settings as you like. Layers: dpfl.tasks.networks.
-"""
-
-import dataclasses
-import pathlib
-
-import numpy as np
-
-import dpfl
-from dpfl.tasks import networks, users
-from dpfl.tasks.task import TrainingDefaults
-
-DATA = pathlib.Path(__file__).with_name("{name}.npz")
-NETWORK = networks.Network(
-    {shape},
-    np.float32,
-    (
-        {layers},
-    ),
-)
-DEFAULTS = TrainingDefaults(
-    client_lr=0.1, server_lr=0.5, clip_norm=0.1, cohort_size={cohort}, rounds=60
-)
-
-
-@dataclasses.dataclass(frozen=True)
-class Config(users.UsersConfig):
-    """Options of the task; each field is a flag of dpfl-train."""
-
-
-def load(config):
-    return users.load("{name}", users.read(DATA), NETWORK, DEFAULTS, config)
-
-
-dpfl.register_task("{name}", dpfl.TaskEntry(Config, __name__, NETWORK.dimension))
-'''
-
-_PROJECT = """[build-system]
-requires = ["setuptools>=64"]
-build-backend = "setuptools.build_meta"
-
-[project]
-name = "{name}"
-version = "1"
-
-[project.entry-points."dpfl.tasks"]
-{name} = "{name}"
-
-[tool.setuptools.package-data]
-{name} = ["*.npz"]
-"""
+# The files of a package, with names of what is filled in.
+_TEMPLATES = Path(__file__).with_name("templates")
 
 
 def layers(data: users.Data) -> list[str]:
@@ -141,8 +90,12 @@ def main(argv: Sequence[str]) -> None:
         package = folder / "src" / name
         package.mkdir(parents=True)
         shutil.copyfile(path, package / f"{name}.npz")
-        files.write_atomically(package / "__init__.py", _MODULE.format(**content))
-        files.write_atomically(folder / "pyproject.toml", _PROJECT.format(**content))
+        for template, path in (
+            ("task.txt", package / "__init__.py"),
+            ("pyproject.txt", folder / "pyproject.toml"),
+        ):
+            text = (_TEMPLATES / template).read_text(encoding="utf-8")
+            files.write_atomically(path, text.format(**content))
     print(f"task: {name}, {len(data.names)} users, {len(data.y)} examples")
     print(f"package: {folder}")
     print(f"install: pip install --no-build-isolation --no-deps -e {folder}")

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import sys
@@ -49,6 +50,13 @@ def head(column: str) -> str:
         if words.startswith(prefix):
             words = f"test {words[len(prefix) :]}"
     return HEADS.get(column, words)
+
+
+def value(text: str) -> Any:
+    """The value that a text is as JSON, or else the text."""
+    with contextlib.suppress(ValueError):
+        return json.loads(text)
+    return text
 
 
 def where(rows: Rows, **labels: Any) -> list[Row]:

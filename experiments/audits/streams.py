@@ -3,7 +3,7 @@
 
 """Lower bounds on epsilon of streams of noise over a whole run.
 
-    for case in streams.CASES["sgmf"]:
+    for case in cases.STREAMS["sgmf"]:
         results += streams.StreamCanaries(case, seed=1).findings(900)
 
 Every client of the population is a canary with its own block of coordinates. Cohorts
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from typing import Any, Optional
 
 import numpy as np
 
@@ -26,12 +25,8 @@ from dpfl.training import selection
 
 from . import adversary, canaries, findings, library, rounds, score_distributions
 
-_ONE = (1.0,)
-_FOUR = (0.5,) * 4
 # Number of runs over which clients' turns are counted.
 _COUNTED_RUNS = 50
-# Clients, expected in a round, and rounds: each has at most three turns of two groups.
-_POPULATION, _COHORT, _ROUNDS = 64, 16, 6
 
 
 class StreamCase(canaries.Case):
@@ -219,50 +214,3 @@ def _of_whole_groups(
         return participation
     everybody = participation.population // participation.groups
     return dataclasses.replace(participation, cohort_size=everybody)
-
-
-_SIZES = (_POPULATION, _COHORT, _ROUNDS)
-# The ways to separate a client's rounds, and the diagonals of C.
-_SEPARATED = (
-    (mechanisms.PoissonSampling(*_SIZES), 1),
-    (mechanisms.CyclicPoisson(*_SIZES, min_separation=2), 2),
-    (mechanisms.CyclicPoisson(*_SIZES, min_separation=4), 4),
-    (mechanisms.OncePerEpoch(*_SIZES, min_separation=2), 2),
-)
-_SAMPLED, _SHUFFLED = _SEPARATED[1], _SEPARATED[-1][0]
-
-
-def _case(
-    kind: Any,
-    z: float,
-    participation: mechanisms.Participation,
-    bands: Optional[int],
-    block: canaries.Block = _ONE,
-    **options: Any,
-) -> StreamCase:
-    options = {"matrix_method": "toeplitz", "matrix_bands": bands, **options}
-    options |= {"noise_stream": "run", "rounds": _ROUNDS}
-    config = kind(None, _COHORT, clip_norm=1.0, noise_multiplier=z, **options)
-    length = _POPULATION * len(block)
-    return StreamCase(config, length, participation, block, _POPULATION)
-
-
-CASES: dict[str, list[StreamCase]] = {
-    "matrix_factorization": [
-        *(_case(mechanisms.MatrixFactorization, 0.7, *own) for own in _SEPARATED),
-        _case(
-            *(mechanisms.MatrixFactorization, 0.9, _SHUFFLED, None),
-            matrix_method="optimal",
-        ),
-    ],
-    "sgmf": [
-        *(
-            _case(mechanisms.Sgmf, 0.8, *own, keep_fraction=0.9, linf_ratio=1.0)
-            for own in _SEPARATED
-        ),
-        _case(
-            mechanisms.Sgmf, 0.8, *_SAMPLED, _FOUR, keep_fraction=0.9, linf_ratio=0.5
-        ),
-    ],
-}
-"""The cases of each mechanism with a stream, by its name."""

@@ -75,7 +75,7 @@ def jobs(settings: Settings) -> Iterator[tuple[str, Job]]:
         own_cases = cases.of(name)
         for case in own_cases[:1] if is_quick else own_cases:
             yield f"{name}: {case.setting}", partial(_bounded, case, settings)
-        for stream in () if is_quick else streams.CASES.get(name, ()):
+        for stream in () if is_quick else cases.STREAMS.get(name, ()):
             yield f"{name}: {stream.setting}", partial(_streamed, stream, settings)
         mechanism = own_cases[0].mechanism
         if name in _DRAWN:

@@ -99,8 +99,9 @@ def equal_times(rows: Rows) -> list[Row]:
 
 
 ROWS = {
+    **secure_sums.ROWS,
     **dict.fromkeys(("secagg_fig2", "secagg_fig4", "secagg_fig7"), _with_noise),
     "secagg_table1": fewest_bits,
     "secagg_fig8": equal_times,
 }
-FIGURES = secure_sums.FIGURES
+WORK = secure_sums.WORK

@@ -19,12 +19,9 @@ import numpy as np
 
 from dpfl import accounting, mechanisms
 
-from ..plotting import Plot
 from ..tables import Row, Rows
-from ..trainings.sweep import Figure, Work
+from ..trainings.sweep import Work
 from . import mean_estimation, stream_errors
-
-_PAPER = "Chen et al. 2024"
 
 # Dimension of Fig. 1, above any Delta_2^2 / Delta_inf^2 there, so that it does not
 # bind.
@@ -109,40 +106,10 @@ def _means(scale: str) -> Iterator[Work]:
             )
 
 
-ROWS = {"sgmf_sensitivity": _setting}
-FIGURES = [
-    Figure(
-        "csgm_fig1",
-        f"The noise of L2-CSGM comes down to GM's: {_PAPER}, Fig. 1, exact",
-        _noises,
-        Plot(
-            *("place", "", "panel", "noise_multiplier"),
-            beside="gaussian",
-            log="xy",
-            rows=_places,
-            place="axis",
-            titles={
-                "left": "over the ratio of the clips; dashes: Gaussian",
-                "right": "over the kept fraction; dashes: Gaussian",
-            },
-        ),
-    ),
-    Figure(
-        "mean_estimation",
-        "Squared error of the mean against compression: GM, L2-CSGM, L-inf-CSGM",
-        _means,
-        Plot(
-            *("compression_rate", "mechanism", "", "squared_error"),
-            error="standard_error",
-            beside="theory",
-            log="xy",
-        ),
-    ),
-    Figure(
-        "sgmf_streams",
-        "With cyclic sampling one stream has the least noise or ties (exact)",
-        stream_errors.grid,
-        stream_errors.PLOT,
-        words=("encoder",),
-    ),
-]
+ROWS = {"csgm_fig1": _places, "sgmf_sensitivity": _setting}
+ROWS["sgmf_streams"] = stream_errors.ways
+WORK = {
+    "csgm_fig1": _noises,
+    "mean_estimation": _means,
+    "sgmf_streams": stream_errors.grid,
+}

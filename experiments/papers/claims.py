@@ -13,14 +13,14 @@ that has labels in `less`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from dpfl import files
 
 from .. import flag_files, tables
 from . import verdicts
-from .verdicts import AHEAD, FREE, Claim, Exact, Family, Gate, Line, Untested
+from .verdicts import Claim, Exact, Family, Gate, Line, Untested
 
 # Heads of data sets by words of settings, in the order of pages.
 DATA_SETS = {
@@ -53,64 +53,45 @@ def _line(row: tables.Row) -> Line:
     return Exact(**own, by=row["by"], ends=tuple(row["ends"].split()))
 
 
+def _read(name: str) -> list[Any]:
+    return [*map(_line, files.read_csv(flag_files.path(f"papers/{name}.csv")))]
+
+
 def _of(kind: type) -> Iterator[Any]:
     return (one for one in _LINES if isinstance(one, kind))
 
 
-_LINES = [*map(_line, files.read_csv(flag_files.path("papers/claims.csv")))]
+_LINES = _read("claims")
 CLAIMS: tuple[Claim, ...] = tuple(_of(Claim))
 EXACT: tuple[Exact, ...] = tuple(_of(Exact))
 
 
-# What docs/evidence/preregistration.md asks. `dpfl-compare` makes femnist_2nn.csv by
-# --csv and femnist_2nn_clients.csv by --by_client; femnist_2nn_rates.csv has the lines
-# of the sweep.csv of all arms.
-_ASKED, _ARM = "femnist_2nn", ("mechanism", "compression_rate", "bits")
+# What docs/evidence/preregistration.md asks, as `configs/papers/asked.csv` has it.
+# `dpfl-compare` makes femnist_2nn.csv by --csv and femnist_2nn_clients.csv by
+# --by_client; femnist_2nn_rates.csv has the lines of the sweep.csv of all arms.
+_ASKED = _read("asked")
 
 
-def _arm(mechanism: str, rate: str = "", bits: str = "") -> dict[str, str]:
-    """The labels of an arm."""
-    return dict(zip(_ARM, (mechanism, rate and f"{rate}.0", bits)))
-
-
-def _asked(
-    claim: str, ours: Mapping[str, str], other: Mapping[str, str], asks: str = FREE
-) -> Claim:
-    """A claim that was asked beforehand.
-
-    Args:
-      claim: The claim in words.
-      ours: Labels of an arm.
-      other: Labels of the arm that it is compared with.
-      asks: As for `Claim`.
-    """
-    return Claim("femnist", claim, "", "", asks, _ASKED, ours, other)
-
-
-_TRUSTED = _arm("gaussian")
-_SECURE = _arm("distributed_discrete_gaussian", bits="16")
-_CONTROL = _asked("1000-fold", _arm("l2_csgm", "1000"), _TRUSTED)
-_NOISE = _asked("no noise", _arm("none"), _TRUSTED, AHEAD)
-
-
-def _family(name: str, mechanisms: str, *own: Claim) -> Family:
+def _family(name: str, mechanisms: str) -> Family:
     """A family with its gates.
 
     Args:
       name: The family's name.
       mechanisms: Mechanisms of the arms of claims and gates, separated by |.
-      *own: The claims.
     """
-    arms = {"mechanism": mechanisms}
+    own, [control, noise] = (
+        tuple(one for one in _ASKED if one.paper == paper) for paper in (name, "gates")
+    )
+    ends = f"{control.table}_rates", {"mechanism": mechanisms}
     gates = (
         Gate(
             "1000-fold is not shown to cost a point",
-            lambda folder: _CONTROL.effect(folder).high,
+            lambda folder: control.effect(folder).high,
             below=-0.01,
         ),
         Gate(
             "noise costs less than 1.5 points",
-            lambda folder: _NOISE.effect(folder).size,
+            lambda folder: noise.effect(folder).size,
             least=0.015,
         ),
         Gate(
@@ -120,7 +101,7 @@ def _family(name: str, mechanisms: str, *own: Claim) -> Family:
         ),
         Gate(
             "a best rate is an end of its grid",
-            functools.partial(verdicts.best_at_end, f"{_ASKED}_rates", arms),
+            functools.partial(verdicts.best_at_end, *ends),
             below=1,
         ),
     )
@@ -128,24 +109,8 @@ def _family(name: str, mechanisms: str, *own: Claim) -> Family:
 
 
 FAMILIES: tuple[Family, ...] = (
-    _family(
-        *("P1", "none|gaussian|l2_csgm"),
-        *(
-            _asked(f"L2-CSGM at {rate}-fold is free", _arm("l2_csgm", rate), _TRUSTED)
-            for rate in ("10", "100", "300")
-        ),
-    ),
-    _family(
-        *("P2", "none|gaussian|l2_csgm|distributed_discrete_gaussian|sketched_ddg"),
-        *(
-            _asked(
-                f"a {rate}-fold sketch of {bits} bits is free",
-                _arm("sketched_ddg", rate, bits),
-                _SECURE,
-            )
-            for rate, bits in (("50", "16"), ("100", "10"))
-        ),
-    ),
+    _family("P1", "none|gaussian|l2_csgm"),
+    _family("P2", "none|gaussian|l2_csgm|distributed_discrete_gaussian|sketched_ddg"),
 )
 
 

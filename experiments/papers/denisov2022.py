@@ -23,22 +23,13 @@ from dpfl import files
 
 from .. import factorizations
 from ..benchmarks import solvers
-from ..plotting import Plot
 from ..tables import Row, Rows, where, write_columns
-from ..trainings.sweep import Curves, Figure, Work
-
-_PAPER = "Denisov et al. 2022"
+from ..trainings.sweep import Work
 
 MOMENTUM = 0.9
-TITLES = {
-    "honaker-online": "Honaker online",
-    "honaker-full": "Honaker full",
-    "optimal-prefix-sum": "optimal prefix sum",
-    "optimal": "optimal",
-}
+STEP_METHODS = ("honaker-online", "honaker-full", "optimal-prefix-sum", "optimal")
 STEP_ROUNDS = {"small": 256, "paper": 2048}
-STEPS = Curves(("squared_error",), "steps.csv")
-# Label of each curve.
+# Number of points of each curve.
 _POINTS = 256
 
 
@@ -47,10 +38,8 @@ def _steps_work(method: str, momentum: float, rounds: int) -> Work:
         factorization = mf.compute(mf.Workload(rounds, momentum), method)
         steps = factorization.step_errors()
         drawn = np.linspace(1, rounds, min(rounds, _POINTS)).round().astype(int)
-        columns = {STEPS.place: drawn, STEPS.columns[0]: steps[drawn - 1]}
-        write_columns(
-            folder / STEPS.file, {name: list(c) for name, c in columns.items()}
-        )
+        columns = {"round": list(drawn), "squared_error": list(steps[drawn - 1])}
+        write_columns(folder / "steps.csv", columns)
         return dataclasses.asdict(factorization.errors())
 
     return Work({"momentum": momentum, "method": method}, {"rounds": rounds}, compute)
@@ -58,7 +47,7 @@ def _steps_work(method: str, momentum: float, rounds: int) -> Work:
 
 def _steps(scale: str) -> Iterator[Work]:
     """Fig. 1: the error of each step, without momentum and with it."""
-    for momentum, method in itertools.product((0.0, MOMENTUM), TITLES):
+    for momentum, method in itertools.product((0.0, MOMENTUM), STEP_METHODS):
         # Without momentum it is the optimal factorization.
         if momentum or method != "optimal-prefix-sum":
             yield _steps_work(method, momentum, STEP_ROUNDS[scale])
@@ -68,15 +57,10 @@ TABLE_ROUNDS = {
     "small": (8, 16, 32, 64, 128, 256),
     "paper": (64, 128, 256, 512, 1024, 2048),
 }
-TABLE_METHODS = {
-    "optimal": "optimal",
-    "band-low-rank": "band + low rank",
-    "banded": "banded C, T/2 diagonals",
-    "toeplitz": "Toeplitz C",
-    "blt": "buffered Toeplitz C, 3 buffers",
-    "honaker-full": "Honaker full",
-    "honaker-online": "Honaker online",
-}
+TABLE_METHODS = (
+    *("optimal", "band-low-rank", "banded", "toeplitz", "blt"),
+    *("honaker-full", "honaker-online"),
+)
 
 
 def _table_work(rounds: int, method: str) -> Work:
@@ -126,8 +110,6 @@ SOLVERS = {
     "plain": "fixed point, plain",
     "lbfgs": "L-BFGS",
 }
-# Columns of the seconds that each solver took, or words if it did not finish.
-SECONDS = tuple(f"{name}_seconds" for name in SOLVERS)
 # The excess loss up to which the table times.
 REACHED = 1e-6
 
@@ -190,36 +172,5 @@ def _constant(rows: Rows) -> list[Row]:
     return [row for row in noised if row["mechanism"] != "no-noise"]
 
 
-ROWS = {"mf_fig3": _constant}
-FIGURES = [
-    Figure(
-        "mf_fig1",
-        f"{_PAPER}, Fig. 1: squared error of each step, four mechanisms, exact",
-        _steps,
-        Plot("round", "method", "momentum", STEPS.columns[0], titles=TITLES),
-        curves=STEPS,
-    ),
-    Figure(
-        "mf_table2",
-        f"{_PAPER}, Table 2: losses of prefix sums over the number of rounds, exact",
-        _table,
-        Plot(
-            *("rounds", "method", "", "loss_over_the_optimal"),
-            rows=_over_optimal,
-            log="x",
-            titles=TABLE_METHODS,
-        ),
-    ),
-    Figure(
-        "mf_fig4",
-        f"{_PAPER}, Fig. 4: loss against time of the fixed point and of L-BFGS",
-        _solvers,
-        Plot(
-            *("seconds", "solver", "momentum rounds", "excess_loss"),
-            rows=_evaluations,
-            log="xy",
-        ),
-        words=SECONDS,
-        needs_folders="it shows each evaluation of each solver",
-    ),
-]
+ROWS = {"mf_fig3": _constant, "mf_table2": _over_optimal, "mf_fig4": _evaluations}
+WORK = {"mf_fig1": _steps, "mf_table2": _table, "mf_fig4": _solvers}

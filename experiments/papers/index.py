@@ -5,10 +5,10 @@
 
     works = index.FIGURES["csgm_fig2"].grid("medium")
 
-`experiments/reproduce.py` takes the names as its `--figure`. Figures of training are
-sections of `configs/papers/PAPER.ini`: `source`, `folder` and `curves` as in
-`sweep.Figure`, the fields of `plotting.Plot`, and lines of runs for each scale, or the
-section that has them as `runs`. A line is a grid, as in `dpfl-sweep`:
+`experiments/reproduce.py` takes the names as its `--figure`. Figures are sections of
+`configs/papers/PAPER.ini`: fields of `sweep.Figure` and of `plotting.Plot`, and, for
+training, lines of runs for each scale, or the section that has them as `runs`. A line
+is a grid, as in `dpfl-sweep`:
 
     task=mnist careful cohort_size=50,100 epsilon=8.0 --bits=16 seed=1-6
 
@@ -20,16 +20,13 @@ flags it stands for; these may name labels in braces. `-NAME` takes a flag away.
 from __future__ import annotations
 
 import configparser
-import contextlib
 import functools
-import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from types import ModuleType
 from typing import Any, Optional
 
-from .. import cli, flag_files
+from .. import cli, flag_files, tables
 from ..plotting import Plot
 from ..trainings.sweep import SCALES, Cell, Curves, Figure, cross
 from . import chen2022, chen2024, denisov2022, ours
@@ -37,6 +34,8 @@ from . import chen2022, chen2024, denisov2022, ours
 # Words by name, and lines by scale.
 Sets = Mapping[str, str]
 Lines = Mapping[str, Sequence[str]]
+# Keys of a section that are fields of its `Figure`.
+_OF_FIGURES = ("source", "sweep", "needs_folders")
 # Between values, of which some are words with a comma.
 _COMMA = re.compile(r",(?! )")
 
@@ -54,12 +53,6 @@ def _flags(words: str, sets: Sets) -> dict[str, Optional[str]]:
     return flags
 
 
-def _label(text: str) -> Any:
-    with contextlib.suppress(ValueError):
-        return json.loads(text)
-    return text
-
-
 def _axis(word: str, sets: Sets) -> list[Cell]:
     """The choices of a word of a line; one without labels if it is none of labels."""
     name, equals, values = word.partition("=")
@@ -73,7 +66,7 @@ def _axis(word: str, sets: Sets) -> list[Cell]:
     for text in texts:
         words = sets.get(f"{name} *", f"--{name}={text}")
         flags = _flags(sets.get(f"{name} {text}", words), sets)
-        axis.append(({name: _label(text)}, flags))
+        axis.append(({name: tables.value(text)}, flags))
     return axis
 
 
@@ -86,8 +79,12 @@ def _cells(lines: Lines, sets: Sets, scale: str) -> Iterator[Cell]:
             yield labels, own
 
 
-def _trained(paper: str, module: Optional[ModuleType]) -> Iterator[Figure]:
-    """The figures of a paper's file; `ROWS` of a module has functions of rows."""
+def _figures(paper: str, module: Any) -> Iterator[Figure]:
+    """The figures of a paper's file.
+
+    `ROWS` of its module has functions of rows, and `WORK` those from a scale to the
+    work of figures without training.
+    """
     parser = configparser.ConfigParser(interpolation=None, delimiters=("=",))
     parser.optionxform = str  # type: ignore[assignment]
     for name in ("medium", paper):
@@ -99,18 +96,26 @@ def _trained(paper: str, module: Optional[ModuleType]) -> Iterator[Figure]:
         runs = content[given.pop("runs", name)]
         lines = {s: runs[s].strip().splitlines() for s in SCALES if s in runs}
         own: dict[str, Any] = {n: v for n, v in given.items() if n not in SCALES}
-        source, folder = own.pop("source"), own.pop("folder", None)
-        curves = tuple(own.pop("curves", "").split())
+        figure: dict[str, Any] = {n: own.pop(n) for n in _OF_FIGURES if n in own}
+        figure["words"] = tuple(own.pop("words", "").split())
+        if curves := tuple(own.pop("curves", "").split()):
+            file = own.pop("curves_file", Curves.file)
+            figure["curves"] = Curves(curves, file)
+        if lines:
+            figure["cells"] = functools.partial(_cells, lines, sets)
+            figure["scales"] = tuple(lines)
+        else:
+            figure["cells"] = module.WORK[name]
+            figure["scales"] = tuple(own.pop("scales", "small paper").split())
         named = own.pop("titles", "").strip().splitlines()
-        own["titles"] = {**titles, **dict(line.split(": ", 1) for line in named)}
+        shared = titles if lines else {}
+        own["titles"] = {**shared, **dict(line.split(": ", 1) for line in named)}
         own["shown"] = own.pop("shown", "").split()
         plot = Plot(**own, rows=functions.get(name, list))
-        cells = functools.partial(_cells, lines, sets)
-        shown = Curves(curves) if curves else None
-        yield Figure(name, source, cells, plot, folder, tuple(lines), shown)
+        yield Figure(name, plot=plot, **figure)
 
 
-_PAPERS: Mapping[str, Optional[ModuleType]] = {
+_PAPERS: Mapping[str, Any] = {
     "chen2024": chen2024,
     "denisov2022": denisov2022,
     "chen2022": chen2022,
@@ -120,5 +125,5 @@ _PAPERS: Mapping[str, Optional[ModuleType]] = {
 FIGURES: dict[str, Figure] = {
     figure.name: figure
     for paper, module in _PAPERS.items()
-    for figure in (*_trained(paper, module), *getattr(module, "FIGURES", ()))
+    for figure in _figures(paper, module)
 }

@@ -26,9 +26,8 @@ import numpy as np
 from dpfl import mechanisms, planning
 
 from .. import effects
-from ..plotting import Plot
 from ..tables import Row, Rows, where
-from ..trainings.sweep import Figure, Work
+from ..trainings.sweep import Work
 from . import stream_errors
 
 EPSILON = 8.0
@@ -49,7 +48,7 @@ _KEPT = {
     "q = 0.03, 1500 rounds": (mechanisms.PoissonSampling(3333, 100, 1500), 1e-5),
 }
 _RATES = (1, 3, 10, 30, 100, 300, 1000)
-_ACCOUNTING_METHODS = {"rdp": "Rényi divergence", "tight": "dpfl's accountant"}
+_ACCOUNTING_METHODS = ("rdp", "tight")
 
 
 def _kept_work(run: str, rate: int, accounting_method: str) -> Work:
@@ -122,27 +121,8 @@ def _intervals(_: str) -> list[Work]:
 
 _MNIST, _FASHION = (functools.partial(_with_task, t) for t in ("mnist", "fashion"))
 ROWS = {
+    "kept_noise": _over_gaussian,
     **dict.fromkeys(("equal_bits", "equal_bits_long"), _MNIST),
     **dict.fromkeys(("equal_bits_fashion", "stream_training"), _FASHION),
 }
-FIGURES = [
-    Figure(
-        "intervals",
-        "How often two cells' runs show an effect of one deviation or two (ours)",
-        _intervals,
-        Plot("seeds", "true_effect", "correlation", "shown"),
-        scales=("small",),
-    ),
-    Figure(
-        "kept_noise",
-        "Up to hundred-fold compression dpfl's accountant needs less noise (ours)",
-        _kept,
-        Plot(
-            *("compression_rate", "accounting_method", "run", "noise_over_Gaussian's"),
-            rows=_over_gaussian,
-            log="x",
-            titles=_ACCOUNTING_METHODS,
-        ),
-        scales=("small",),
-    ),
-]
+WORK = {"intervals": _intervals, "kept_noise": _kept}

@@ -23,9 +23,8 @@ from typing import Any
 from dpfl import accounting, mechanisms, planning
 from dpfl.mechanisms.sketch import SketchShape
 
-from ..plotting import Plot
 from ..tables import Row, Rows, where
-from ..trainings.sweep import Figure, Work
+from ..trainings.sweep import Work
 from . import mean_estimation, published_bounds
 
 
@@ -167,11 +166,7 @@ SPARSE_SIZES: dict[str, tuple[int, int, int, tuple[int, ...]]] = {
     "paper": (1000, 2**14, 20, (1, 3, 10, 30, 100)),
 }
 _SPARSE_BITS = 16
-SPARSE_NAMES = {
-    "distributed_discrete_gaussian": "DDG without sketch",
-    "sketched_ddg": "count-mean sketch, same bits",
-    "sparse_recovery": "sparse recovery (LASSO)",
-}
+_SPARSE_NAMES = ("distributed_discrete_gaussian", "sketched_ddg", "sparse_recovery")
 
 
 def sparse_config(
@@ -201,7 +196,7 @@ def sparse_config(
 def _sparse_means(scale: str) -> Iterator[Work]:
     """Errors of LASSO, of a sketch of equal length and without sketch, by sparsity."""
     n, dimension, repeats, sparsities = SPARSE_SIZES[scale]
-    for name, sparsity in itertools.product(SPARSE_NAMES, sparsities):
+    for name, sparsity in itertools.product(_SPARSE_NAMES, sparsities):
         yield mean_estimation.work(
             {"mechanism": name, "sparsity": sparsity},
             sparse_config(name, n, dimension, sparsity),
@@ -245,38 +240,5 @@ def _at_epsilon_8(rows: Rows) -> list[Row]:
     return where(rows, epsilon=8.0)
 
 
-FIGURES = [
-    Figure(
-        "secagg_mean",
-        "Squared error of the mean under secure aggregation against rate and bits",
-        _means,
-        Plot(
-            *("compression_rate", "series", "vectors", "squared_error"),
-            error="standard_error",
-            beside="theory",
-            log="xy",
-        ),
-    ),
-    Figure(
-        "secagg_sparse",
-        "Squared error of sparse means against sparsity: LASSO, sketch, no sketch",
-        _sparse_means,
-        Plot(
-            *("sparsity", "mechanism", "", "squared_error bits_per_parameter"),
-            error="standard_error",
-            log="xy",
-            titles=SPARSE_NAMES,
-        ),
-    ),
-    Figure(
-        "secagg_bits",
-        "With few bits, rounding as noise has the smaller error (ours; equal epsilon)",
-        _bits,
-        Plot(
-            *("bits", "bound", "clients length", "error_ratio"),
-            rows=_at_epsilon_8,
-            log="y",
-            titles={"exact": "rounding as noise", "published": "published bound"},
-        ),
-    ),
-]
+ROWS = {"secagg_bits": _at_epsilon_8}
+WORK = {"secagg_mean": _means, "secagg_sparse": _sparse_means, "secagg_bits": _bits}

@@ -19,7 +19,6 @@ from dpfl import factorization as mf
 from dpfl import mechanisms, planning
 
 from .. import bands_curve
-from ..plotting import Plot
 from ..tables import Row, Rows, distinct, where
 from ..trainings.sweep import Work
 
@@ -129,7 +128,7 @@ def least(rows: Rows) -> list[Row]:
     ]
 
 
-def _ways(rows: Rows) -> list[Row]:
+def ways(rows: Rows) -> list[Row]:
     """The lines of the drawing: errors relative to Poisson sampling."""
     results: list[Row] = []
     for rate, epsilon in PANELS:
@@ -150,10 +149,3 @@ def _ways(rows: Rows) -> list[Row]:
                     ratio = str(float(row["error"]) / base)
                     results.append({**row, "way": way, "error_over_Poisson's": ratio})
     return results
-
-
-PLOT = Plot(
-    *("rounds", "way", "compression_rate epsilon", "error_over_Poisson's"),
-    rows=_ways,
-    log="x",
-)

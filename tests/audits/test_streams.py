@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from dpfl import accounting
-from experiments.audits import streams
+from experiments.audits import cases, streams
 from tests.accounting import simulators
 
-CASES = [case for own in streams.CASES.values() for case in own]
+CASES = [case for own in cases.STREAMS.values() for case in own]
 SAMPLED = [case for case in CASES if case.participation.sampling_probability == 0.5]
 
 
