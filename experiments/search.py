@@ -21,11 +21,9 @@ it has runs.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 import os
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Optional
@@ -37,7 +35,7 @@ from dpfl import checks, files, tasks
 from dpfl.training import engine
 
 from . import cli, flag_files, tables
-from .trainings import sweep, trainers, tuning
+from .trainings import parallel_runs, sweep, tuning
 from .trainings.sweep import Training
 
 SEARCHED = ("client_lr", "server_lr", "clip_norm", "server_momentum")
@@ -50,7 +48,9 @@ _DRAWS = flags.DEFINE_integer(
 )
 _RUNS = flags.DEFINE_integer("runs", 100, "Maximum number of runs, over all calls.")
 _HOURS = flags.DEFINE_float("hours", None, "Hours after which no run begins.")
-_SEEDS = flags.DEFINE_list("seeds", ["1001"], "Seeds of the runs of each setting.")
+_SEEDS = flags.DEFINE_string(
+    "seeds", "1001", "Seeds of the runs of each setting, such as 1001-1003."
+)
 _FRACTION = flags.DEFINE_float(
     "validation_fraction", 0.1, "Share of the training data to evaluate on."
 )
@@ -79,7 +79,9 @@ def _numbers(name: str) -> list[float]:
         is_good = math.isfinite(number) and number >= 0
         checks.require(is_good, f"--{name}", "numbers from 0 on with commas", word)
         values.append(number)
-    return sorted(set(values))
+    is_distinct, text = len({*values}) == len(values), ",".join(_VALUES[name].value)
+    checks.require(is_distinct, f"--{name}", "distinct values", text)
+    return sorted(values)
 
 
 def settings_of(
@@ -145,47 +147,26 @@ def _flag(word: str) -> tuple[str, str]:
     return pair
 
 
-def _work(given: Mapping[str, str], setting: Setting, seed: str) -> Training:
+def _work(given: Mapping[str, str], setting: Setting, seed: int) -> Training:
     labels = {**setting, "seed": seed}
-    share = tuning.validation(given.get("task", "digits"), str(_FRACTION.value))
-    settings = {**share, **given, **labels}
-    return sweep.training_work(labels, settings)
+    share = tuning.validation(given["task"], str(_FRACTION.value))
+    return sweep.training_work(labels, sweep.completed({**share, **given, **labels}))
 
 
 def _do_runs(
-    grid: Sequence[Training], table: sweep.ResultsTable, folder: Path, column: str
+    grid: Sequence[Training], table: sweep.ResultsTable, folder: Path
 ) -> list[Training]:
-    """Trains runs one after the other within the budget, and returns them.
+    """Trains runs one after the other within the budget; returns those in the table.
 
     The metric of a diverged run is NaN in the table.
-
-    Raises:
-      ValueError: If a run at an end of the searched ranges is refused, or the table
-        has another device, before any is done.
-      WorkFailedError: If a run fails.
     """
-    begun, hours = time.monotonic(), _HOURS.value
-    done = sum(one in table for one in grid)
-    with contextlib.closing(trainers.Trainer()) as trainer:
-        missing = [one for one in grid if one not in table]
-        with trainers.refusals():
-            for one in tuning.ends(missing) if done < _RUNS.value else []:
-                table.check_device(trainer.check(one, folder))
-        cli.work_begins()
-        for one in grid:
-            is_late = hours is not None and time.monotonic() - begun > 3600 * hours
-            if done >= _RUNS.value or is_late:
-                break
-            if one in table:
-                continue
-            try:
-                trainer.train(one, folder / one.folder)
-                table.add(one, sweep.measured(folder / one.folder))
-            except trainers.WorkFailedError as error:
-                if not error.is_divergence:
-                    raise
-                table.add(one, {column: math.nan})
-            done += 1
+    done, missing = (
+        [x for x in grid if (x in table) == is_in] for is_in in (True, False)
+    )
+    left = missing[: max(0, _RUNS.value - len(done))]
+    checked = tuning.ends(missing) if left else []
+    options = {"jobs": 1, "keep_diverged": True, "hours": _HOURS.value}
+    parallel_runs.do([*done, *left], table, folder, checked, **options)
     return [one for one in grid if one in table]
 
 
@@ -200,15 +181,17 @@ def main(argv: Sequence[str]) -> None:
     given = given_flags(argv[1:])
     task = given.get("task", "digits")
     tuning.validation(task, "")
+    seeds = cli.seeds("seeds")
     metric = tasks.task_entry(task).metric
     number = _DRAWS.value or math.prod(map(len, values.values()))
-    if number * len(_SEEDS.value) > cli.MOST_RUNS:
-        told = f"{number} settings with {len(_SEEDS.value)} seeds"
+    if number * len(seeds) > cli.MOST_RUNS:
+        told = f"{number} settings with {len(seeds)} seeds"
         names = ", ".join(f"--{name}" for name in values)
         wanted = f"for at most {cli.MOST_RUNS} runs"
         raise ValueError(f"{names} and --seeds must be {wanted}, found {told}")
     settings = settings_of(values, _DRAWS.value)
-    grid = [_work(given, one, seed) for seed in _SEEDS.value for one in settings]
+    own = {"task": task, **given}
+    grid = [_work(own, one, seed) for seed in seeds for one in settings]
     # Path.resolve is not used: it has no clear error for cyclic links.
     folder = Path(os.path.realpath(_OUTPUT_DIR.value))
     with cli.left_if_used(folder):
@@ -222,10 +205,7 @@ def main(argv: Sequence[str]) -> None:
             table = sweep.ResultsTable(results)
             for one in (each for each in grid if each in table):
                 tuning.metric_of(table.row(one), metric.final_column)
-            try:
-                done = _do_runs(grid, table, folder, metric.final_column)
-            except trainers.WorkFailedError as error:
-                trainers.end(error)
+            done = _do_runs(grid, table, folder)
     rows = [table.row(one) for one in done]
     column, lower = metric.final_column, metric.lower_is_better
     ranked = [

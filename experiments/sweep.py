@@ -17,7 +17,6 @@ results.csv and tuning.csv. Tuning is not counted in epsilon.
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +25,6 @@ from typing import Any
 from absl import flags
 
 from dpfl import checks, files
-from dpfl.tasks import registry
 from dpfl.training import config, engine
 
 from . import cli, grids, train
@@ -58,20 +56,31 @@ class Values(flags.ArgumentParser):
         self.found = ""
 
     def parse(self, argument: Any) -> list[str]:
-        """The distinct values: numbers in rising order, words as they are given."""
+        """The values: numbers in rising order, words as they are given."""
         texts = [text.strip() for text in str(argument).split(",")]
         for self.found in texts:
             self.one.parse(self.found)
-        return tuning.in_order(texts)
+        return tuning.in_order(texts) if _are_distinct(texts) else texts
 
     def flag_type(self) -> str:
         """The name of the type in the help."""
         return f"{self.one.flag_type()} with commas"
 
 
+def _are_distinct(texts: Sequence[str]) -> bool:
+    return len(tuning.in_order(texts)) == len(texts)
+
+
+def _check_distinct(name: str, value: Any) -> None:
+    if isinstance(value, list):
+        text = ",".join(value)
+        checks.require(_are_distinct(value), name, "distinct values", text)
+
+
 _FLAGS = train.every_flag()
 for _name in {*_FLAGS}.difference(_WHOLE):
     _FLAGS[_name].parser = Values(_FLAGS[_name].parser)
+    cli.check_flag(_name, _check_distinct)
 
 
 def _tuned(given: Sequence[str]) -> dict[str, list[str]]:
@@ -94,28 +103,9 @@ def _tuned(given: Sequence[str]) -> dict[str, list[str]]:
         except (TypeError, ValueError):
             wanted = f"of values of --{name}, {cli.wanted(parser)}"
             raise ValueError(checks.message("--tune", wanted, parser.found)) from None
-        is_distinct = len(tuned[name]) == len(values.split(","))
+        is_distinct = _are_distinct(tuned[name])
         checks.require(is_distinct, "--tune", "of distinct values", text)
     return tuned
-
-
-@functools.cache
-def _defaults(task: str, options: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """The rounds and the clients of a task for which neither is given."""
-    parsers = {name: _FLAGS[name].parser for name, _ in options}
-    parsed = {n: getattr(parsers[n], "one", parsers[n]).parse(v) for n, v in options}
-    chosen = {name: None if v == train.NONE else v for name, v in parsed.items()}
-    own = registry.load_config(task, registry.make_config(task, **chosen)).defaults
-    return {"rounds": str(own.rounds), "cohort_size": str(own.cohort_size)}
-
-
-def _complete(cell: grids.Flags) -> grids.Flags:
-    """A cell with its numbers of rounds and clients, from which its cost is known."""
-    if "rounds" in cell and "cohort_size" in cell:
-        return cell
-    known = {option.name for option in registry.task_options(cell["task"])}
-    options = [(n, v) for n, v in cell.items() if n in known]
-    return {**_defaults(cell["task"], tuple(options)), **cell}
 
 
 def main(argv: Sequence[str]) -> None:
@@ -136,7 +126,7 @@ def main(argv: Sequence[str]) -> None:
     cells = grids.cells({**defaults, **given})
     for cell in cells if tuned else ():
         tuning.validation(cell["task"], share)
-    cells = [_complete(cell) for cell in cells]
+    cells = [sweep.completed(cell) for cell in cells]
     grid = grids.Grid(cells, seeds, tuned, own, share)
     count = sum(len(grid.trials(cell)) + len(seeds) for cell in cells)
     wanted = f"for at most {cli.MOST_RUNS} runs"

@@ -36,9 +36,7 @@ from dpfl.training.engine import EngineLostError
 from dpfl.training.plan import check_fit, make_plan
 
 from . import cli, mechanism_flags, start
-
-# The word that sets an option to None.
-NONE = "none"
+from .trainings.sweep import NONE
 
 # Headings of the help; for the settings, the first field of each.
 _TASKS, _MECHANISMS, _OUTPUT = "Task", "Mechanism", "Output and machines"

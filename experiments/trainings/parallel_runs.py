@@ -58,12 +58,13 @@ class _Round(NamedTuple):
 
 
 class _Ended(NamedTuple):
-    """An event: a run has ended or is put off; without a run, a thread has ended."""
+    """An event: a run has ended, is put off or left; without one, a thread ended."""
 
     work: Optional[Training]
     error: Optional[BaseException] = None
     is_put_off: bool = False
     is_divergence: bool = False
+    is_late: bool = False
 
 
 class ParallelRuns:
@@ -75,6 +76,7 @@ class ParallelRuns:
         *,
         jobs: Optional[int] = None,
         keep_diverged: bool = False,
+        hours: Optional[float] = None,
     ):
         """Initializes the runs; no process is started yet.
 
@@ -83,7 +85,9 @@ class ParallelRuns:
           jobs: Concurrent runs; None for as many as the machine allows.
           keep_diverged: Whether a run that diverged has a row whose metric is NaN; if
             not, it has failed.
+          hours: Hours after which no run begins; None for no end.
         """
+        self._end = math.inf if hours is None else time.monotonic() + 3600 * hours
         self._folder, self._keep_diverged = folder, keep_diverged
         self._machine = remaining_work.this_machine()
         self._jobs, self._groups = jobs, 1
@@ -185,6 +189,8 @@ class ParallelRuns:
                     bar.update(event.done - done[work.key])
                     done[work.key] = event.done
                     self._measure(event)
+                elif event.is_late:
+                    del left[work.key]
                 elif event.is_put_off:
                     bar.set_postfix_str(f"elsewhere: {work.folder[-40:]}")
                 elif event.error is None or event.is_divergence:
@@ -261,6 +267,9 @@ class ParallelRuns:
                     self._closed.wait(self._put_off.get(work.key, 0) - time.monotonic())
                     if self._closed.is_set() or self._failures >= _MOST_FAILURES:
                         return
+                    if time.monotonic() > self._end:
+                        self._events.put(_Ended(work, is_late=True))
+                        continue
                     if _is_spent(trainer, runs, first_memory):
                         trainer.close()
                         trainer, runs = self._new_trainer(), 0
@@ -412,12 +421,12 @@ def _is_spent(trainer: Trainer, runs: int, first_memory: int) -> bool:
 
 
 def _chains(works: Sequence[Training], at_a_time: int) -> list[list[Training]]:
-    """Lists of runs that one process does; lists of one run if there are few runs."""
+    """Lists of runs that one process does; of one run if they are few, or in order."""
     chains: dict[str, list[Training]] = {}
     for work in works:
         chains.setdefault(work.all_but_seed, []).append(work)
     # A process that has nothing to do costs more than tracing twice.
-    is_few = len(chains) < 2 * at_a_time
+    is_few = at_a_time == 1 or len(chains) < 2 * at_a_time
     return [[work] for work in works] if is_few else list(chains.values())
 
 

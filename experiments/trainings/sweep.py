@@ -20,6 +20,7 @@ import dataclasses
 import functools
 import itertools
 import json
+import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional, Union
@@ -163,6 +164,45 @@ def options_of_others(task: Optional[str]) -> set[str]:
 def _all_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
     name = flags.get("flagfile")
     return {**(flag_files.values(name) if name else {}), **flags}
+
+
+# The word that sets an option to None.
+NONE = "none"
+
+
+def completed(flags: Mapping[str, str]) -> Mapping[str, str]:
+    """Flags with the task's rounds and clients, from which a run's cost is known.
+
+    Raises:
+      ValueError: If the task is unknown, or refuses its options or their data.
+    """
+    if "rounds" in flags and "cohort_size" in flags:
+        return flags
+    known = {option.name for option in registry.task_options(flags["task"])}
+    options = tuple((n, str(v)) for n, v in flags.items() if n in known)
+    return {**_defaults(flags["task"], options), **flags}
+
+
+@functools.cache
+def _defaults(task: str, options: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """The rounds and the clients of a task for which neither is given."""
+    hints = typing.get_type_hints(registry.task_entry(task).config_class)
+    chosen = {name: _typed(hints[name], text) for name, text in options}
+    own = registry.load_config(task, registry.make_config(task, **chosen)).defaults
+    return {"rounds": str(own.rounds), "cohort_size": str(own.cohort_size)}
+
+
+def _typed(hint: Any, text: str) -> Any:
+    """The value of an option; the text itself if it is none, which is then refused."""
+    # Optional[int] has the arguments int and NoneType, and int has none.
+    kind, *none = typing.get_args(hint) or [hint]
+    if none and text == NONE:
+        return None
+    if kind is bool:
+        return text.lower() in ("true", "t", "1")
+    with contextlib.suppress(ValueError):
+        return kind(text)
+    return text
 
 
 # Labels and flags of a run, or of a group of runs.

@@ -9,7 +9,7 @@ import pytest
 
 from dpfl import files
 from experiments import search
-from experiments.trainings import sweep
+from experiments.trainings import parallel_runs, sweep, trainers
 from tests.experiments import programs
 from tests.refusals import names, refuses
 
@@ -25,6 +25,8 @@ def parsed():
 
 # The kind of JAX's device, none in TFF.
 DEVICE = {"kind": ""}
+# What the clock shows.
+CLOCK = {"seconds": 0}
 
 
 def fake_training(calls):
@@ -34,22 +36,28 @@ def fake_training(calls):
         def check(self, work, folder):
             calls.append("checked")
             if work.flags["clip_norm"] == 0:
-                raise search.trainers.WorkFailedError("failed", 2, "clip_norm must be")
+                raise trainers.WorkFailedError("failed", 2, "clip_norm must be")
             return DEVICE["kind"]
 
-        def train(self, work, folder):
+        def train(self, work, folder, on_round, **more):
             calls.append(work.arguments(folder))
+            CLOCK["seconds"] += 3000
             rate, clip = (work.flags[name] for name in ("server_lr", "clip_norm"))
             if rate in (3, 4):
-                raise search.trainers.WorkFailedError("killed", int(rate) - 2)
+                raise trainers.WorkFailedError("killed", int(rate) - 2)
             if rate > 5:
-                said = f"a loss that is not finite, {search.trainers.DIVERGED}; no"
-                raise search.trainers.WorkFailedError("failed", 1, said)
+                said = f"a loss that is not finite, {trainers.DIVERGED}; no"
+                raise trainers.WorkFailedError("failed", 1, said)
+            for done in range(5):
+                on_round(done, 4)
             accuracy = 1 - abs(math.log10(rate)) / 10 - abs(clip - 0.1)
             folder.mkdir(parents=True)
             summary = dict.fromkeys(sweep.SUMMARY_COLUMNS, 1.0)
             summary["final_accuracy"] = accuracy
             (folder / "summary.json").write_text(json.dumps(summary))
+
+        def memory(self):
+            return 10**8
 
         def close(self):
             calls.append("closed")
@@ -60,12 +68,12 @@ def fake_training(calls):
 def searched(monkeypatch, capsys, tmp_path, *flags, given=GIVEN):
     """Searches; returns the flags of each run and what was printed."""
     calls = []
-    monkeypatch.setattr(search.trainers, "Trainer", fake_training(calls))
-    monkeypatch.setattr(search.cli, "work_begins", lambda: None)
+    monkeypatch.setattr(parallel_runs, "Trainer", fake_training(calls))
     own = [f"--output_dir={tmp_path / 'out'}", *flags]
     search.main(search.flags.FLAGS(["dpfl-search", *own, "--", *given]))
-    assert calls.pop() == "closed"
-    done = [call for call in calls if call != "checked"]
+    done = [call for call in calls if call not in ("checked", "closed")]
+    assert calls[:1] == ["checked"][: len(done)]
+    calls = [call for call in calls if call != "closed"]
     # The ends are checked first.
     assert "checked" not in calls[len(calls) - len(done) :]
     return done, capsys.readouterr().out
@@ -95,7 +103,7 @@ def test_the_best_of_a_grid_on_the_validation_set(monkeypatch, capsys, tmp_path)
 
 
 def test_tasks_with_a_validation_set_use_it(monkeypatch, capsys, tmp_path):
-    given = ["--task=femnist", "--mechanism=gaussian"]
+    given = ["--task=femnist", "--mechanism=gaussian", "--rounds=1", "--cohort_size=2"]
     one = ("--server_lr=1", "--clip_norm=0.1")
     [words], _ = searched(monkeypatch, capsys, tmp_path, *one, given=given)
     assert "--evaluate_on=validation" in words
@@ -123,6 +131,7 @@ def test_failed_run_is_a_one_line_error(monkeypatch, capsys, tmp_path):
             searched(monkeypatch, capsys, tmp_path, *own)
         said = capsys.readouterr().err
         assert ended.value.code == code
+        said = said[said.index("error: ") :]
         assert said.startswith("error: killed\n") and said.count("\n") == lines
     # What was done is kept.
     assert len((tmp_path / "out/search.csv").read_text().splitlines()) == 2
@@ -136,11 +145,11 @@ def test_a_search_is_of_one_device(monkeypatch, capsys, tmp_path):
 
 
 def test_hours_end_a_search(monkeypatch, capsys, tmp_path):
-    now = iter(range(0, 10**6, 3000))
-    monkeypatch.setattr(search.time, "monotonic", lambda: next(now))
-    calls, _ = searched(monkeypatch, capsys, tmp_path, *GRID, "--hours=2")
+    monkeypatch.setitem(CLOCK, "seconds", 0)
+    monkeypatch.setattr(parallel_runs.time, "monotonic", lambda: CLOCK["seconds"])
+    calls, said = searched(monkeypatch, capsys, tmp_path, *GRID, "--hours=2")
     # At 3000 and 6000 seconds a run begins, at 9000 none.
-    assert len(calls) == 2
+    assert len(calls) == 3 and names(said, "9 of 12 runs")
 
 
 def test_draws_are_between_the_ends_and_the_same_each_time():
@@ -169,6 +178,8 @@ REFUSED = [
     ([], ["--output_dir"]),
     ([OUT], ["--server_lr", "--clip_norm"]),
     ([OUT, "--server_lr=a"], ["--server_lr", "a"]),
+    ([OUT, "--server_lr=1,1.0"], ["--server_lr", "distinct", "1,1.0"]),
+    ([*ONE, "--seeds=1,1"], ["--seeds", "distinct"]),
     ([OUT, "--server_lr=0,1", "--draws=3"], ["--server_lr", "--draws"]),
     ([*ONE, "--runs=0"], ["--runs", 0]),
     ([*ONE, "--draws=100000"], ["--draws", 100000]),

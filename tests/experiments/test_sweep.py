@@ -255,6 +255,7 @@ REFUSED = [
     ([OUT, "--seeds=1,1"], ["--seeds", "distinct", "1,1"]),
     ([OUT, "--seeds=1-1000000000"], ["--seeds", 10000, "1-1000000000"]),
     ([OUT, "--clip_norm=1,a"], ["--clip_norm", "a"]),
+    ([OUT, "--server_lr=0.1,1,0.10"], ["--server_lr", "distinct", "0.1,1,0.10"]),
     ([OUT, "--tune=server_lr"], ["--tune", "server_lr"]),
     ([OUT, "--tune=magic:1,2"], ["--tune", "magic"]),
     ([OUT, "--tune=server_lr:1,a"], ["--server_lr", "number", "found 'a'"]),
