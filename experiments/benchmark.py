@@ -41,7 +41,7 @@ from absl import flags
 from dpfl import cache_folder, checks, files, launcher
 from dpfl.training import engine
 
-from . import cli, start, tables
+from . import cli, exits, start, tables
 from .benchmarks import harness, turns
 from .benchmarks.harness import AGGREGATORS, GROUPS, ROUND_ROWS, Row
 
@@ -249,7 +249,7 @@ def main(argv: Sequence[str]) -> None:
         try:
             from dpfl import needs_tff  # noqa: F401
         except ImportError as error:
-            cli.fail(str(error))
+            exits.fail(str(error))
     # Only computing time is measured.
     os.environ[cache_folder.VARIABLE] = cache_folder.OFF
     cli.work_begins()

@@ -21,17 +21,14 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from absl import app, flags, logging
 
 from dpfl import __version__, checks, files
 
-from . import early, flag_files
+from . import early, exits, flag_files
 
-FAULT_EXIT_CODE = 1
-USAGE_EXIT_CODE = 2
-BROKEN_PIPE_EXIT_CODE = 141
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _HELP = {"help", "helpshort", "h", "?"}
 # Pattern of the names in front of "must": one, or several.
@@ -45,8 +42,6 @@ _LONG_NAME = re.compile(
 
 # Limit of the runs of a command, beyond which they would never be done.
 MOST_RUNS = 10**4
-# Most characters of a word that a message repeats.
-_LONGEST_WORD = 500
 
 _working = False
 # The heading of flags in the help of a binary, by name.
@@ -57,21 +52,6 @@ def work_begins() -> None:
     """Marks the arguments as good: from here on an exception is a fault."""
     global _working
     _working = True
-
-
-def fail(message: str, code: int = USAGE_EXIT_CODE) -> NoReturn:
-    """Prints 'error: ' and the message as one line on stderr, and exits with a code.
-
-    A very long word, such as a path, is truncated.
-    """
-    words = (
-        word if len(word) <= _LONGEST_WORD else f"{word[:_LONGEST_WORD]}..."
-        for word in message.split()
-    )
-    # The disk may be full.
-    with contextlib.suppress(OSError):
-        print(f"error: {' '.join(words)}", file=sys.stderr)
-    sys.exit(code)
 
 
 def help_module(name: str) -> str:
@@ -303,7 +283,7 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
         try:
             return flags.FLAGS(flag_files.words(argv))
         except (flags.Error, OSError, ValueError) as error:
-            fail(_of_parsing(error))
+            exits.fail(_of_parsing(error))
         except SystemExit:
             # absl's own help flags have shown the help.
             sys.exit(0)
@@ -311,7 +291,7 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
             # absl compares unknown flags with all flags, letter by letter.
             every = flags.FLAGS.read_flags_from_files(list(argv[1:]))
             name = max((word.partition("=")[0] for word in every), key=len)
-            fail(f"--{name.lstrip('-')} is not a flag of this command")
+            exits.fail(f"--{name.lstrip('-')} is not a flag of this command")
 
     def guarded(argv: Sequence[str]) -> Any:
         try:
@@ -319,15 +299,17 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
         except SystemExit as error:
             # By a package's task or mechanism, say.
             if not (error.code or _working):
-                fail("the program ended before its work began", FAULT_EXIT_CODE)
+                exits.fail(
+                    "the program ended before its work began", exits.FAULT_EXIT_CODE
+                )
             raise
         except Exception as error:
             refusals = (OSError, TypeError, ValueError)
             logging.debug("Refused:", exc_info=True)
             if early.ran_out(error):
-                fail(
+                exits.fail(
                     f"memory ran out ({error or type(error).__name__})",
-                    FAULT_EXIT_CODE,
+                    exits.FAULT_EXIT_CODE,
                 )
             if isinstance(error, BrokenPipeError) or not isinstance(error, refusals):
                 raise
@@ -335,12 +317,12 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
             is_full = isinstance(error, OSError) and error.errno in _FULL
             if _working and not is_full:
                 raise
-            code = FAULT_EXIT_CODE if _working else USAGE_EXIT_CODE
-            fail(_of_argument(error, set(flags.FLAGS)), code)
+            code = exits.FAULT_EXIT_CODE if _working else exits.USAGE_EXIT_CODE
+            exits.fail(_of_argument(error, set(flags.FLAGS)), code)
 
     global _working
     _working = False
-    with exit_codes():
+    with exits.exit_codes():
         app.run(guarded, flags_parser=parse)
 
 
@@ -405,81 +387,3 @@ def wanted(parser: flags.ArgumentParser) -> str:
     if isinstance(parser, flags.BooleanParser):
         return "true or false"
     return parser.syntactic_help
-
-
-def _open_streams() -> None:
-    """Reopens streams that the shell has closed, and allows characters of any encoding.
-
-    Otherwise a file would get the number of a closed stream, and with it whatever a
-    library prints.
-    """
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            # The opened file gets the lowest free number.
-            os.open(os.devnull, os.O_RDWR)
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
-
-
-class _PrintError(Exception):
-    """The output cannot be written."""
-
-
-class _Stdout:
-    """Standard output whose errors are distinguished from those of other files."""
-
-    def __init__(self, stream: Any):
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        if self._stream is None:
-            raise _PrintError("it is closed")
-        return self._call(self._stream.write, text)
-
-    def flush(self) -> None:
-        if self._stream is not None:
-            self._call(self._stream.flush)
-
-    def discard(self) -> None:
-        """Makes Python's flush at exit discard output that could not be written."""
-        if self._stream is not None:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
-
-    def _call(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        try:
-            return call(*arguments)
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise _PrintError(error.strerror) from error
-
-
-@contextlib.contextmanager
-def exit_codes() -> Iterator[None]:
-    """Makes Ctrl-C and failed output end the process with the documented exit codes."""
-    _open_streams()
-    stdout: Any = _Stdout(sys.stdout)
-    with contextlib.redirect_stdout(stdout):
-        try:
-            try:
-                yield
-            finally:
-                sys.stdout.flush()
-        except KeyboardInterrupt:
-            print("interrupted", file=sys.stderr)
-            sys.exit(early.INTERRUPTED_EXIT_CODE)
-        except BrokenPipeError:
-            # `binary | head` has seen enough.
-            stdout.discard()
-            sys.exit(BROKEN_PIPE_EXIT_CODE)
-        except _PrintError as error:
-            stdout.discard()
-            fail(f"stdout cannot be written: {error}", FAULT_EXIT_CODE)

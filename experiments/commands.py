@@ -16,11 +16,11 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import dpfl
 
-from . import early
+from . import early, exits
 
 COMMANDS = (
     *("train", "privacy", "factorize", "audit"),
@@ -34,13 +34,7 @@ WITHOUT_TFF = ("privacy", "factorize", "compare", "prepare", "new-task")
 WITH_JAX = ("train", "search", "sweep", "audit")
 # The package of the commands' modules: installed, or in the source tree.
 PACKAGE = __package__
-FAULT_EXIT_CODE, USAGE_EXIT_CODE = 1, 2
 _HERE = Path(__file__).parent
-
-
-def _fail(message: str, code: int = USAGE_EXIT_CODE) -> NoReturn:
-    print(f"error: {message}", file=sys.stderr)
-    sys.exit(code)
 
 
 def _module(command: str) -> str:
@@ -64,7 +58,7 @@ def run_command(command: str) -> None:
         module, cli = _loaded(command)
     except Exception as error:
         if early.ran_out(error):
-            _fail(f"memory ran out ({error})", FAULT_EXIT_CODE)
+            exits.fail(f"memory ran out ({error})", exits.FAULT_EXIT_CODE)
         raise
     cli.run(module.main)
 
@@ -78,7 +72,7 @@ def _loaded(command: str) -> tuple[Any, Any]:
             try:
                 from dpfl import needs_tff  # noqa: F401
             except ImportError as error:
-                _fail(str(error))
+                exits.fail(str(error))
         from . import cli, start
 
         with start.accounting_when_used():
@@ -109,7 +103,7 @@ def main(arguments: list[str]) -> None:
         run_command(command)
         return
     if command in IN_THE_CLONE:
-        _fail(
+        exits.fail(
             f"{command} must be run in a clone of dpfl's repository, as python -m "
             f"experiments.{command}; it is no part of the installed package"
         )
@@ -121,8 +115,6 @@ def main(arguments: list[str]) -> None:
     }
     if command not in known:
         names = ", ".join((*COMMANDS, "configs", "requirements"))
-        _fail(f"the command must be one of {names}, found {command!r}")
-    from . import cli
-
-    with cli.exit_codes():
+        exits.fail(f"the command must be one of {names}, found {command!r}")
+    with exits.exit_codes():
         known[command]()

@@ -31,7 +31,7 @@ from dpfl.factorization import iteration
 from dpfl.factorization.sensitivity import participations
 from dpfl.factorization.workloads import MOST_ROUNDS, RATE_RANGE
 
-from . import cli, factorizations, tables
+from . import cli, exits, factorizations, tables
 
 _ROUNDS = flags.DEFINE_list(
     "rounds", ["256"], "Rounds of a stream, or several, with commas."
@@ -273,7 +273,7 @@ def main(argv: Sequence[str]) -> None:
         with checks.renaming(_FLAG_OF):
             COMMANDS[command]()
     except iteration.ConvergenceError as error:
-        cli.fail(f"--rtol must be larger: {error}")
+        exits.fail(f"--rtol must be larger: {error}")
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ from dpfl.training import run as training
 from dpfl.training.engine import EngineLostError
 from dpfl.training.plan import check_fit, make_plan
 
-from . import cli, mechanism_flags, start
+from . import cli, exits, mechanism_flags, start
 from .trainings.sweep import NONE
 
 # Headings of the help; for the settings, the first field of each.
@@ -263,7 +263,7 @@ def _train(config: config_lib.RunConfig, **shared: Any) -> None:
             )
             raise
         except training.input_errors() as error:
-            cli.fail(str(error))
+            exits.fail(str(error))
         except loop.DivergedError as error:
             deadlines.say(f"error: {error}")
             sys.exit(1)

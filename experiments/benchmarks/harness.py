@@ -18,9 +18,14 @@ import importlib
 import time
 import types
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
+
+from dpfl import files
+
+from .. import tables
 
 Row = dict[str, Any]
 _RATIOS = ("ratio", "cpu_ratio")
@@ -29,6 +34,11 @@ Call = Callable[[], Any]
 
 # Values by name of `SIZES`, and of the arguments of `settings`.
 Settings = types.SimpleNamespace
+
+
+def read(name: str) -> list[dict[str, str]]:
+    """The rows of a table beside this file."""
+    return files.read_csv(Path(__file__).with_name(f"{name}.csv"))
 
 
 class Group(NamedTuple):
@@ -43,28 +53,10 @@ class Group(NamedTuple):
     warm_ups: int = 1
 
 
-# Names are listed here so that they are checked before TensorFlow is imported.
+# From a file, so that names are checked before TensorFlow is imported.
 GROUPS = {
-    "calibration": Group("programs", 3),
-    "factorization": Group("programs", 3),
-    "start_up": Group("programs", 5),
-    "long_run": Group("programs"),
-    "parameters": Group("programs"),
-    "aggregation": Group("vectors"),
-    "rotations": Group("vectors"),
-    "masks": Group("vectors"),
-    "sketch_aggregation": Group("vectors", 3),
-    "jax_aggregation": Group("jax_rounds"),
-    "sketches": Group("vectors"),
-    "recurrent": Group("vectors"),
-    "noise_draws": Group("noise"),
-    "noise_dense": Group("noise"),
-    "noise_recurrences": Group("noise", warm_ups=2),
-    "noise_bands": Group("noise", warm_ups=2),
-    "dome_rounds": Group("vectors", 5),
-    "digits_rounds": Group("rounds", warm_ups=2),
-    "cohorts": Group("rounds"),
-    "sizes": Group("rounds"),
+    row["name"]: Group(row["module"], int(row["most_repeats"]), int(row["warm_ups"]))
+    for row in read("groups")
 }
 # Groups measured after a round if no rows are asked for.
 AGGREGATORS = ("aggregation", "rotations", "masks")
@@ -76,46 +68,8 @@ ROUND_ROWS = (
 )
 # The sizes at which dpfl's cost is judged, and those of --quick.
 SIZES = {
-    # Sizes of an aggregation: length of a client's vector, clients, and clients with
-    # DOME.
-    "dimension": (1_000_000, 1000),
-    "clients": (100, 3),
-    "dome_clients": (50, 3),
-    # Parameters of the model behind sketches and streams (a multiple of the highest
-    # rate of 16 rows if there are few), and numbers k of DOME's sketches.
-    "model": (1_018_174, 3200),
-    "sketch_sizes": ((16, 64, 256), (4, 8)),
-    # T of a matrix, and standard deviations of drawn integers, of one to three tables.
-    "matrix_rounds": (2048, 64),
-    "noise_bits": ((9, 18, 22), (9,)),
-    # Clients of a round and their examples, and clients of rounds of several sizes.
-    "cohort": (50, 2),
-    "examples": (100, 4),
-    "cohorts": ((10, 100, 1000), (2, 3)),
-    # Options of the task `synthetic`.
-    "models": (("small_cnn", "2nn", "cnn"), ("small_cnn",)),
-    # Tokens, length, width and units of a recurrent model, Stack Overflow's.
-    "recurrent_sizes": ((10_004, 20, 96, 670), (16, 3, 4, 5)),
-    # Units of wide models: 10,002,767 parameters, and 99,980,350.
-    "hidden_units": ((2767, 9584), (5, 6)),
-    "wide_rounds": (20, 3),
-    # Rounds after which a worker's memory is looked at again.
-    "late_round": (60, 3),
-    # Clients, bits and coordinates of calibrations.
-    "messages": (
-        (
-            *((100, 7, 2**20), (10_000, 13, 1_000_000)),
-            *((100_000, 18, 1_000_000), (1_000_000, 22, 10_000_000)),
-        ),
-        ((100, 7, 10_000),),
-    ),
-    # Rounds of a long run in which nothing is computed, and of a long training.
-    "loop_rounds": (10_000, 200),
-    "training_rounds": (500, 20),
-    # Calls of each compared function before the first turn.
-    "most_warm_ups": (2, 0),
-    # Options of the program whose start is measured.
-    "train_flags": ((), ("--num_clients=10", "--cohort_size=2", "--epsilon=100")),
+    row["name"]: (tables.value(row["judged"]), tables.value(row["quick"]))
+    for row in read("sizes")
 }
 
 

@@ -31,7 +31,7 @@ import numpy as np
 from dpfl import factorization as fact
 from dpfl import machine, mechanisms, planning
 
-from . import solvers
+from . import harness, solvers
 from .harness import Call, Row, Settings, row
 
 _EPSILON, _DELTA = 8.0, 1e-8
@@ -47,28 +47,7 @@ _WIDE = (
     *("--cohort_size=4", "--examples_per_client=20", "--num_test_examples=20"),
     "--noprogress",
 )
-_SUM = ("--noise_multiplier=1", "--bits=18", "--noise_source=helpers")
-_EPOCHS = ("--noise_multiplier=1", "--participation=once_per_epoch")
-_BANDED = (*_EPOCHS, "--matrix_method=banded", "--matrix_bands=8")
-_DOME = (
-    *("--noise_multiplier=1", "--participation=fixed", "--sketch_size=16"),
-    *("--server_momentum=0", "--server_lr=0.01"),
-)
-_OF_MECHANISMS = {
-    "none": (),
-    "gaussian": ("--noise_multiplier=1",),
-    "l2_csgm": ("--noise_multiplier=1", "--compression_rate=100"),
-    "sketched_ddg": (*_SUM, "--compression_rate=10"),
-    "matrix_factorization": _BANDED,
-    "matrix_factorization, dense": (*_EPOCHS, "--matrix_method=optimal"),
-    "linf_csgm": ("--noise_multiplier=1", "--compression_rate=100"),
-    "distributed_discrete_gaussian": _SUM,
-    "distributed_skellam": _SUM,
-    "project_and_perturb": ("--noise_multiplier=1", "--compression_rate=10"),
-    "dome": _DOME,
-    "dome_ddg": (*_DOME, "--bits=18"),
-    "sgmf": (*_BANDED, "--compression_rate=100"),
-}
+_OF_MECHANISMS = {row["row"]: row["flags"].split() for row in harness.read("wide")}
 # Mechanisms that are tried with models of any width.
 _OF_ANY_WIDTH = 5
 _SAID = re.compile(r"([0-9.]+) GB")

@@ -29,7 +29,7 @@ import tqdm
 
 from dpfl.tasks import registry
 
-from .. import cli
+from .. import exits
 from . import remaining_work, sweep
 from .sweep import Training, rounds_done
 from .trainers import Trainer, WorkFailedError, end, refusals
@@ -280,7 +280,7 @@ class ParallelRuns:
                     except WorkFailedError as error:
                         if self._is_settled(work, error):
                             continue
-                        is_refused = error.exit_code == cli.USAGE_EXIT_CODE
+                        is_refused = error.exit_code == exits.USAGE_EXIT_CODE
                         if self._closed.is_set() or is_refused:
                             raise
                         self._events.put(_Ended(work, error))

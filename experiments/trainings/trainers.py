@@ -33,7 +33,7 @@ from absl import flags
 
 from dpfl import files, launcher
 
-from .. import cli, early, flag_files
+from .. import cli, early, exits, flag_files
 from .sweep import Training
 
 # Names of our packages, in the source tree or installed.
@@ -76,19 +76,19 @@ def refusals() -> Iterator[None]:
     try:
         yield
     except WorkFailedError as error:
-        if error.exit_code == cli.USAGE_EXIT_CODE and error.said:
+        if error.exit_code == exits.USAGE_EXIT_CODE and error.said:
             raise ValueError(error.said) from error
         raise
 
 
 def end(error: WorkFailedError) -> NoReturn:
     """Ends a binary whose run failed, after work was done."""
-    is_refused = error.exit_code == cli.USAGE_EXIT_CODE
+    is_refused = error.exit_code == exits.USAGE_EXIT_CODE
     print(f"error: {is_refused and error.said or error}", file=sys.stderr)
     if is_refused:
-        sys.exit(cli.USAGE_EXIT_CODE)
+        sys.exit(exits.USAGE_EXIT_CODE)
     print("the same command goes on where it was stopped", file=sys.stderr)
-    sys.exit(cli.FAULT_EXIT_CODE)
+    sys.exit(exits.FAULT_EXIT_CODE)
 
 
 class Trainer:
@@ -182,7 +182,7 @@ class Trainer:
                 pass
         except (OSError, ValueError) as error:
             said = f"{log} must be a file that can be added to ({error})"
-            raise WorkFailedError(said, cli.USAGE_EXIT_CODE, said) from error
+            raise WorkFailedError(said, exits.USAGE_EXIT_CODE, said) from error
         order = {"arguments": list(arguments), "log": os.fspath(log)}
         begin = log.stat().st_size
         done = self._answered({**order, "only_checks": only_checks}, on_round)
@@ -214,7 +214,7 @@ class Trainer:
                 return answer
             on_round(answer["round"], answer["of"])
         # The process ended early: killed, perhaps for lack of memory.
-        return {"code": process.wait() or cli.FAULT_EXIT_CODE}
+        return {"code": process.wait() or exits.FAULT_EXIT_CODE}
 
 
 def _last_error(log: Path, begin: int) -> str:
@@ -284,7 +284,7 @@ def _exit_code(work: Callable[..., Any], arguments: list[str], log: str) -> int:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except Exception:
         traceback.print_exc()
-        return cli.FAULT_EXIT_CODE
+        return exits.FAULT_EXIT_CODE
     finally:
         sys.stderr.flush()
     return 0

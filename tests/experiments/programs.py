@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import json
 import os
 import signal
 import subprocess
@@ -21,7 +20,6 @@ import tqdm
 from absl import flags
 
 from tests import forks
-from tests.refusals import names
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -55,46 +53,9 @@ def interrupt_at_progress() -> None:
     forks.kill_at("tqdm:tqdm.display", 2, "after", signal.SIGINT)
 
 
-# All command lines in one process: a program takes seconds to start.
-_EACH = """
-import contextlib, importlib, io, json, sys
-from experiments import cli
-binary = importlib.import_module(f"experiments.{sys.argv[1]}")
-for words in json.loads(sys.argv[2]):
-    for name in cli.flags.FLAGS: cli.flags.FLAGS[name].unparse()
-    sys.argv, said = ["dpfl", *words], io.StringIO()
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
-        try:
-            cli.run(binary.main)
-        except SystemExit as ended:
-            code = ended.code
-    print(json.dumps([code, said.getvalue()]))
-"""
-
-
-def check_refused(binary: str, folder: Path, refused: list) -> None:
-    """Checks that command lines end with code 2 and one line, and leave nothing.
-
-    Args:
-      binary: The binary's name.
-      folder: A folder, in which the lines' OUT is.
-      refused: Lists of flags, each with what the line names.
-    """
-    out, script = folder / "out", folder / "each.py"
-    script.write_text(_EACH)
-    lines = [[flag.replace("OUT", str(out)) for flag in flags] for flags, _ in refused]
-    done = forks.run(script, binary, json.dumps(lines), first=fork_trainers)
-    told = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(told) == len(refused), done.stderr
-    for (code, said), (_, parts) in zip(told, refused):
-        assert code == 2, said
-        assert said.startswith("error: ") and said.count("\n") == 1, said
-        assert names(said, *parts)
-    assert not out.exists()
-
-
 def read_from(path: Path) -> None:
-    """Has this process read a file as its stdin."""
+    """Has this process read a file as its stdin, and fork its trainers."""
+    fork_trainers()
     sys.stdin = open(path)
 
 

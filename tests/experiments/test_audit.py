@@ -4,16 +4,12 @@
 """The audit is green, and each hole that is put back turns it red by name."""
 
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from dpfl import mechanisms
 from dpfl.accounting import events
-from tests.experiments import programs
-from tests.refusals import names
 
 
 def audited(mechanism, *words, **settings):
@@ -198,39 +194,3 @@ class TestHolesPutBack:
             philox, "seed_from_int", lambda seed, identity="": (seed % 2**63, 0)
         )
         assert bad(audited("gaussian", "seeds")) == {"seeds"}
-
-
-def test_bad_flags_are_one_line_and_exit_code_2(tmp_path):
-    """Each of them before TensorFlow is imported, in one program that is told several."""
-    wrong = {
-        "--mechanisms=none": "--mechanisms none",
-        "--trials=3": "--trials 4 3",
-        "--output=audit.txt": "--output audit.txt",
-        "--worker_isolation=x": "--worker_isolation x",
-    }
-    program = f"""
-import sys
-from experiments import audit, cli
-for flag in {list(wrong)!r}:
-    sys.argv = ["audit", flag]
-    try:
-        audit.run()
-    except SystemExit as end:
-        assert end.code == 2
-    cli.flags.FLAGS.unparse_flags()
-    cli.flags.FLAGS[flag[2:].split("=")[0]].unparse()
-assert "tensorflow" not in sys.modules
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        env=programs.environment(),
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert not done.stdout
-    lines = done.stderr.strip().splitlines()
-    assert len(lines) == len(wrong)
-    for parts, line in zip(wrong.values(), lines):
-        assert names(line, *parts.split())

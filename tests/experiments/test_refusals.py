@@ -8,250 +8,64 @@ import functools
 import io
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from dpfl import files
 from experiments import cli, commands
 from tests import forks
 from tests.experiments import programs
 from tests.refusals import names
 from tools import fuzz
 
-HUGE = str(10**23)
 EPSILON = "epsilon --noise_multiplier=1"
-ONCE = "--participation=once_per_epoch"
-BANDS = "bands --epsilon=8 --population=400 --rounds=12 --accounting_method=rdp"
-TINY = "--task=synthetic --model=small_cnn --num_clients=12 --cohort_size=4 --rounds=24 --compression_rate=20"
-# Names and values that the one-line error holds, by binary and command line.
-REFUSED = {
-    "privacy": {
-        "": "command epsilon calibrate explain compare bits bands",
-        "forget": "command forget",
-        "calibrate --nonsense=1": "--nonsense",
-        "calibrate --epsilon=many": "--epsilon many",
-        "calibrate --epsilon=nan": "--epsilon nan",
-        "calibrate --epsilon=-1": "--epsilon -1.0",
-        "calibrate --epsilon=1 --delta=0": "--delta 0.0",
-        "calibrate": "--epsilon calibrate",
-        "calibrate --epsilon=1 --keep_fraction=0.5": "--keep_fraction gaussian",
-        "calibrate --epsilon=1 --mechanism=sketched_ddg": "--bits sketched_ddg",
-        "calibrate --epsilon=1 --mechanism=magic": "--mechanism magic",
-        "calibrate --epsilon=1 --noise_multiplier=1": "--noise_multiplier calibrate",
-        "calibrate --epsilon=1 --population=5": "--cohort_size 5 100",
-        "calibrate --epsilon=1 --output=/no/such/a": "--output /no/such/a",
-        "calibrate --epsilon=1 --output=/tmp": "--output /tmp",
-        "calibrate --epsilon=1e30": "--epsilon 1e+30",
-        "bits --epsilon=8 --widths=0": "--widths 1 0",
-        "bits --epsilon=8 --widths=1,x": "--widths 1,x",
-        "bands": "--epsilon bands",
-        f"{BANDS} --bands=1,x": "--bands 1,x",
-        f"{BANDS} --bands=0": "--bands 0",
-        f"{BANDS} --bands=5": "bands 5",
-        f"{BANDS} --participation=fixed": "--participation fixed",
-        f"{BANDS} --participation=balls_in_bins --mechanisms=sgmf": "--mechanisms sgmf",
-        f"{BANDS} --participation=b_min_separation --compression_rates=10": "--compression_rates 1 10",
-        f"{BANDS} --mechanisms=gaussian": "--mechanisms gaussian",
-        f"{BANDS} --sketch_size=3": "--sketch_size bands",
-        f"{BANDS} --matrix_method=blt": "matrix_method blt",
-        "calibrate --epsilon=8 --dimension=650 --mechanism=sketched_ddg --bits=16 --compression_rate=100": "--compression_rate",
-        "explain": "--noise_multiplier",
-        "explain --noise_multiplier=1 --epsilon=8": "--noise_multiplier",
-        "explain no_such_run": "no_such_run",
-        "explain .": "RUN",
-        "explain one two": "one two",
-        "explain . --rounds=3": "--rounds",
-        "epsilon": "--noise_multiplier epsilon",
-        "epsilon --noise_multiplier=1e200": "--noise_multiplier 1e+200",
-        "epsilon --noise_multiplier=1e-200": "--noise_multiplier 1e-200",
-        "compare --epsilon=1 --compression_rates=0.5": "--compression_rates 0.5",
-        "compare --epsilon=1 --mechanisms=magic": "--mechanisms magic",
-        "compare --epsilon=1 --plot=/no/such/a.png": "--plot /no/such/a.png",
-        "compare --equal=error --mean_squared_error=1 --epsilon=1": "--epsilon --mean_squared_error",
-        "compare --equal=error --mean_squared_error=1 --bits=auto": "--bits --mean_squared_error",
-        "compare --epsilon=1 --mechanisms=gaussian --sketch_size=5": "--sketch_size",
-        f"{EPSILON} --rounds=2.5": "--rounds 2.5",
-        f"{EPSILON} --clip_norm=x": "--clip_norm x",
-        f"{EPSILON} --json=maybe": "--json maybe",
-        f"{EPSILON} --participation=x": "--participation x",
-        f"{EPSILON} --delta=1.0": "--delta 1e-300 1 1.0",
-        f"{EPSILON} --roundss=2": "--roundss --rounds",
-        f"{EPSILON} --rounds": "--rounds",
-        f"{EPSILON} --flagfile=none": "--flagfile",
-        f"{EPSILON} --flagfile none": "--flagfile",
-        "compare --epsilon=8 --keep_fraction=0.1": "--keep_fraction --compression_rates",
-        "compare --epsilon=8 --mechanism=gaussian": "--mechanism --mechanisms",
-        f"{EPSILON} --mechanism=project_and_perturb --sketch_clip=1e308": "--sketch_clip 1e-09 1000000000",
-        f"{EPSILON} --mechanism=sparse_recovery --bits=16 {ONCE} --measurements=1e308": "--measurements 1e-09 1000000000",
-        f"{EPSILON} --mechanism=sparse_recovery --bits=16 {ONCE} --solver_steps={HUGE}": "--solver_steps 1000000",
-        f"{EPSILON} --adaptive_clipping --count_stddev=1e-300": "--count_stddev 1e-100",
-        f"epsilon --mechanism=distributed_discrete_gaussian --bits=16 {ONCE} --noise_multiplier=1e308": "--noise_multiplier 0 1e-100 1e100",
-        "epsilon --noise_multiplier=1e30": "--noise_multiplier 1e+09",
-        f"{EPSILON} --rounds={HUGE}": "--rounds 1000000000",
-        f"{EPSILON} --rounds={10**400}": "--rounds 1000000000",
-        f"{EPSILON} --dimension={HUGE}": "--dimension 1000000000000",
-        f"{EPSILON} --mechanism=project_and_perturb --sketch_length={HUGE}": "--sketch_length 1048576",
-        f"{EPSILON} --output=/dev/full": "--output /dev/full",
-        f"{EPSILON} --output=full": "--output full",
-        f"{EPSILON} --output=pipe": "--output pipe",
-        f"{EPSILON} --output=dangling": "--output dangling",
-        f"{EPSILON} --output=name/": "--output name/",
-        f"{EPSILON} --output={'a' * 250}": "--output",
-        f"{EPSILON} --flagfile=pipe": "--flagfile pipe",
-        f"{EPSILON} --flagfile pipe": "--flagfile pipe",
-        f"{EPSILON} --nojson=1": "--nojson",
-        "compare --epsilon=8 --plot=x.abc": "--plot x.abc",
-        "compare --epsilon=8 --plot=a.png --output=a.png": "--plot --output a.png",
-        f"calibrate --epsilon=8 --mechanism=matrix_factorization {ONCE} --rounds_per_epoch=100000 --rounds=100000 --population=10000000": "--rounds_per_epoch 8192",
-        f"{EPSILON} --mechanism=matrix_factorization {ONCE} --rounds_per_epoch=4 --population=400 --matrix_file=pipe": "--matrix_file pipe",
-    },
-    "factorize": {
-        "": "command compute compare",
-        "melt": "command melt",
-        "compute --matrix_method=blt": "--matrix_buffers --matrix_method",
-        "compute --rounds=8,x": "--rounds 8,x",
-        "compute --rounds=8,16": "--rounds 2",
-        "compare --epochs=2": "--separation --epochs",
-        "compute --rtol=nan": "--rtol nan",
-        "compute --matrix_bands=3": "--matrix_bands optimal",
-        "compute --output=.": "--output .",
-        "compare --plot=/proc/no/x.png": "--plot /proc/no/x.png",
-        "compute --matrix_momentum=1.5": "--matrix_momentum 0 1 1.5",
-        "compute --rounds=0": "--rounds 0",
-        "compute --rounds=16 --matrix_method=banded": "--matrix_bands --matrix_method",
-        "compute --rounds=100000": "--rounds 8192 100000",
-        "compute --rounds=100000 --matrix_method=honaker-online": "--rounds 8192",
-        "compute --rounds=100000 --matrix_method=banded --matrix_bands=3": "--rounds 8192",
-        "compute --rounds=100000 --matrix_method=toeplitz": "--matrix_bands 10737 100000",
-        "compute --rounds=100000 --matrix_method=blt --matrix_buffers=2 --epochs=50000 --separation=2": "--epochs 10737 100000",
-        f"compute --rounds={HUGE}": "--rounds 1000000",
-        f"compute --matrix_schedule=drop --drop_factor={HUGE}": "--drop_factor 1e-09 1000000000",
-        "compute --rounds=16 --epochs=2 --separation=100": "--epochs --separation 1 16 2",
-        "compute --rounds=16 --separation=100": "--separation --epochs",
-        "compute --rounds=16 --drop_factor=0.5": "--drop_factor --matrix_schedule",
-        "compute --rounds=16 --plot=": "--plot compute",
-        "compute --rounds=16 --objective=last": "--objective optimal",
-        "compare --rounds=16 --plot=x.abc": "--plot x.abc",
-        "compute --rounds=8 --matrix_schedule=drop --drop_factor=1e9": "--rtol",
-        "compute --rounds=16 --output=/dev/full": "--output /dev/full",
-        f"compute --rounds=16 --matrix_momentum={10**400}": "--matrix_momentum",
-    },
-    "train": {
-        f"{TINY} --rounds=0": "--rounds 1 0",
-        f"{TINY} --client_lr=nan": "--client_lr nan",
-        f"{TINY} --client_lr=-1": "--client_lr -1.0",
-        f"{TINY} --noise_multiplier=1e30": "--noise_multiplier 1e+30",
-        f"{TINY} --delta=1.5": "--delta 1.5",
-        f"{TINY} --server_momentum=1": "--server_momentum 1.0",
-        f"{TINY} --seed=-1": "--seed -1",
-        f"{TINY} --mechanism=gaussian": "--compression_rate gaussian",
-        f"{TINY} --compression_rate=0.5": "--compression_rate 1 0.5",
-        f"{TINY} --compression_rate=inf": "--compression_rate inf",
-        f"{TINY} --keep_fraction=0.1": "--compression_rate --keep_fraction",
-        f"{TINY} --vocab_size=5": "--vocab_size synthetic",
-        f"{TINY} --weighted": "--weighted",
-        f"{TINY} --batch_size=x": "--batch_size x",
-        f"{TINY} --model=resnet": "--model resnet",
-        f"{TINY} --participation=never": "--participation never",
-        f"{TINY} --no_such_flag": "--no_such_flag",
-        f"{TINY} --mechanism=sketched_ddg --noise_source=helpers --bits=2 --noise_multiplier=0.01": "--bits 2",
-        f"{TINY} --mechanism=sgmf {ONCE} --matrix_file=/none.npz": "--matrix_file /none.npz",
-        f"{TINY} what": "what",
-        f"{TINY} --output_dir=": "--output_dir",
-        "--flagfile=tasks/digits.flags --mechanism=none --epsilon=2": "--epsilon none",
-        "--compression_rate=1e9": "--epsilon",
-        "--max_examples_per_client=x": "--max_examples_per_client x",
-        "--task=docs --lstm_size=1000000000": "--lstm_size 100000 1000000000",
-        "--task=docs --lstm_size=100000 --embedding_size=100000": "--vocab_size --embedding_size --lstm_size 1e+08",
-        f"--batch_size={2**63}": "--batch_size 1000000000",
-        f"--shuffle_seed={2**63}": "--shuffle_seed 9223372036854775807",
-        f"--partition_seed={2**32}": "--partition_seed 4294967295",
-        "--task=synthetic --num_clients=1000000000": "--num_clients 10000000",
-        "--concurrency=1000000": "--concurrency 1000 1000000",
-        "--round_deadline=1e300": "--round_deadline 0 10000000",
-        "--epsilon=1e308": "--epsilon 0 1000000 1e+308",
-        f"--checkpoint_every={HUGE}": "--checkpoint_every 10000000",
-        f"--seed={2**256}": "--seed",
-        "--mechanism=none --delta=0.1": "--delta none",
-        "--target_quantile=0.3 --mechanism=gaussian": "--target_quantile --adaptive_clipping",
-        "--output_dir=file": "--output_dir file",
-    },
-    "benchmark": {
-        "--rows=plain,fast": "--rows fast",
-        "--rows=jax_aggregation": "--rows jax_aggregation",
-        "--output=missing/x": "--output missing/x",
-        "--repeats=1001": "--repeats 1 1000 1001",
-        "--rows=": "--rows",
-        "--peers=tff=x": "--peers tff x",
-        "--peers=tff,tff": "--peers tff",
-        "--peers=": "--peers ''",
-        "--peers=pfl": "--peers pfl",
-        "--peers=fedjax=missing": "--peers fedjax missing",
-        "--peers=tff --rows=plain": "--rows plain",
-        "--peers=tff --processes=1": "--processes 2 --peers 1",
-        "--peers=tff --repeats=3": "--repeats --peers",
-    },
-    "compare": {
-        "": "RUN",
-        "RUN --json --csv": "--csv --json",
-        "RUN --html=a.txt": "--html a.txt",
-    },
-    "reproduce": {
-        "--figure=no_such": "no_such",
-        "--figure=csmg_fig1": "csmg_fig1 csgm_fig1",
-        "--figure=csgm_fig1 --scale=large": "--scale large",
-        "--figure=csgm_fig1 --plot_only": "--plot_only",
-        "--figure=csgm_fig1 --scale=medium": "--scale medium",
-        "--figure=csgm_fig2 --allow_partial_data": "--allow_partial_data --scale",
-        "--figure=csgm_fig2 --download": "--download --scale",
-        "--figure=csgm_fig1 --from_table=a --table=b": "--table --from_table",
-        "--figure=csgm_fig1 --from_table=a": "--from_table a",
-        "--figure=mf_fig4 --from_table=a": "--from_table mf_fig4",
-        "--figure=csgm_fig1 --table=a.png": "--table a.png",
-        "csgm_fig1": "csgm_fig1",
-        "--figure=csgm_fig1 --scale=paper --data_dir=/nonexistent": "--data_dir /nonexistent",
-        "--figure=csgm_fig1 --data_dir=folder": "--data_dir --scale",
-        "--figure=csgm_fig1 --plot_only --jobs=2": "--jobs --plot_only",
-        "--figure=csgm_fig1 --jobs=1000000": "--jobs 1000",
-        "--figure=csgm_fig1 --output_dir=file": "--output_dir",
-        "--figure=csgm_fig1 --output_dir=loop": "--output_dir",
-        "--figure=csgm_fig1 --output_dir=": "--output_dir",
-        "--figure=csgm_fig1 --engine=jax": "--engine csgm_fig1",
-        "--figure=mean_estimation --seeds=1": "--seeds mean_estimation",
-        "--figure=csgm_fig2 --engine=jax": "--engine jax",
-        "--figure=csgm_fig2 --seeds=5-1": "--seeds 5-1",
-        "--figure=csgm_fig2 --from_table=a --seeds=1": "--seeds --from_table",
-    },
+# What stands for words in the table of refused command lines.
+WORDS = {
+    **{"ENDLESS": str(10**400), "HUGE": str(10**23)},
+    **{"LONGEST": "a" * 300, "LONG": "a" * 250},
 }
+# Names and values that the one-line error holds, by binary and command line.
+REFUSED = {}
+for _row in files.read_csv(Path(__file__).with_name("refused.csv")):
+    REFUSED.setdefault(_row["binary"], []).append((_row["line"], _row["names"]))
 
 
 @pytest.mark.parametrize("binary", REFUSED)
 def test_bad_command_line_is_a_one_line_error(binary, tmp_path):
-    lines = tmp_path / "lines"
-    lines.write_text("".join(f"{json.dumps(x.split())}\n" for x in REFUSED[binary]))
+    out, text = tmp_path / "out", json.dumps(REFUSED[binary])
+    for word, value in {**WORDS, "OUT": str(out)}.items():
+        text = re.sub(rf"\b{word}\b", value, text)
+    lines, parts = zip(*json.loads(text))
+    (tmp_path / "lines").write_text(
+        "".join(f"{json.dumps(x.split())}\n" for x in lines)
+    )
     words = ("tools.fuzz", binary, "--given")
     if binary in ("privacy", "factorize"):
         # A fork with libraries that they never import takes longer than their imports.
         command = [sys.executable, "-m", *words]
-        with lines.open() as read:
+        with (tmp_path / "lines").open() as read:
             done = subprocess.run(
                 command, stdin=read, capture_output=True, text=True, cwd=programs.ROOT
             )
     else:
-        done = forks.run(*words, first=functools.partial(programs.read_from, lines))
+        first = functools.partial(programs.read_from, tmp_path / "lines")
+        done = forks.run(*words, first=first)
     results = [json.loads(x) for x in done.stdout.splitlines() if x.startswith("{")]
-    assert len(results) == len(REFUSED[binary]), done.stderr
+    assert len(results) == len(lines), done.stderr
     wrong = [
-        (found, parts)
-        for found, parts in zip(results, REFUSED[binary].values())
+        (found, own)
+        for found, own in zip(results, parts)
         if found["code"] != 2
-        or not names(found["said"], *parts.split())
+        or not names(found["said"], *own.split())
         or found["fault"]
     ]
-    assert not wrong
+    assert not wrong and not out.exists()
 
 
 def privacy(**options):

@@ -10,7 +10,6 @@ import pytest
 from dpfl import files
 from experiments import search
 from experiments.trainings import parallel_runs, sweep, trainers
-from tests.experiments import programs
 from tests.refusals import names, refuses
 
 GIVEN = ["--task=digits", "--mechanism=gaussian"]
@@ -170,34 +169,6 @@ def test_command_line_overrides_flag_file_settings(tmp_path):
     own.write_text("# said\n--task=mnist\n--server_lr=3\n--rounds=5\n")
     found = search.given_flags([f"--flagfile={own}", "--nomean_removal"])
     assert found == {"task": "mnist", "rounds": "5", "mean_removal": "false"}
-
-
-OUT = "--output_dir=OUT"
-ONE = [OUT, "--server_lr=1"]
-REFUSED = [
-    ([], ["--output_dir"]),
-    ([OUT], ["--server_lr", "--clip_norm"]),
-    ([OUT, "--server_lr=a"], ["--server_lr", "a"]),
-    ([OUT, "--server_lr=1,1.0"], ["--server_lr", "distinct", "1,1.0"]),
-    ([*ONE, "--seeds=1,1"], ["--seeds", "distinct"]),
-    ([OUT, "--server_lr=0,1", "--draws=3"], ["--server_lr", "--draws"]),
-    ([*ONE, "--runs=0"], ["--runs", 0]),
-    ([*ONE, "--draws=100000"], ["--draws", 100000]),
-    (
-        [OUT, "--seeds=1,2", *(f"--{n}=1,2,3,4,5,6,7,8,9" for n in search.SEARCHED)],
-        ["--seeds", 10000, 6561],
-    ),
-    ([f"--output_dir={'a' * 300}", "--server_lr=1"], ["--output_dir", "a" * 300]),
-    ([*ONE, "--", "a"], ["a"]),
-    ([*ONE, "--", "--seed=1"], ["--seed"]),
-    ([*ONE, "--", "--task=emnist"], ["--task", "digits", "emnist"]),
-    ([*ONE, "--", "--epsilon=-8"], ["--epsilon", -8.0]),
-    ([*ONE, "--", "--nosuch=3"], ["--nosuch"]),
-]
-
-
-def test_bad_input_is_a_one_line_error(tmp_path):
-    programs.check_refused("search", tmp_path, REFUSED)
 
 
 @pytest.mark.parametrize("cell", ["", "much", None])

@@ -11,7 +11,6 @@ from scipy import stats
 from dpfl import files
 from experiments import grids, plotting
 from experiments.trainings import parallel_runs, remaining_work, sweep, trainers, tuning
-from tests.experiments import programs
 from tests.refusals import names, refuses
 
 GIVEN = {
@@ -236,41 +235,3 @@ def test_ends_have_all_words_and_the_extremes_of_numbers():
     ends = ("9", "2e1")
     assert {*found} >= {(m, r) for m in ("gaussian", "none") for r in ends}
     assert tuning.in_order(["30", "3", "3.0", "10"]) == ["3.0", "10", "30"]
-
-
-OUT = "--output_dir=OUT"
-# Made up, since a data set takes seconds to load.
-SMALL = ["--task=synthetic", "--rounds=1", "--num_clients=7"]
-TINY = [*SMALL, "--noise_multiplier=1"]
-# Of the mechanism alone, in the second cell.
-DEBIASED = ["--mechanism=gaussian,none", "--server_optimizer=adam_debiased"]
-DEBIASED += ["--cohort_size=5"]
-# Flags that are refused, and what the sentence names.
-REFUSED = [
-    ([], ["--output_dir"]),
-    ([OUT, "--mechanism=gausian,none"], ["one of", "did you mean gaussian"]),
-    ([OUT, "--seed=4"], ["--seed", "--seeds", 4]),
-    ([OUT, "--foo=1"], ["--foo", "command\n"]),
-    ([OUT, "--seeds=3-1"], ["--seeds", "3-1"]),
-    ([OUT, "--seeds=1,1"], ["--seeds", "distinct", "1,1"]),
-    ([OUT, "--seeds=1-1000000000"], ["--seeds", 10000, "1-1000000000"]),
-    ([OUT, "--clip_norm=1,a"], ["--clip_norm", "a"]),
-    ([OUT, "--server_lr=0.1,1,0.10"], ["--server_lr", "distinct", "0.1,1,0.10"]),
-    ([OUT, "--tune=server_lr"], ["--tune", "server_lr"]),
-    ([OUT, "--tune=magic:1,2"], ["--tune", "magic"]),
-    ([OUT, "--tune=server_lr:1,a"], ["--server_lr", "number", "found 'a'"]),
-    ([OUT, "--tune=server_lr:0.2,0.20"], ["--tune", "distinct"]),
-    ([OUT, "--server_lr=1", "--tune=server_lr:1,2"], ["--tune", "--server_lr too"]),
-    ([OUT, "--task=synthetic", "--tune=server_lr:1,2"], ["--task", "synthetic"]),
-    ([OUT, *SMALL, "--seeds=1-9999", "--cohort_size=1,2"], ["--seeds", 10000, 19998]),
-    # By the run that is checked first.
-    ([OUT, *SMALL, "--epsilon=8,-8", "--cohort_size=5"], ["--epsilon", -8.0]),
-    ([OUT, *TINY, "--precision=bfloat16", "--cohort_size=5"], ["--precision"]),
-    ([OUT, *TINY, "--cohort_size=5,8,7"], ["cohort_size", 8]),
-    ([OUT, *TINY, *DEBIASED], ["server_optimizer", "adam_debiased", "none"]),
-    ([OUT, "--rounds=1", "--cohort_size=9", "--tune=server_lr:2,-1,3"], ["server_lr"]),
-]
-
-
-def test_bad_input_is_a_one_line_error(tmp_path):
-    programs.check_refused("sweep", tmp_path, REFUSED)
