@@ -82,7 +82,7 @@ setup(
     package_data={
         "dpfl": ["py.typed", "privacy_coverage.csv", "requirements-tff.txt"],
         "dpfl.tasks": ["mnist_writers.npz", "mnist_writers.LICENSE"],
-        "dpfl.experiments": ["audits/*.csv", "templates/*.txt"],
+        "dpfl.experiments": ["*.csv", "audits/*.csv", "templates/*.txt"],
         "dpfl.configs": [f"{name}/*.flags" for name in FLAG_FOLDERS],
     },
     include_package_data=False,

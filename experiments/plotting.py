@@ -32,23 +32,8 @@ from .trainings import sweep
 # Color-blind safe (Okabe and Ito); related mechanisms share a color, and markers
 # distinguish them in grey too.
 STYLES: Mapping[str, tuple[str, str]] = {
-    **dict.fromkeys(("gaussian", "GM", "gaussian_sgd", "Gaussian"), ("#000000", "*")),
-    "gaussian_adam": ("#666666", "*"),
-    **dict.fromkeys(("mf", "MF", "optimal"), ("#5d3a9b", "P")),
-    **dict.fromkeys(("ddg", "distributed_discrete_gaussian"), ("#0072b2", "o")),
-    "skellam": ("#004570", "D"),
-    "sketched_ddg": ("#56b4e9", "s"),
-    **dict.fromkeys(("l2_csgm", "CSGM"), ("#d55e00", "^")),
-    "linf_csgm": ("#e69f00", "v"),
-    **dict.fromkeys(("sgmf", "SGMF"), ("#cc79a7", "D")),
-    "dome": ("#009e73", "x"),
-    "dome_whole": ("#009e73", "X"),
-    "sparse_recovery": ("#882255", "d"),
-    "project_and_perturb": ("#7f7f7f", "p"),
-    "honaker-online": ("#8c564b", "v"),
-    "honaker-full": ("#b8a000", "^"),
-    # Lighter than the optimal matrix of momentum, which stands beside it.
-    "optimal-prefix-sum": ("#a98fd6", "h"),
+    row["name"]: (row["color"], row["marker"])
+    for row in files.read_csv(Path(__file__).with_name("styles.csv"))
 }
 # Colors of lines that are not mechanisms (Tol's muted colors).
 _COLORS = ("#332288", "#cc6677", "#44aa99", "#999933", "#aa4499", "#88ccee", "#117733")

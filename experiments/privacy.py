@@ -56,7 +56,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
 
 from absl import flags
@@ -77,6 +77,7 @@ from . import (
     privacy_explained,
     tables,
 )
+from . import privacy_candidates as choice
 from .privacy_explained import Explained
 
 COLUMNS = {
@@ -92,13 +93,10 @@ COLUMNS = {
 }
 _DRAWN = "noise_multiplier epsilon mean_squared_error uplink_bits downlink_bits"
 
-_PRIVATE = sorted(
-    name for name, config in mechanisms.MECHANISMS.items() if config.is_private
-)
 _MECHANISM = flags.DEFINE_enum(
     "mechanism",
     "gaussian",
-    _PRIVATE,
+    choice.PRIVATE,
     "The mechanism, for epsilon and calibrate.",
 )
 flags.DEFINE_list(
@@ -187,17 +185,6 @@ _COMPARE_ONLY = (
 )
 
 
-def _participation(cohort_size: int) -> Participation:
-    return participation_lib.build(
-        _PARTICIPATION.value,
-        _POPULATION.value or cohort_size,
-        cohort_size,
-        _ROUNDS.value,
-        rounds_per_epoch=flags.FLAGS.rounds_per_epoch,
-        min_separation=_MIN_SEPARATION.value,
-    )
-
-
 def _cost(
     mechanism: Mechanism, participation: Participation, figures: bool = False
 ) -> comparison.MechanismCost:
@@ -232,120 +219,12 @@ def _calibrated(mechanism: Mechanism, participation: Participation) -> Mechanism
     return planning.calibrate(mechanism, participation, _DIMENSION.value, *budget)
 
 
-def _rates() -> list[float]:
-    """The requested compression rates; raises ValueError for an invalid one."""
-    rates = []
-    for text in flags.FLAGS.compression_rates:
-        try:
-            rates.append(checks.real("rate", float(text), at_least=1))
-        except ValueError:
-            wanted = "numbers of at least 1"
-            message = checks.message("--compression_rates", wanted, text)
-            raise ValueError(message) from None
-    if not rates:
-        raise ValueError("--compression_rates must name at least one rate, found none")
-    return rates
-
-
-def _names(values: Mapping[str, Any]) -> list[str]:
-    """The mechanisms to compare; stderr reports the values that others need."""
-    asked = flags.FLAGS.mechanisms
-    if asked is not None:
-        unknown = [name for name in asked if name not in _PRIVATE]
-        if unknown or not asked:
-            raise ValueError(
-                f"--mechanisms must be of {', '.join(_PRIVATE)}, "
-                f"found {', '.join(unknown) or 'none'}"
-            )
-        return list(asked)
-    wants = dict(_each(_PRIVATE, lambda n: (n, build.missing_fields(n, values))))
-    notes = [
-        f"{name} (--{', --'.join(missing)})"
-        for name, missing in wants.items()
-        if missing
-    ]
-    if notes:
-        print(f"not shown without a flag: {', '.join(notes)}", file=sys.stderr)
-    return [name for name, missing in wants.items() if not missing]
-
-
-def _each(items: Iterable[Any], call: Callable[[Any], Any]) -> list[Any]:
-    """Calls a function with each mechanism, or the name of each, and lists its results.
-
-    A mechanism of another package that fails is not shown, and costs no other one its
-    place; stderr says why. It fails as usual if --mechanisms has named it.
-    """
-    made = []
-    for each in items:
-        name = getattr(each, "name", each)
-        try:
-            made.append(call(each))
-        except Exception as error:
-            is_own = mechanisms.MECHANISMS[name].__module__.startswith("dpfl.")
-            if is_own or flags.FLAGS.mechanisms is not None:
-                raise
-            print(
-                f"not shown: {name}: {type(error).__name__}: {error}", file=sys.stderr
-            )
-    return made
-
-
-def _fitting(
-    candidates: Sequence[Mechanism], participation: Participation, by_error: bool
-) -> list[Mechanism]:
-    """The candidates that can run in this setting, with all their numbers.
-
-    The others are reported on stderr, or refused if --mechanisms names them. A
-    comparison at equal error needs mechanisms with a known error.
-    """
-    refused: list[str] = []
-
-    def fitting(mechanism: Mechanism) -> Optional[Mechanism]:
-        try:
-            ready = _complete(mechanism, participation)
-            if by_error and not ready.has_whole_error:
-                raise ValueError(
-                    f"--equal must be epsilon for {ready.name}, whose compression "
-                    "error depends on the updates, found error"
-                )
-        except ValueError as error:
-            if flags.FLAGS.mechanisms is not None:
-                raise
-            refused.append(f"{mechanism.name}: {error}")
-            return None
-        return ready
-
-    fits = [each for each in _each(candidates, fitting) if each is not None]
-    for sentence in dict.fromkeys(refused):
-        print(f"not shown: {sentence}", file=sys.stderr)
-    return fits
-
-
-def _complete(mechanism: Mechanism, participation: Participation) -> Mechanism:
-    """The mechanism with automatic numbers chosen, which stderr reports."""
-    size = _DIMENSION.value
-    chosen = planning.resolve(
-        mechanism,
-        participation,
-        size,
-        epsilon=_EPSILON.value,
-        delta=_DELTA.value,
-        accounting_method=_ACCOUNTING_METHOD.value,
-    )
-    for sentence in chosen.sentences:
-        print(f"{mechanism.name}: {sentence}", file=sys.stderr)
-    complete = chosen.mechanism
-    complete.check(participation, size)
-    complete.check_accounting_method(_ACCOUNTING_METHOD.value, participation, size)
-    return complete
-
-
 def _one_mechanism(values: Mapping[str, Any]) -> tuple[Mechanism, Participation]:
     name = _MECHANISM.value
     mechanism_flags.check_meaning(name, build.accepted_fields(name))
     mechanism = mechanism_flags.build(name, values)
-    participation = _participation(mechanism.cohort_size)
-    return _complete(mechanism, participation), participation
+    participation = choice.participation_of(mechanism.cohort_size)
+    return choice.complete(mechanism, participation), participation
 
 
 def _epsilon() -> list[comparison.MechanismCost]:
@@ -401,12 +280,14 @@ def _compare() -> list[comparison.MechanismCost]:
         if flags.FLAGS.bits == fields.AUTO:
             wanted = "a number for compare --mean_squared_error, whose epsilons differ"
             raise ValueError(checks.message("--bits", wanted, fields.AUTO))
-    participation, candidates = _candidates(_noiseless(), by_error)
+    participation, candidates = choice.of(_noiseless(), by_error)
     if by_error:
         target = _target_error(participation)
-        costs = _each(candidates, lambda m: _cost_at_error(m, participation, target))
+        costs = choice.each_shown(
+            candidates, lambda m: _cost_at_error(m, participation, target)
+        )
     else:
-        costs = _each(
+        costs = choice.each_shown(
             candidates, lambda m: _cost(_calibrated(m, participation), participation)
         )
     if _PLOT.value is not None:
@@ -417,21 +298,6 @@ def _compare() -> list[comparison.MechanismCost]:
         title = f"Mechanisms at equal {_EQUAL.value}"
         plotting.write(plot, rows, title, _PLOT.value)
     return costs
-
-
-def _candidates(
-    values: Mapping[str, Any], by_error: bool = False
-) -> tuple[Participation, list[Mechanism]]:
-    """The participation, and the requested mechanisms that can run with it."""
-    rates, names = _rates(), _names(values)
-    own = {"cohort_size", "clip_norm"}.union(*map(build.accepted_fields, names))
-    mechanism_flags.check_meaning("the mechanisms compared", own)
-    participation = _participation(flags.FLAGS.cohort_size)
-    if participation.varies_cohorts and "noise_source" in own:
-        # Clients that leave would take their noise along.
-        values = {"noise_source": "helpers", **values}
-    groups = _each(names, lambda n: comparison.candidates([n], rates, values))
-    return participation, _fitting(sum(groups, []), participation, by_error)
 
 
 def _cost_at_error(
@@ -450,7 +316,7 @@ def _bits() -> list[comparison.MechanismCost]:
     cli.refuse("bits", "mean_squared_error", *build.RATE_FIELDS)
     cli.require("bits", "epsilon")
     widths = privacy_curves.widths()
-    participation, candidates = _candidates({**_noiseless(), "bits": integer.MOST_BITS})
+    participation, candidates = choice.of({**_noiseless(), "bits": integer.MOST_BITS})
     return privacy_curves.of_bits(candidates, participation, widths)
 
 
@@ -461,7 +327,7 @@ def _bands() -> list[privacy_curves.BandsRow]:
     cli.require("bands", "epsilon")
     values = mechanism_flags.given()
     cli.refuse("bands", *(n for n in values if n not in privacy_curves.BANDS_FIELDS))
-    return privacy_curves.of_bands(_rates(), values)
+    return privacy_curves.of_bands(choice.rates(), values)
 
 
 def _explain(run: Optional[str] = None) -> list[Explained]:
