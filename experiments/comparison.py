@@ -19,6 +19,7 @@ from typing import Any, Optional
 import attr
 
 from dpfl import accounting, checks
+from dpfl.accounting.bisection import bisected
 from dpfl.mechanisms import build
 from dpfl.mechanisms.mechanism import FLOAT_BITS, Mechanism
 from dpfl.mechanisms.participation import Participation
@@ -124,9 +125,7 @@ def with_error(
         low /= 2
     while error(high) < target:
         high *= 2
-    while high - low > 1e-12 * high:
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if error(middle) < target else (low, middle)
+    _, high = bisected(lambda z: error(z) < target, low, high, rtol=1e-12)
     return mechanism.with_noise_multiplier(high)
 
 

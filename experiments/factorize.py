@@ -201,11 +201,7 @@ def _write(
     tables.show(rows, columns, path, form, digits=6)
 
 
-_ERROR_COLUMNS = {
-    **{"rounds": "rounds", "method": "method", "params": "parameters"},
-    **{"total": "loss", "root_mean": "root mean", "max": "largest", "last": "last"},
-    **{"sensitivity": "sensitivity", "gap": "gap", "seconds": "seconds"},
-}
+_ERROR_COLUMNS = tables.columns("factorizations")
 
 
 def compute() -> None:

@@ -80,17 +80,7 @@ from . import (
 from . import privacy_candidates as choice
 from .privacy_explained import Explained
 
-COLUMNS = {
-    "mechanism": "mechanism",
-    "compression_rate": "compression",
-    "noise_multiplier": "noise multiplier",
-    "epsilon": "epsilon",
-    "mean_squared_error": "error of mean",
-    "uplink_bits": "bits up",
-    "downlink_bits": "bits down",
-    "accounting_method": "accounting method",
-    "relation": "neighbours",
-}
+COLUMNS = tables.columns("costs")
 _DRAWN = "noise_multiplier epsilon mean_squared_error uplink_bits downlink_bits"
 
 _MECHANISM = flags.DEFINE_enum(

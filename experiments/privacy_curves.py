@@ -24,31 +24,10 @@ from dpfl import factorization as mf
 from dpfl.mechanisms import Mechanism, Participation, build, integer
 from dpfl.mechanisms.matrix_fields import SCHEDULES
 
-from . import bands_curve, cli, comparison
+from . import bands_curve, cli, comparison, tables
 
-BITS_COLUMNS = {
-    "mechanism": "mechanism",
-    "rate": "compression",
-    "bits": "bits",
-    "bits_per_parameter": "bits a parameter",
-    "noise_multiplier": "noise multiplier",
-    "epsilon": "epsilon",
-    "mean_squared_error": "error of mean",
-    "error_over_gaussian": "over Gaussian",
-    "accounting_method": "accounting method",
-}
-BANDS_COLUMNS = {
-    "mechanism": "mechanism",
-    "compression_rate": "compression",
-    "bands": "bands",
-    "sampling_probability": "q in a group",
-    "participations": "most rounds",
-    "noise_multiplier": "noise multiplier",
-    "root_mean_error": "error of iterates",
-    "last_error": "of the last",
-    "over_independent": "over independent",
-    "least": "least",
-}
+BITS_COLUMNS = tables.columns("bits")
+BANDS_COLUMNS = tables.columns("bands")
 # The mechanism whose release is a round, by that of the stream.
 RELEASES = {
     mechanisms.MatrixFactorization.name: mechanisms.Gaussian.name,

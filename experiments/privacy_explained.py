@@ -26,16 +26,11 @@ from dpfl.mechanisms import Mechanism, Participation, build
 from dpfl.mechanisms import participation as participation_lib
 from dpfl.planning import ledger
 
-from . import run_folders
+from . import run_folders, tables
 
 # Epsilons of one event differ by less between machines.
 _ROUNDING = 1e-9
-_HEADS = {
-    "route": "route",
-    "epsilon": "epsilon",
-    "reason": "why",
-    "pages": "theorems, in docs/privacy",
-}
+_HEADS = tables.columns("routes")
 _OF_EXACT = ("gaussian.md#the-exact-curve",)
 _OF_SAMPLED = ("gaussian.md#poisson-sampled-gaussians",)
 _DOMINATION = ("gaussian_domination.md",)

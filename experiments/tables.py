@@ -21,26 +21,20 @@ from typing import Any, Optional
 
 from dpfl import files, privacy_coverage
 
-# Names of columns on pages and drawings.
-HEADS = {
-    "true_effect": "deviations",
-    "epsilon": "ε",
-    "compression_rate": "compression",
-    "cohort_size": "clients",
-    "noise_multiplier": "z",
-    "measured_noise_multiplier": "z",
-    "budget": "ε",
-    "uplink_bits_per_parameter": "bits up a parameter",
-    "downlink_bits_per_parameter": "bits down a parameter",
-    "eval_every": "eval every",
-    "clip_norm": "clip",
-    "server_lr": "rate",
-    "error_ratio": "error over Gaussian noise's",
-}
 # Columns of a run's bits.
 BITS = ("uplink_bits_per_parameter", "downlink_bits_per_parameter")
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
+
+
+def columns(table: str) -> dict[str, str]:
+    """The heads of columns of one of the tables in `columns.csv`, in their order."""
+    every = files.read_csv(Path(__file__).with_name("columns.csv"))
+    return {row["column"]: row["head"] for row in every if row["table"] == table}
+
+
+# Names of columns on pages and drawings.
+HEADS = columns("pages")
 
 
 def head(column: str) -> str:

@@ -34,8 +34,7 @@ def asked(families: Sequence[Family], folder: Path) -> str:
       families: The families.
       folder: Folder of the tables of runs.
     """
-    heads = ("family", "claim", "verdict", "effect", "over clients too", "seeds")
-    text: list[tuple[str, ...]] = [(*heads, "corrected", "because")]
+    rows: list[tuple[str, ...]] = []
     counts = effects.holm_in_order([each.p_values(folder) for each in families])
     for family, count in zip(families, counts):
         failed = "; ".join(family.failed(folder))
@@ -47,10 +46,18 @@ def asked(families: Sequence[Family], folder: Path) -> str:
             clients, stays = one.over_clients(folder), "stays" if place < count else ""
             more = "" if clients is None else in_points(clients)
             own = family.name, one.claim, f"**{verdict}**", effect, more, seeds
-            text.append((*own, stays, because))
-    columns = [column for column in zip(*text) if any(column[1:])]
-    shown, *rows = zip(*columns)
-    return tables.markdown(shown, rows)
+            rows.append((*own, stays, because))
+    heads = ("family", "claim", "verdict", "effect", "over clients too", "seeds")
+    return _without_empty((*heads, "corrected", "because"), rows)
+
+
+def _without_empty(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table without the columns that are empty."""
+    columns = [column for column in zip(heads, *rows) if any(column[1:])]
+    shown, *filled = zip(*columns)
+    if "seeds" not in shown:
+        shown = tuple("measured" if name == "effect" else name for name in shown)
+    return tables.markdown(shown, filled)
 
 
 def gates(families: Sequence[Family], folder: Path) -> str:
@@ -115,18 +122,14 @@ def lines(claims: Iterable[Line], folder: Path, kept: Collection[Line] = ()) -> 
       folder: Folder of the tables of runs.
       kept: Claims that are decided if those of all papers count; see `corrected`.
     """
-    heads = ("here", "claim", "verdict", "effect", "seeds", "corrected")
-    text: list[tuple[str, ...]] = [(*heads, "asked", "in the paper")]
+    rows: list[tuple[str, ...]] = []
     for one in claims:
         verdict, effect, seeds, asked = one.cells(folder)
         stays = "stays" if one in kept else ""
         own = one.setting, one.claim, f"**{verdict}**", effect, seeds, stays
-        text.append((*own, asked, one.where))
-    columns = [column for column in zip(*text) if any(column[1:])]
-    shown, *rows = zip(*columns)
-    if "seeds" not in shown:
-        shown = tuple("measured" if name == "effect" else name for name in shown)
-    return tables.markdown(shown, rows)
+        rows.append((*own, asked, one.where))
+    heads = ("here", "claim", "verdict", "effect", "seeds", "corrected")
+    return _without_empty((*heads, "asked", "in the paper"), rows)
 
 
 def draw_effects(

@@ -79,6 +79,24 @@ def config_of(flags):
     return build.build(flags["mechanism"], {"noise_multiplier": 1.0, **typed})
 
 
+def results(name):
+    return files.read_csv(programs.ROOT / f"docs/results/{name}.csv")
+
+
+def first_seeds(name):
+    return [work for work in grid(name, "medium") if work.labels["seed"] == 1]
+
+
+def means_by_rate(tried, is_whole=False):
+    """Mean accuracies by server rate; only of those with all seeds if `is_whole`."""
+    values = {}
+    for row in tried:
+        found = values.setdefault(float(row["server_lr"]), [])
+        found.append(float(row["validation_accuracy"]))
+    least = max(map(len, values.values())) if is_whole else 1
+    return {r: sum(v) / len(v) for r, v in values.items() if len(v) >= least}
+
+
 class TestGrids:
     @pytest.mark.parametrize(("name", "scale"), CASES)
     def test_no_work_is_duplicated(self, name, scale):
@@ -162,9 +180,7 @@ class TestGrids:
             assert sorted(map(float, both)) == [0, 0.9]
 
     def test_rates_of_factorizations_are_the_best_tried(self):
-        results = programs.ROOT / "docs/results"
-        by_hand = files.read_csv(results / "medium_validation.csv")
-        searched = files.read_csv(results / "mf_search.csv")
+        by_hand, searched = results("medium_validation"), results("mf_search")
         for work in grid("mf_fig3", "medium"):
             labels, rate = work.labels, float(work.settings["server_lr"])
             is_noisy = labels["mechanism"] != "no-noise"
@@ -183,41 +199,27 @@ class TestGrids:
                 assert len(tried) >= 8
                 # Larger ones were tried where this was the largest.
                 assert any(float(row["server_lr"]) > rate for row in tried), labels
-            values = {}
-            for row in tried:
-                found = values.setdefault(float(row["server_lr"]), [])
-                found.append(float(row["validation_accuracy"]))
-            means = {tried: sum(found) / len(found) for tried, found in values.items()}
+            means = means_by_rate(tried)
             assert len(means) >= 2 and means[rate] == max(means.values()), labels
 
     @pytest.mark.parametrize("name", EQUAL_BITS)
     def test_rates_at_equal_bits_are_the_best_tried(self, name):
-        results = programs.ROOT / "docs/results"
-        if name == "equal_bits_long":
-            tried = files.read_csv(results / "long_search.csv")
-        else:
-            tried = files.read_csv(results / "rates_search.csv")
-            tried = tables.where(tried, figure=name)
+        is_long = name == "equal_bits_long"
+        tried = results("long_search" if is_long else "rates_search")
         # Those whose rates are tried for others of their kind.
         kinds = {"skellam": "ddg"}
         points = {"r10_b16": "r10_b7", "k64": "k256", "k1024": "k256"}
         points |= dict.fromkeys(("b16", "b7", "b6"), "b8")
-        for work in grid(name, "medium"):
-            mechanism, point, seed = work.labels.values()
-            if seed > 1:
-                continue
+        for work in first_seeds(name):
+            mechanism, point, _ = work.labels.values()
             rate = float(work.settings["server_lr"])
             own = {"mechanism": kinds.get(mechanism, mechanism)}
-            if name != "equal_bits_long":
-                own["point"] = points.get(point, point)
-            values = {}
-            for row in tables.where(tried, **own):
-                found = values.setdefault(float(row["server_lr"]), [])
-                found.append(float(row["validation_accuracy"]))
-            seeds = max(map(len, values.values()))
-            means = {r: sum(v) / len(v) for r, v in values.items() if len(v) == seeds}
+            if not is_long:
+                own |= {"figure": name, "point": points.get(point, point)}
+            rows = tables.where(tried, **own)
+            means, every = means_by_rate(rows, is_whole=True), means_by_rate(rows)
             assert means[rate] == max(means.values()), (mechanism, point)
-            assert min(values) < rate < max(values)
+            assert min(every) < rate < max(every)
 
     @pytest.mark.parametrize("name", ["secagg_fig9", "secagg_fig10"])
     def test_layer_sizes_match_the_model(self, name):
@@ -252,9 +254,7 @@ class TestGrids:
     @pytest.mark.parametrize("name", EQUAL_BITS)
     def test_epsilon_is_eight_under_one_neighboring_relation(self, name):
         clients = CLIENTS["fashion" if name.endswith("fashion") else "mnist"]
-        for work in grid(name, "medium"):
-            if work.labels["seed"] > 1:
-                continue
+        for work in first_seeds(name):
             flags = flags_of(work)
             epoch, groups = (
                 int(flags[key]) if key in flags else None
