@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which mechanisms dpfl-privacy, which has the flags, compares, and which it cannot.
+"""Mechanisms that dpfl-privacy, which has the flags, compares or leaves out.
 
     participation, mechanisms = privacy_candidates.of(values)
 

@@ -26,7 +26,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 import numpy as np
 from absl import flags
@@ -148,7 +148,7 @@ def _flag(word: str) -> tuple[str, str]:
 
 
 def _work(given: Mapping[str, str], setting: Setting, seed: int) -> Training:
-    labels = {**setting, "seed": seed}
+    labels: dict[str, Any] = {**setting, "seed": seed}
     share = tuning.validation(given["task"], str(_FRACTION.value))
     return sweep.training_work(labels, sweep.completed({**share, **given, **labels}))
 
@@ -190,8 +190,8 @@ def main(argv: Sequence[str]) -> None:
         wanted = f"for at most {cli.MOST_RUNS} runs"
         raise ValueError(f"{names} and --seeds must be {wanted}, found {told}")
     settings = settings_of(values, _DRAWS.value)
-    own = {"task": task, **given}
-    grid = [_work(own, one, seed) for seed in seeds for one in settings]
+    whole = {"task": task, **given}
+    grid = [_work(whole, one, seed) for seed in seeds for one in settings]
     # Path.resolve is not used: it has no clear error for cyclic links.
     folder = Path(os.path.realpath(_OUTPUT_DIR.value))
     with cli.left_if_used(folder):

@@ -22,6 +22,7 @@ each mechanism.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from dpfl import files, mechanisms
 from dpfl.mechanisms import participation
@@ -37,7 +38,8 @@ def _case(row: tables.Row) -> Case:
     choice, *numbers = row["participation"].split()
     population, cohort, rounds, *separation = map(int, numbers)
     size = int(row["block"])
-    mechanism = mechanisms.MECHANISMS[row["mechanism"]](
+    kind: Any = mechanisms.MECHANISMS[row["mechanism"]]
+    mechanism = kind(
         cohort_size=cohort, clip_norm=1.0, noise_multiplier=float(row["z"]), **options
     )
     own = StreamCase if options.get("noise_stream") == "run" else Case

@@ -170,7 +170,7 @@ def _all_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
 NONE = "none"
 
 
-def completed(flags: Mapping[str, str]) -> Mapping[str, str]:
+def completed(flags: Mapping[str, Any]) -> Mapping[str, Any]:
     """Flags with the task's rounds and clients, from which a run's cost is known.
 
     Raises:
