@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Files that are whole or not there, folders that one process holds, safe outputs.
+"""Files that are whole or not there, private folders, outputs that can be written.
 
 files.output_path("--output", path)         # before any work is done
 files.write_atomically(path, content)       # after it
@@ -10,17 +10,14 @@ files.write_atomically(path, content)       # after it
 from __future__ import annotations
 
 import contextlib
-import csv
 import errno
-import hashlib
-import io
 import json
 import os
 import pathlib
 import re
 import stat
 import zipfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import IO, Any, Optional, Union
 
 import numpy as np
@@ -38,11 +35,9 @@ from dpfl.reading import read_bytes as read_bytes
 from dpfl.reading import read_csv as read_csv
 from dpfl.reading import read_json as read_json
 from dpfl.reading import read_text as read_text
-
-try:
-    import fcntl
-except ImportError:  # Windows has no flock.
-    fcntl = None  # type: ignore[assignment]
+from dpfl.texts import csv_text as csv_text
+from dpfl.texts import digest as digest
+from dpfl.texts import plain as plain
 
 # Mark in the name of a partial file, before its ending; other programs have files that
 # end in .part.
@@ -54,12 +49,6 @@ _PRIVATE_FOLDER = 0o700
 _PUBLIC_FILE = 0o644
 _PUBLIC_FOLDER = 0o755
 _OTHERS_WRITE = 0o022
-# More characters than a process id has.
-_MOST_LOCK = 32
-
-
-class InUseError(ValueError):
-    """The folder is locked by another process."""
 
 
 def expanded(path: PathLike) -> Optional[str]:
@@ -278,54 +267,6 @@ def write_archive(file: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
                 np.lib.format.write_array(part, np.asarray(array), allow_pickle=False)
 
 
-def csv_text(
-    columns: Iterable[str],
-    rows: Iterable[Mapping[str, Any]],
-    end: str = "\n",
-    with_head: bool = True,
-) -> str:
-    """Rows as CSV; None and missing values become empty cells.
-
-    Args:
-      columns: Names of the columns, in their order.
-      rows: The cells of each row by column.
-      end: The line terminator.
-      with_head: Whether the first line holds the names of the columns.
-
-    Raises:
-      ValueError: If a row has a key that is no column.
-    """
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, list(columns), lineterminator=end)
-    if with_head:
-        writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON holds it: numpy scalars as numbers, infinities as strings."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(part) for key, part in value.items()}
-    if isinstance(value, (bool, str)) or value is None:
-        return value
-    if isinstance(value, Sequence):
-        return [plain(part) for part in value]
-    if isinstance(value, (int, np.integer)):
-        return int(value)
-    number = float(value)
-    return number if np.isfinite(number) else str(number)
-
-
-def digest(content: Mapping[str, Any]) -> str:
-    """The SHA-256 of the JSON of a mapping, in hex, whatever its order.
-
-    Numbers are written with all of their digits, so that any two different ones differ.
-    """
-    text = json.dumps(plain(content), sort_keys=True, allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def output_path(
     name: str, path: PathLike, endings: Collection[str] = ()
 ) -> pathlib.Path:
@@ -347,11 +288,11 @@ def output_path(
         raise ValueError(
             f"{name} must end in {' or '.join(sorted(endings))}, found {target}"
         )
-    with _refused(f"{name} must be a writable file", target):
+    with refused(f"{name} must be a writable file", target):
         # Links are followed: a link to a device is refused as the device is.
         with contextlib.suppress(FileNotFoundError):
             check_regular(name, target)
-    with _refused(f"{name} must be a file in a writable folder", target):
+    with refused(f"{name} must be a file in a writable folder", target):
         real = pathlib.Path(os.path.realpath(target))
         _check_replaceable(real)
         _try(real)
@@ -366,7 +307,7 @@ def output_folder(name: str, path: PathLike) -> pathlib.Path:
     """
     folder = pathlib.Path(path)
     checks.require(str(path), name, "a folder's path", "")
-    with _refused(f"{name} must be a writable folder", folder):
+    with refused(f"{name} must be a writable folder", folder):
         public_folder(folder)
         _try(folder / "a")
     return folder
@@ -375,7 +316,7 @@ def output_folder(name: str, path: PathLike) -> pathlib.Path:
 def check_folder(name: str, path: PathLike) -> None:
     """Raises ValueError if a file is in the place of a folder; creates nothing."""
     folder = pathlib.Path(path)
-    with _refused(f"{name} must be a writable folder", folder):
+    with refused(f"{name} must be a writable folder", folder):
         with contextlib.suppress(FileNotFoundError):
             # With the slash a path to a file raises an error.
             os.stat(f"{folder}/")
@@ -388,14 +329,14 @@ def input_path(name: str, path: PathLike) -> pathlib.Path:
       ValueError: If there is no regular file, or it cannot be read.
     """
     source = pathlib.Path(path)
-    with _refused(f"{name} must be a readable file", source):
+    with refused(f"{name} must be a readable file", source):
         check_regular(name, source)
         with open(source, "rb"):
             return source
 
 
 @contextlib.contextmanager
-def _refused(must: str, path: pathlib.Path) -> Iterator[None]:
+def refused(must: str, path: pathlib.Path) -> Iterator[None]:
     """Converts an OSError in the block to a ValueError that begins with `must`."""
     if "\0" in str(path):
         raise ValueError(f"{must}, found {str(path)!r}")
@@ -410,50 +351,6 @@ def _try(path: pathlib.Path) -> None:
     partial = _partial(path)
     partial.touch()
     partial.unlink()
-
-
-@contextlib.contextmanager
-def locked(folder: PathLike) -> Iterator[None]:
-    """Locks a folder for this process; the lock ends with the process.
-
-    Raises:
-      InUseError: If another process holds it.
-      ValueError: If its file `.lock` holds more than a process id.
-    """
-    must = "output_dir must be a writable folder without a link at .lock"
-    with _refused(must, pathlib.Path(folder)):
-        path = pathlib.Path(folder) / ".lock"
-        with contextlib.suppress(FileNotFoundError):
-            check_regular(".lock", path)
-        opened = open(path, "a+", errors="replace", opener=public_opener)
-    with opened as file:
-        if fcntl is not None:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.seek(0)
-                raise InUseError(
-                    f"output_dir {folder} is in use by process {file.read().strip()}"
-                ) from None
-        file.seek(0)
-        if re.fullmatch("[0-9]{,20}", file.read(_MOST_LOCK)) is None:
-            raise ValueError(f"output_dir has another program's lock file {path}")
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
-
-
-@contextlib.contextmanager
-def held(file: io.RawIOBase) -> Iterator[None]:
-    """Holds an open file; waits until no other process does in such a block."""
-    if fcntl is not None:
-        fcntl.flock(file, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        if fcntl is not None:
-            fcntl.flock(file, fcntl.LOCK_UN)
 
 
 @contextlib.contextmanager
@@ -478,7 +375,7 @@ def public_opener(path: str, flags: int) -> int:
 def remove_partials(folder: PathLike) -> None:
     """Removes the partial files that killed processes left in a folder.
 
-    Call it where no other process writes: in a folder that is held by `locked`. Folders
+    Call it where no other process writes: in a folder of `locks.locked`. Folders
     of such a name are kept.
     """
     for partial in pathlib.Path(folder).iterdir():

@@ -22,8 +22,8 @@ from typing import Any
 
 from absl import flags
 
-from dpfl import checks, files
-from dpfl.training import config, engine
+from dpfl import checks, files, locks
+from dpfl.training import engine
 
 from . import cli, plotting, tables
 from .papers import result_tables
@@ -44,7 +44,9 @@ _SCALE = flags.DEFINE_enum(
 )
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", "figures", "Folder for all figures.")
 _ENGINE = flags.DEFINE_enum(
-    *("engine", "auto", config.CHOICES["engine"]),
+    "engine",
+    "auto",
+    ("auto", *engine.ENGINES),
     "Engine of the runs; JAX's have a folder of their own. 'auto' is TFF's where it is "
     "installed, else JAX's.",
 )
@@ -235,7 +237,7 @@ def _results(figure: sweep.Figure, grid: Sequence[sweep.Work], folder: Path) -> 
     if _PLOT_ONLY.value:
         table = sweep.ResultsTable(path)
     else:
-        with files.locked(folder):
+        with locks.locked(folder):
             table = sweep.ResultsTable(path)
             try:
                 _do_work(grid, table, folder)

@@ -31,7 +31,7 @@ from typing import Any, Optional
 import numpy as np
 from absl import flags
 
-from dpfl import checks, files, tasks
+from dpfl import checks, files, locks, tasks
 from dpfl.training import engine
 
 from . import cli, flag_files, tables
@@ -197,7 +197,7 @@ def main(argv: Sequence[str]) -> None:
     with cli.left_if_used(folder):
         files.output_folder("--output_dir", folder)
         best_flags = files.output_path("the best settings", folder / "best.flags")
-        with files.locked(folder):
+        with locks.locked(folder):
             results = folder / "search.csv"
             is_own = results.exists() or not best_flags.exists()
             wanted = "a folder of a search, or one without best.flags"

@@ -99,7 +99,7 @@ def _define_run_flags() -> list[str]:
 
 
 def _define_run_flag(field: dataclasses.Field, hint: Any, text: str) -> None:
-    choices = config_lib.CHOICES.get(field.name)
+    choices = field.metadata["bounds"].get("choices")
     if choices is not None:
         flags.DEFINE_enum(field.name, field.default, list(choices), text)
         return

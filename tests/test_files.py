@@ -11,7 +11,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from dpfl import files
+from dpfl import files, locks
 from dpfl.training import record
 from tests.refusals import refuses
 
@@ -161,14 +161,14 @@ def test_a_link_under_the_partial_name_is_not_followed(tmp_path, private):
 def test_special_file_as_lock_is_refused(tmp_path, put):
     put(tmp_path / ".lock")
     with refuses(ValueError, tmp_path / ".lock"):
-        with files.locked(tmp_path):
+        with locks.locked(tmp_path):
             pass
 
 
 def test_symlink_as_lock_is_refused(tmp_path):
     (tmp_path / "other").write_text("whole")
     (tmp_path / ".lock").symlink_to(tmp_path / "other")
-    with refuses(ValueError, ".lock"), files.locked(tmp_path):
+    with refuses(ValueError, ".lock"), locks.locked(tmp_path):
         pass
     assert (tmp_path / "other").read_text() == "whole"
 
@@ -176,12 +176,12 @@ def test_symlink_as_lock_is_refused(tmp_path):
 @pytest.mark.parametrize("content", [b"pid: 7", b"[[package]]\n", b"\xff", b"1" * 99])
 def test_foreign_lock_is_refused_and_kept(tmp_path, content):
     (tmp_path / ".lock").write_bytes(content)
-    with refuses(ValueError, "output_dir"), files.locked(tmp_path):
+    with refuses(ValueError, "output_dir"), locks.locked(tmp_path):
         pass
     assert (tmp_path / ".lock").read_bytes() == content
     (tmp_path / ".lock").unlink()
     for _ in range(2):
-        with files.locked(tmp_path):
+        with locks.locked(tmp_path):
             assert (tmp_path / ".lock").read_text() == str(os.getpid())
 
 
@@ -198,7 +198,7 @@ class TestModes:
             files.write_atomically(folder / "manifest.json", "1", private=True)
             private = files.private_folder(folder / "c" / "run")
             files.output_folder("--output_dir", folder / "d")
-            with files.locked(private):
+            with locks.locked(private):
                 assert mode(private / ".lock") == file_mode
             with files.atomically(folder / "late.csv") as file:
                 # Nor is it anybody else's while it is written.

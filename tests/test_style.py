@@ -52,7 +52,7 @@ WITH_ENGINE = {"tasks/task.py"}
 GROUND = (
     "seed_domains cache_folder checks privacy_coverage disk_cache fields files launcher"
 )
-GROUND += " machine missing needs_tff plugins reading __version__"
+GROUND += " locks machine missing needs_tff plugins reading texts __version__"
 # Those that import dpfl as a whole, for its version.
 OF_ALL = {"connection.py", "provenance.py", "storage.py"}
 WITHOUT_TENSORFLOW = set(

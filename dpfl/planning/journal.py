@@ -21,7 +21,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from io import FileIO
 from typing import Any
 
-from dpfl import checks, files, reading
+from dpfl import checks, files, locks, reading
 from dpfl.planning.history import Names, names_of
 
 
@@ -57,7 +57,7 @@ class Journal:
     def _held(self) -> Iterator[FileIO]:
         """Opens the file, which no other process then holds."""
         # Without a buffer, whose rest Python would write when it closes the file.
-        with open(self._path, "r+b", buffering=0) as file, files.held(file):
+        with open(self._path, "r+b", buffering=0) as file, locks.held(file):
             yield file
 
     def entries(self) -> Iterator[tuple[int, Names]]:

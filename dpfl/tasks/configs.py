@@ -340,8 +340,6 @@ class SyntheticConfig(TaskConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.model != "2nn" and self.hidden_units != _HIDDEN_UNITS:
-            raise ValueError(
-                f"hidden_units must be {_HIDDEN_UNITS} unless model is '2nn', found "
-                f"{self.hidden_units} with {self.model!r}"
-            )
+        is_right = self.model == "2nn" or self.hidden_units == _HIDDEN_UNITS
+        wanted = f"{_HIDDEN_UNITS} for the model {self.model!r}"
+        checks.require(is_right, "hidden_units", wanted, self.hidden_units)

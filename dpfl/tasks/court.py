@@ -59,16 +59,6 @@ DEFAULTS = task_lib.TrainingDefaults(
 )
 
 
-def find(folder: str) -> list[str]:
-    """The transcripts below a folder, sorted; `court.npz` where there are none."""
-    root = pathlib.Path(folder)
-    if root.is_file():
-        return [folder]
-    every = sorted(root.rglob("*.json"))
-    paths = [path for path in every if _TRANSCRIPT.fullmatch(path.name)]
-    return list(map(str, paths or sorted(root.rglob(SOURCE.archive))))
-
-
 def sentences(said: str) -> Iterator[str]:
     """Yields the sentences of a text of four words or more, in lower case.
 
@@ -202,7 +192,7 @@ SOURCE = prepared.Source(
     name="court",
     wanted="transcripts `oyez/cases/*-tNN.json` of "
     "github.com/walkerdb/supreme_court_transcripts",
-    find=find,
+    chosen=lambda every: [path for path in every if _TRANSCRIPT.fullmatch(path.name)],
     arrays=arrays,
     counted={"speakers": "speaker_sentences", "sentences": "sentence_words"},
 )
@@ -261,9 +251,8 @@ def load(config: CourtConfig) -> task_lib.Task:
     found = prepared.read(SOURCE, config)
     words, sentence_words, sizes, vocabulary = found.values()
     most = len(str(vocabulary).split("\n"))
-    if config.vocab_size > most:
-        wanted = f"at most {most}, the number of words in {SOURCE.archive}"
-        raise ValueError(checks.message("vocab_size", wanted, config.vocab_size))
+    limit = f"the number of words in {SOURCE.archive}"
+    checks.integer("vocab_size", config.vocab_size, None, most, limit)
     sets = split(len(sizes), config.partition_seed)
     trained, tested = sets["train"], sets[config.evaluate_on]
     task_lib.check_split("evaluate_on", config.evaluate_on, len(trained), len(tested))
@@ -282,7 +271,7 @@ def load(config: CourtConfig) -> task_lib.Task:
         test_owners=lambda: np.array(names)[owners],
         defaults=DEFAULTS,
         config=config,
-        fingerprint=prepared.fingerprint(
+        fingerprint=task_lib.fingerprint(
             "court", vocabulary, sizes, trained, train, test
         ),
         # Speakers are held out whole.

@@ -226,12 +226,7 @@ def damage_met(path: str, message: str) -> Optional[DataFileError]:
     The check reads no examples, so that training may be the first to find damage.
     """
     match = _DAMAGE.search(message)
-    if match is None:
-        return None
-    return DataFileError(
-        f"The data file {path} is damaged, as a read during training showed"
-        f" ({match.group()}): delete it and fetch it again"
-    )
+    return damaged(path, match.group()) if match else None
 
 
 def _check_schema(path: str, connection: sqlite3.Connection) -> None:
@@ -247,20 +242,15 @@ def _check_schema(path: str, connection: sqlite3.Connection) -> None:
             raise damaged(path, f"table {table} lacks the columns {lacking}")
 
 
-def _metadata_counts(connection: sqlite3.Connection, split: str) -> tuple[int, int]:
+def _check_counts(
+    path: str, connection: sqlite3.Connection, file: SqlFile, partial: bool
+) -> None:
     query = (
         "SELECT COUNT(DISTINCT client_id), COALESCE(SUM(num_examples), 0)"
         " FROM client_metadata WHERE split_name = ?"
     )
-    clients, examples = connection.execute(query, (split,)).fetchone()
-    return clients, examples
-
-
-def _check_counts(
-    path: str, connection: sqlite3.Connection, file: SqlFile, partial: bool
-) -> None:
     for split, expected in file.splits.items():
-        counts = _metadata_counts(connection, split)
+        counts = connection.execute(query, (split,)).fetchone()
         if not counts[0] or (counts != expected and not partial):
             remedy = (
                 "set allow_partial_data=True (--allow_partial_data) if a smaller file"
@@ -310,10 +300,8 @@ def _check_index(path: str) -> None:
     if os.path.getsize(path) <= _MOST_BYTES_WITHOUT_INDEX:
         return
     connection = connect(path)
-    plan = connection.execute(
-        "EXPLAIN QUERY PLAN SELECT serialized_example_proto FROM examples"
-        " WHERE client_id = 'a' AND split_name = 'b'"
-    ).fetchall()
+    query = f"EXPLAIN QUERY PLAN {_EXAMPLES_OF_CLIENT}"
+    plan = connection.execute(query, ("a", "b")).fetchall()
     connection.close()
     # "SEARCH examples USING INDEX ..." or "SCAN examples", as SQLite documents it.
     if any(step[-1].startswith("SEARCH") for step in plan):
@@ -335,13 +323,8 @@ def find_sql_file(file: SqlFile, config: SqlConfig) -> str:
     """
     path = os.path.join(data_folder(config), file.name)
     packed = None if config.allow_partial_data else file.packed_sha256
-    _ensure(
-        path,
-        file.url,
-        lambda where: _check_sql_file(where, file, config),
-        config.download,
-        packed,
-    )
+    check = functools.partial(_check_sql_file, file=file, config=config)
+    _ensure(path, file.url, check, config.download, packed)
     _check_index(path)
     return path
 

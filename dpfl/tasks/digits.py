@@ -12,11 +12,10 @@ UCI), scaled to 28x28 and split over clients by their labels.
 from __future__ import annotations
 
 import functools
-import hashlib
 
 import numpy as np
 
-from dpfl import missing
+from dpfl import checks, missing
 from dpfl.tasks import models
 from dpfl.tasks import task as task_lib
 from dpfl.tasks.clients import ArrayClients
@@ -86,11 +85,8 @@ def dirichlet_partition(
     Raises:
       ValueError: If there are fewer examples than clients.
     """
-    if num_clients > len(labels):
-        raise ValueError(
-            f"num_clients must be at most {len(labels)}, the number of training "
-            f"examples, found {num_clients}"
-        )
+    limit = "the number of training examples"
+    checks.integer("num_clients", num_clients, None, len(labels), limit)
     classes = np.unique(labels)
     left = [list(rng.permutation(np.flatnonzero(labels == c))) for c in classes]
     sizes = [len(part) for part in np.array_split(labels, num_clients)]
@@ -149,9 +145,7 @@ def load(config: DigitsConfig) -> task_lib.Task:
     )
     rows = train[np.concatenate(parts)]
     sizes = np.array([len(part) for part in parts], np.int64)
-    digest = hashlib.sha256(b"digits 1")
-    for array in (images, labels, rows.astype(np.int64), sizes, test.astype(np.int64)):
-        digest.update(array.tobytes())
+    data = (images, labels, rows.astype(np.int64), sizes, test.astype(np.int64))
     x = _scale(images)
     return task_lib.Task(
         name="digits",
@@ -162,7 +156,7 @@ def load(config: DigitsConfig) -> task_lib.Task:
         network=models.IMAGE_MODELS[config.model](NUM_CLASSES),
         defaults=DEFAULTS,
         config=config,
-        fingerprint=digest.hexdigest(),
+        fingerprint=task_lib.fingerprint("digits", *data, with_shapes=False),
         # Held-out images are drawn before the others are dealt, and belong to no
         # client.
         clients_hold_test_examples=False,

@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from dpfl import checks
 from dpfl.tasks import task as task_lib
 from dpfl.tasks import text
 from dpfl.tasks.clients import ArrayClients
@@ -120,11 +121,8 @@ def build_vocabulary(sentences: Sequence[Sentence], size: int) -> list[str]:
       ValueError: If there are fewer distinct words.
     """
     counts = collections.Counter(word for words in sentences for word in words)
-    if len(counts) < size:
-        raise ValueError(
-            f"vocab_size must be at most {len(counts)}, the number of different words "
-            f"in the training modules, found {size}"
-        )
+    limit = "the number of different words in the training modules"
+    checks.integer("vocab_size", size, None, len(counts), limit)
     return sorted(counts, key=lambda word: (-counts[word], word))[:size]
 
 
@@ -142,13 +140,8 @@ def encode(
     """
     tokens = text.Tokens(len(vocabulary))
     number = {word: i + 1 for i, word in enumerate(vocabulary)}
-    shape = len(sentences), sequence_length + 1
-    rows = np.full(shape, tokens.padding, np.int32)
-    for row, words in zip(rows, sentences):
-        known = [number.get(word, tokens.unknown) for word in words]
-        whole = [tokens.begin, *known, tokens.end][: sequence_length + 1]
-        row[: len(whole)] = whole
-    return rows
+    known = [[number.get(w, tokens.unknown) for w in words] for words in sentences]
+    return tokens.rows(known, sequence_length)
 
 
 def held_out(

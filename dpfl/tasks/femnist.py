@@ -37,18 +37,10 @@ DEFAULTS = task_lib.TrainingDefaults(
 )
 
 
-def find(folder: str) -> list[str]:
-    """The json files in folders `train` and `test`, else `all_data`, else any, sorted.
-
-    Where there is no json file, archives of that name are found.
-    """
-    root = pathlib.Path(folder)
-    paths = [root] if root.is_file() else sorted(root.rglob("*.json"))
-    for names in ({"train", "test"}, {"all_data"}):
-        chosen = [path for path in paths if path.parent.name in names]
-        if chosen:
-            return list(map(str, chosen))
-    return list(map(str, paths or sorted(root.rglob(SOURCE.archive))))
+def _chosen(paths: list[pathlib.Path]) -> list[pathlib.Path]:
+    """The json files in folders `train` and `test`, else `all_data`, else any."""
+    samples = [path for path in paths if path.parent.name in ("train", "test")]
+    return samples or [p for p in paths if p.parent.name == "all_data"] or paths
 
 
 def _writers(path: str) -> Iterator[tuple[str, np.ndarray]]:
@@ -144,7 +136,7 @@ SOURCE = prepared.Source(
     name="femnist",
     wanted="json files of LEAF, as `./preprocess.sh -s niid --sf 1.0 -k 0 -t sample` "
     "writes in data/femnist of github.com/TalwalkarLab/leaf",
-    find=find,
+    chosen=_chosen,
     arrays=united,
     counted={"writers": "writers", "images": "labels"},
 )
@@ -222,7 +214,7 @@ def load(config: FemnistConfig) -> task_lib.Task:
         network=models.IMAGE_MODELS[config.model](emnist.NUM_CLASSES),
         defaults=DEFAULTS,
         config=config,
-        fingerprint=prepared.fingerprint(
+        fingerprint=task_lib.fingerprint(
             "femnist", images, labels, counts, writers, train, test
         ),
         clients_hold_test_examples=not config.evaluate_on.startswith("unseen"),

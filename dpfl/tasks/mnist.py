@@ -32,9 +32,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpfl import arrays, files, reading
+from dpfl import arrays, files
 from dpfl.arrays import Array
-from dpfl.tasks import configs, data_files, digits, downloads, models
+from dpfl.tasks import configs, data_files, digits, downloads, models, prepared
 from dpfl.tasks import task as task_lib
 from dpfl.tasks.clients import ArrayClients
 from dpfl.tasks.configs import FashionConfig, MnistConfig
@@ -136,12 +136,8 @@ def _idx_path(folder: str, stem: str, axes: int) -> str:
 
 def _archive(path: str) -> list[np.ndarray]:
     """Reads the images and labels of both sets from Keras's archive."""
-    try:
-        with reading.opened(path, _MOST_BYTES) as file:
-            arrays = reading.arrays_in(file, _MOST_BYTES)
-        parts = [arrays[name] for two in _PARTS.values() for name in two[:2]]
-    except (OSError, ValueError, KeyError) as error:
-        raise data_files.damaged(path, str(error)) from error
+    names = [name for two in _PARTS.values() for name in two[:2]]
+    parts = prepared.archived(path, names, _MOST_BYTES)
     for part, shape in zip(parts, 2 * [(28, 28), ()]):
         if part.dtype.kind not in "iuf" or not part.ndim or part.shape[1:] != shape:
             raise data_files.damaged(path, "its arrays are not images and labels")
@@ -321,10 +317,7 @@ def load(
     client_ids, parts, test, owners = of.split(labels, of.training, config)
     sizes = np.array([len(part) for part in parts], np.int64)
     rows = np.concatenate(parts)
-    digest = hashlib.sha256(f"{of.name} 1".encode())
-    for array in (images, labels, rows, sizes, test):
-        digest.update(array.tobytes())
-
+    data = (images, labels, rows, sizes, test)
     return task_lib.Task(
         name=of.name,
         description=of.description,
@@ -336,6 +329,6 @@ def load(
         network=models.IMAGE_MODELS[config.model](digits.NUM_CLASSES),
         defaults=of.defaults,
         config=config,
-        fingerprint=digest.hexdigest(),
+        fingerprint=task_lib.fingerprint(of.name, *data, with_shapes=False),
         clients_hold_test_examples=of.clients_hold_test_examples,
     )

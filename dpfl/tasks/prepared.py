@@ -10,9 +10,9 @@ digest, counts = prepared.write(femnist.SOURCE, paths, "femnist.npz")
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import io
 import os
+import pathlib
 import sys
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,7 +34,8 @@ class Source:
     Attributes:
       name: Name of the task, and of the archive without its ending.
       wanted: What the folder of the data must have, for an error.
-      find: Function of a folder to the paths of the publisher's files below it.
+      chosen: Function of the sorted paths of all json files below a folder to those
+        of the publisher.
       arrays: Function of paths of such files, or of archives, in any order, to the
         archive's arrays.
       counted: Names of arrays whose lengths tell how much data there are, by what they
@@ -43,7 +44,7 @@ class Source:
 
     name: str
     wanted: str
-    find: Callable[[str], list[str]]
+    chosen: Callable[[list[pathlib.Path]], list[pathlib.Path]]
     arrays: Callable[[Iterable[str]], Mapping[str, np.ndarray]]
     counted: Mapping[str, str]
 
@@ -54,23 +55,27 @@ class Source:
 
 
 def find(source: Source, folder: str, name: str = "data_dir") -> list[str]:
-    """The paths of the publisher's files in a folder.
+    """The paths of the publisher's files below a folder, else of archives, sorted.
 
     Args:
       source: The data set.
-      folder: Path of the folder.
+      folder: Path of the folder, or of one file.
       name: Name of the folder in errors.
 
     Raises:
       DataFileError: If there are none.
     """
-    found = source.find(folder)
+    root = pathlib.Path(folder)
+    if root.is_file():
+        return [folder]
+    found = source.chosen(sorted(root.rglob("*.json")))
+    found = found or sorted(root.rglob(source.archive))
     if not found:
         made = f"`dpfl-prepare {source.name} FOLDER` makes"
         wanted = f"a folder with {source.wanted}, or with {source.archive}"
         wanted += f", which {made} of them"
         raise data_files.DataFileError(checks.message(name, wanted, folder))
-    return found
+    return list(map(str, found))
 
 
 def read(source: Source, config: Any) -> Mapping[str, np.ndarray]:
@@ -89,19 +94,22 @@ def read(source: Source, config: Any) -> Mapping[str, np.ndarray]:
     return source.arrays(found)
 
 
-def archived(path: str, names: Sequence[str]) -> list[np.ndarray]:
+def archived(
+    path: str, names: Sequence[str], at_most: int = _MOST_BYTES
+) -> list[np.ndarray]:
     """Some arrays of an archive.
 
     Args:
       path: Path of the archive.
       names: Names of the arrays.
+      at_most: The most bytes that it may have, and unpack to.
 
     Raises:
       DataFileError: If it is damaged, or lacks one.
     """
     try:
-        with reading.opened(path, _MOST_BYTES) as file:
-            arrays = reading.arrays_in(file, _MOST_BYTES)
+        with reading.opened(path, at_most) as file:
+            arrays = reading.arrays_in(file, at_most)
     except (OSError, ValueError) as error:
         raise data_files.damaged(path, str(error)) from error
     lacking = [name for name in names if name not in arrays]
@@ -141,12 +149,3 @@ def write(source: Source, paths: Iterable[str], output: str) -> tuple[str, str]:
             member.create_system = 3
             archive.writestr(member, content.getbuffer())
     return downloads.digest(output), told
-
-
-def fingerprint(name: str, *arrays: np.ndarray) -> str:
-    """The SHA-256 of a task's name and arrays, in hex."""
-    hasher = hashlib.sha256(f"{name} 1".encode())
-    for array in arrays:
-        hasher.update(f"{array.dtype.str} {array.shape}".encode())
-        hasher.update(array.tobytes())
-    return hasher.hexdigest()

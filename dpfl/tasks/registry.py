@@ -75,11 +75,9 @@ def register(name: str, entry: TaskEntry) -> None:
     plugins.check_name(name)
     if not isinstance(entry, TaskEntry):
         raise TypeError(checks.message("entry", "a dpfl.TaskEntry", entry))
-    if TASKS.get(name, entry).module != entry.module:
-        raise ValueError(
-            f"name must differ from the names of other tasks, found {name!r} of "
-            f"{TASKS[name].module}"
-        )
+    known = TASKS.get(name, entry).module
+    wanted = f"another than that of the task of {known}"
+    checks.require(known == entry.module, "name", wanted, name)
     config = entry.config_class
     plugins.check(plugins.TASKS, name, config)
     unknown = {each.name for each in dataclasses.fields(config)}
@@ -141,9 +139,8 @@ def make_config(name: str, **options: Any) -> configs.TaskConfig:
     """
     known = [option.name for option in task_options(name)]
     for option in options:
-        if option not in known:
-            wanted = f"one of {', '.join(known)}"
-            raise ValueError(checks.message(f"the option of {name}", wanted, option))
+        wanted = f"one of {', '.join(known)}"
+        checks.require(option in known, f"the option of {name}", wanted, option)
     return task_entry(name).config_class(**options)
 
 
@@ -157,9 +154,9 @@ def load_config(name: str, config: configs.TaskConfig) -> Task:
     entry = task_entry(name)
     task = importlib.import_module(entry.module).load(config)
     names = [plugins.check_name(name) for name in task.metric_names]
-    if len({*names}) < len(names) or not {"loss", entry.metric.name} <= {*names}:
-        wanted = f"distinct and include 'loss' and {entry.metric.name!r}"
-        raise ValueError(checks.message(f"metrics of {name}", wanted, names))
+    has_all = len({*names}) == len(names) and {"loss", entry.metric.name} <= {*names}
+    wanted = f"distinct and include 'loss' and {entry.metric.name!r}"
+    checks.require(has_all, f"metrics of {name}", wanted, names)
     return task
 
 

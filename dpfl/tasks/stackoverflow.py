@@ -51,10 +51,9 @@ def read_vocabulary(
     """
     lines = data_files.read_packed_text(file, config)
     if len(lines) < config.vocab_size:
-        raise data_files.DataFileError(
-            f"vocab_size must be at most {len(lines)}, the number of words in "
-            f"{file.name}, found {config.vocab_size}"
-        )
+        wanted = f"at most {len(lines)}, the number of words in {file.name}"
+        found = checks.message("vocab_size", wanted, config.vocab_size)
+        raise data_files.DataFileError(found)
     vocabulary: dict[str, None] = {}
     for number, line in enumerate(lines[: config.vocab_size], 1):
         pair = _WORD_COUNT.fullmatch(line)
@@ -75,8 +74,6 @@ class PostRecord:
     """
 
     def __init__(self, vocabulary: Sequence[str], sequence_length: int):
-        if len(set(vocabulary)) < len(vocabulary):
-            raise ValueError("vocabulary must have distinct words, found a duplicate")
         self.vocabulary = tuple(vocabulary)
         self.sequence_length = sequence_length
         self._numbers = {
@@ -85,19 +82,18 @@ class PostRecord:
 
     def parse(self, found: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
         """See base class: int32 [records, sequence_length], labels a token ahead."""
-        tokens = text.Tokens(len(self.vocabulary))
-        rows = np.full((len(found), self.sequence_length + 1), tokens.padding, np.int32)
-        for row, record in zip(rows, found):
+        tokens, most = text.Tokens(len(self.vocabulary)), self.sequence_length + 1
+        sentences = []
+        for record in found:
             posts = records.texts(record, "tokens")
             if len(posts) != 1:
                 wanted = "a text of tokens"
                 raise records.DamagedExampleError(
                     checks.message("a record", wanted, len(posts))
                 )
-            words = posts[0].split(b" ", len(row))[: len(row)]
-            numbers = [self._numbers.get(word, tokens.unknown) for word in words]
-            whole = [tokens.begin, *numbers, tokens.end][: len(row)]
-            row[: len(whole)] = whole
+            words = posts[0].split(b" ", most)[:most]
+            sentences.append([self._numbers.get(w, tokens.unknown) for w in words])
+        rows = tokens.rows(sentences, self.sequence_length)
         return rows[:, :-1], rows[:, 1:]
 
 

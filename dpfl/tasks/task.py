@@ -140,18 +140,14 @@ class Task:
 
     def __post_init__(self) -> None:
         given = [name for name in _MODELS if getattr(self, name) is not None]
-        if len(given) != 1:
-            wanted = "one of them; the others must be None"
-            raise ValueError(checks.message(", ".join(_MODELS), wanted, given))
+        wanted = "one of them; the others must be None"
+        checks.require(len(given) == 1, ", ".join(_MODELS), wanted, given)
 
     @property
     def engines(self) -> tuple[str, ...]:
         """The names of the engines that train the model."""
-        return next(
-            engines
-            for name, engines in _MODELS.items()
-            if getattr(self, name) is not None
-        )
+        [model] = [name for name in _MODELS if getattr(self, name) is not None]
+        return _MODELS[model]
 
     @property
     def population(self) -> int:
@@ -168,11 +164,8 @@ class Task:
         Raises:
           ValueError: If there is no such client.
         """
-        if client_id not in self._positions:
-            raise ValueError(
-                f"client_id must be one of the {self.population} client_ids of the "
-                f"task {self.name}, found {client_id!r}"
-            )
+        wanted = f"one of the {self.population} client_ids of the task {self.name}"
+        checks.require(client_id in self._positions, "client_id", wanted, client_id)
         return self._positions[client_id]
 
     @property
@@ -320,6 +313,21 @@ def _input_spec(network: Optional[Network]) -> tuple[tuple[int, ...], Any]:
     return network.input_shape, network.input_dtype
 
 
+def fingerprint(name: str, *arrays: np.ndarray, with_shapes: bool = True) -> str:
+    """The SHA-256 of a task's name and arrays, in hex.
+
+    Args:
+      name: Name of the task.
+      *arrays: The arrays.
+      with_shapes: Whether it says their dtypes and shapes, too.
+    """
+    hasher = hashlib.sha256(f"{name} 1".encode())
+    for array in arrays:
+        hasher.update(f"{array.dtype.str} {array.shape}".encode() * with_shapes)
+        hasher.update(array.tobytes())
+    return hasher.hexdigest()
+
+
 def client_names(count: int) -> tuple[str, ...]:
     """Client identifiers whose sorted order is their numerical order."""
     digits = len(str(count - 1))
@@ -336,7 +344,5 @@ def check_split(name: str, fraction: Any, training: int, testing: int) -> None:
       testing: Number of examples, or clients, held out.
     """
     for number, purpose in ((training, "train"), (testing, "test")):
-        if not number:
-            raise ValueError(
-                f"{name} must leave examples to {purpose} on, found {fraction!r}"
-            )
+        wanted = f"a share that leaves examples to {purpose} on"
+        checks.require(number, name, wanted, fraction)

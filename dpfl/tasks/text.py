@@ -9,6 +9,7 @@ pieces = text.next_word_pieces(config)    # arguments of `Task`
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,21 @@ class Tokens:
         self.begin = vocab_size + 2
         self.end = vocab_size + 3
         self.total = vocab_size + 4
+
+    def rows(self, sentences: Sequence[Sequence[int]], length: int) -> np.ndarray:
+        """Sentences of tokens as rows, int32 [sentences, length + 1].
+
+        A row has begin, the words, end if there is room, and padding.
+
+        Args:
+          sentences: The tokens of the words of each.
+          length: Most words of a row.
+        """
+        found = np.full((len(sentences), length + 1), self.padding, np.int32)
+        for row, words in zip(found, sentences):
+            whole = [self.begin, *words, self.end][: length + 1]
+            row[: len(whole)] = whole
+        return found
 
 
 def evaluated(rows: np.ndarray, config: Any) -> np.ndarray:

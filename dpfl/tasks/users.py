@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from typing import Optional
 
 import numpy as np
@@ -188,9 +187,7 @@ def load(
     held = (data.x[test], data.y[test]) if used else data.test
     assert held is not None
     sizes = np.bincount(owners[kept], minlength=len(data.sizes))
-    digest = hashlib.sha256(b"users 1")
-    for array in (data.x[kept], data.y[kept], sizes.astype(np.int64), *held):
-        digest.update(f"{array.dtype.str} {array.shape}".encode() + array.tobytes())
+    of_users = (data.x[kept], data.y[kept], sizes.astype(np.int64), *held)
     return task_lib.Task(
         name=name,
         description=f"{len(data.names)} users with {len(data.y)} examples.",
@@ -202,6 +199,6 @@ def load(
         to_input=_from_bytes if data.x.dtype == np.uint8 else None,
         defaults=defaults,
         config=config,
-        fingerprint=digest.hexdigest(),
+        fingerprint=task_lib.fingerprint("users", *of_users),
         clients_hold_test_examples=bool(used),
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, Optional
 
 from dpfl import checks, mechanisms
@@ -23,7 +23,7 @@ from dpfl.mechanisms import participation as participation_lib
 from dpfl.mechanisms.participation import MIN_SEPARATION_HELP, MOST_CLIENTS
 from dpfl.privacy_coverage import MEASURES, RELEASED
 from dpfl.tasks import TaskConfig, registry
-from dpfl.training import engine
+from dpfl.training import engine as engine_lib
 
 _ADDRESS = re.compile(r"(\[[^\[\]]+\]|[^:\[\]]+):([0-9]+)", re.ASCII)
 # Settings that may change on resume: nothing that a result depends on.
@@ -33,18 +33,6 @@ HARMLESS = (
     *("coordinator_address", "num_processes", "process_id"),
 )
 SERVER_OPTIMIZERS = ("sgd", "adam", "adam_uncorrected", "adam_debiased")
-# Allowed values of the fields that have a list.
-CHOICES: dict[str, Collection[str]] = {
-    "task": registry.TASKS,
-    "mechanism": mechanisms.MECHANISMS,
-    "participation": mechanisms.PARTICIPATIONS,
-    "server_optimizer": SERVER_OPTIMIZERS,
-    "accounting_method": ACCOUNTING_METHODS,
-    "worker_isolation": engine.ISOLATIONS,
-    "measure": MEASURES,
-    "engine": ("auto", *engine.ENGINES),
-    "precision": engine.PRECISIONS,
-}
 # Limits beyond which a float32 model diverges in the first rounds.
 LARGEST_NOISE_MULTIPLIER = 1e4
 _LARGEST_LEARNING_RATE = 1e4
@@ -96,9 +84,9 @@ class RunConfig(Checked):
       flags: The command line, for the summary.
     """
 
-    task: str = required(None, choices=CHOICES["task"])
+    task: str = required(None, choices=registry.TASKS)
     task_config: TaskConfig = required(None)
-    mechanism: str = required(None, choices=CHOICES["mechanism"])
+    mechanism: str = required(None, choices=mechanisms.MECHANISMS)
     mechanism_options: Mapping[str, Any] = required(
         None, check=checks.instance(Mapping)
     )
@@ -106,7 +94,7 @@ class RunConfig(Checked):
     participation: str = option(
         "poisson",
         "Sampling of a round's clients.",
-        choices=CHOICES["participation"],
+        choices=mechanisms.PARTICIPATIONS,
     )
     cohort_size: Optional[int] = option(None, None, at_least=1, at_most=MOST_CLIENTS)
     rounds: Optional[int] = option(None, "Number of rounds.", **_OF_ROUNDS)
@@ -125,7 +113,7 @@ class RunConfig(Checked):
         "sgd",
         "The server's optimizer; adam_uncorrected has no bias correction, and "
         "adam_debiased subtracts the noise of 'gaussian' from the second moment.",
-        choices=CHOICES["server_optimizer"],
+        choices=SERVER_OPTIMIZERS,
     )
     weighted: bool = option(
         False, "Weight clients by their examples; for --mechanism=none only."
@@ -146,19 +134,19 @@ class RunConfig(Checked):
         check=checks.delta,
     )
     accounting_method: str = option(
-        "auto", ACCOUNTING_METHODS_HELP, choices=CHOICES["accounting_method"]
+        "auto", ACCOUNTING_METHODS_HELP, choices=ACCOUNTING_METHODS
     )
     engine: str = option(
         "auto",
         "Engine that trains: TensorFlow Federated, or JAX, on a card too; default: tff "
         "where it is installed, else jax.",
-        choices=CHOICES["engine"],
+        choices=("auto", *engine_lib.ENGINES),
     )
     precision: str = option(
         "float32",
         "Precision of products in local training, with --engine=jax; clips, "
         "messages and noise are in float32 always.",
-        choices=CHOICES["precision"],
+        choices=engine_lib.PRECISIONS,
     )
     clients_at_once: Optional[int] = option(
         None,
@@ -202,7 +190,7 @@ class RunConfig(Checked):
         "socket",
         "Isolation of TFF's worker from other users; with anyone_can_connect, whoever "
         "reaches its port can read and write files as you.",
-        choices=CHOICES["worker_isolation"],
+        choices=engine_lib.ISOLATIONS,
     )
     coordinator_address: Optional[str] = option(
         None,
@@ -223,7 +211,7 @@ class RunConfig(Checked):
         "released: write only values that epsilon covers. exact_for_simulation: also "
         "measure values that a secure sum would hide. Default: exact values, whose "
         "names begin with exact_, are measured if the server is trusted.",
-        choices=CHOICES["measure"],
+        choices=MEASURES,
     )
     progress: bool = option(True, "Show a progress bar on stderr.")
     profile: bool = option(
@@ -238,10 +226,7 @@ class RunConfig(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check_processes()
-        if self.profile and self.measure == RELEASED:
-            wanted = f"left out with measure {RELEASED}, since times are exact"
-            raise ValueError(checks.message("profile", wanted, self.profile))
-        self._check_canaries()
+        self._check_exact()
         self._check_participation()
         self._check_mechanism()
 
@@ -279,28 +264,30 @@ class RunConfig(Checked):
         most = (self.num_processes or 1) - 1
         checks.integer("process_id", self.process_id, 0, most)
 
-    def _check_canaries(self) -> None:
-        """Refuses canaries that have no weight, or whose coins may not be used."""
-        others = {"weighted": self.weighted, "measure": self.measure == RELEASED}
-        for name, is_set in others.items():
-            if self.canaries and is_set:
-                wanted = f"left out with {name} {getattr(self, name)}"
-                raise ValueError(checks.message("canaries", wanted, self.canaries))
+    def _check_exact(self) -> None:
+        """Refuses exact times, and canaries without weight or with unused coins."""
+        is_released = self.measure == RELEASED
+        left_out = (
+            ("profile", "measure", is_released),
+            ("canaries", "measure", is_released),
+            ("canaries", "weighted", self.weighted),
+        )
+        for name, beside, is_set in left_out:
+            value = getattr(self, name)
+            wanted = f"left out with {beside} {getattr(self, beside)}"
+            checks.require(not (value and is_set), name, wanted, value)
 
     def _check_participation(self) -> None:
-        once = mechanisms.OncePerEpoch.name
+        chosen, once = self.participation, mechanisms.OncePerEpoch.name
         needs_epochs = self._has_stream and not self.streams_over_run
-        if needs_epochs and self.participation != once:
-            raise ValueError(
-                f"participation must be {once} for {self.mechanism} whose noise_stream "
-                f"is not {matrix_factorization.RUN}, found {self.participation}"
-            )
+        wanted = f"{once} for {self.mechanism} whose noise_stream is not "
+        wanted += matrix_factorization.RUN
+        is_right = not needs_epochs or chosen == once
+        checks.require(is_right, "participation", wanted, chosen)
         with_epochs = participation_lib.WITH_EPOCHS
-        if self.rounds_per_epoch is not None and self.participation not in with_epochs:
-            raise ValueError(
-                "rounds_per_epoch must be left out unless participation is "
-                f"{' or '.join(with_epochs)}, found {self.rounds_per_epoch}"
-            )
+        is_right = self.rounds_per_epoch is None or chosen in with_epochs
+        wanted = f"left out unless participation is {' or '.join(with_epochs)}"
+        checks.require(is_right, "rounds_per_epoch", wanted, self.rounds_per_epoch)
 
     def _check_mechanism(self) -> None:
         """Refuses invalid settings of the mechanism before the task is loaded."""
@@ -310,15 +297,12 @@ class RunConfig(Checked):
                 clip_norm=1.0,
                 noise_multiplier=self.noise_multiplier or 0.0,
             )
-        if self.weighted and not self.mechanism_class.is_weighted:
-            raise ValueError(
-                f"weighted must be left out for {self.mechanism}, found {self.weighted}"
-            )
-        if self.mechanism_class.is_private:
-            return
-        for name in ("noise_multiplier", "epsilon"):
-            if getattr(self, name) is not None:
-                raise ValueError(
-                    f"{name} must be left out, since it has no meaning for "
-                    f"{self.mechanism}, found {getattr(self, name)}"
-                )
+        allowed = {
+            "weighted": self.mechanism_class.is_weighted,
+            "noise_multiplier": self.mechanism_class.is_private,
+            "epsilon": self.mechanism_class.is_private,
+        }
+        for name, is_allowed in allowed.items():
+            value, wanted = getattr(self, name), f"left out for {self.mechanism}"
+            is_left_out = value is None or value is False
+            checks.require(is_allowed or is_left_out, name, wanted, value)

@@ -212,8 +212,7 @@ def noise_variance(
 
 
 def _given(name: str, value: Any) -> Any:
-    if value is None:
-        raise ValueError(f"{name} must be given, found None")
+    checks.require(value is not None, name, "given", value)
     return value
 
 
@@ -238,9 +237,8 @@ def _with_defaults(config: config_lib.RunConfig, task: Any) -> config_lib.RunCon
 
 def _check_engine(config: config_lib.RunConfig, task: Any) -> None:
     """Raises ValueError for a model, or a setting, of the other engine."""
-    if config.engine not in task.engines:
-        wanted = f"{task.engines[0]!r} for the model of the task {task.name}"
-        raise ValueError(checks.message("engine", wanted, config.engine))
+    wanted = f"{task.engines[0]!r} for the model of the task {task.name}"
+    checks.require(config.engine in task.engines, "engine", wanted, config.engine)
     engine.check_settings(config, config.engine)
 
 
@@ -322,27 +320,19 @@ def _with_noise(
     task: Any,
     participation: Participation,
 ) -> Mechanism:
-    if _is_calibrated(mechanism, config):
-        mechanism = planning.calibrate(
-            mechanism,
-            participation,
-            task.dimension,
-            _given("epsilon", config.epsilon),
-            _given("delta", config.delta),
-            config.accounting_method,
-        )
-        _check_calibrated(mechanism, config)
-        mechanism.check_noise(task.dimension)
-    return mechanism
-
-
-def _check_calibrated(mechanism: Mechanism, config: config_lib.RunConfig) -> None:
     """Raises ValueError if a budget asks for so much noise that nothing is learned."""
+    if not _is_calibrated(mechanism, config):
+        return mechanism
+    budget = _given("epsilon", config.epsilon), _given("delta", config.delta)
+    mechanism = planning.calibrate(
+        mechanism, participation, task.dimension, *budget, config.accounting_method
+    )
     multiplier = mechanism.noise_multiplier or 0.0
-    if multiplier > config_lib.LARGEST_NOISE_MULTIPLIER:
-        raise ValueError(
-            f"epsilon must be larger, found {config.epsilon}, which needs a noise "
-            f"multiplier of {multiplier:.4g}; at most "
-            f"{config_lib.LARGEST_NOISE_MULTIPLIER:g} is allowed, and less compression "
-            "needs less noise"
-        )
+    most = config_lib.LARGEST_NOISE_MULTIPLIER
+    wanted = (
+        f"larger, or the compression less: it needs a noise multiplier of "
+        f"{multiplier:.4g}, of at most {most:g}"
+    )
+    checks.require(multiplier <= most, "epsilon", wanted, config.epsilon)
+    mechanism.check_noise(task.dimension)
+    return mechanism

@@ -23,7 +23,7 @@ import secrets
 from collections.abc import Callable
 from typing import Any, Optional
 
-from dpfl import files, privacy_coverage, reading, seed_domains
+from dpfl import checks, files, locks, privacy_coverage, reading, seed_domains
 from dpfl.training import canaries as canaries_lib
 from dpfl.training import checkpoint as checkpoint_lib
 from dpfl.training import engine as engine_lib
@@ -67,7 +67,7 @@ class Run:
         """Locks the output folder, and checks that it belongs to this run.
 
         Raises:
-          files.InUseError: If another process has locked it.
+          locks.InUseError: If another process has locked it.
           ChangedFlagsError: If another run was started in it, or this run with other
             noise or versions.
           DamagedCheckpointError: If a round that was seen would be repeated with other
@@ -97,7 +97,7 @@ class Run:
 
     def _open(self, stack: contextlib.ExitStack) -> None:
         _check_places(self._directory)
-        stack.enter_context(files.locked(self._directory))
+        stack.enter_context(locks.locked(self._directory))
         files.remove_partials(self._directory)
         self._store = checkpoint_lib.CheckpointStore(
             self._directory / "checkpoints",
@@ -228,12 +228,12 @@ def _check_places(directory: pathlib.Path) -> None:
     for place in privacy_coverage.FILES:
         name, _, inside = place.partition("/")
         for path in directory.glob(name):
-            if not inside:
-                # The target of a link is checked.
-                with contextlib.suppress(FileNotFoundError):
-                    files.check_regular(path.name, path)
-            elif not path.is_dir():
-                raise ValueError(f"{name} must be a folder, found the file {path}")
+            if inside:
+                checks.require(path.is_dir(), name, "a folder", str(path))
+                continue
+            # The target of a link is checked.
+            with contextlib.suppress(FileNotFoundError):
+                files.check_regular(path.name, path)
 
 
 def _check_fresh(directory: pathlib.Path) -> None:

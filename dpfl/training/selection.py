@@ -48,10 +48,8 @@ def select_cohort(
     """
     select = _RULES.get(type(participation))
     if select is None:
-        raise TypeError(
-            f"participation must be one of {[cls.__name__ for cls in _RULES]}, "
-            f"found {participation!r}"
-        )
+        wanted = f"one of {', '.join(cls.__name__ for cls in _RULES)}"
+        raise TypeError(checks.message("participation", wanted, participation))
     return np.sort(select(participation, seed, round_index)).astype(np.int64)
 
 
@@ -60,6 +58,12 @@ def _generator(
 ) -> np.random.Generator:
     key = derive_seed(seed, domain, index)
     return np.random.Generator(np.random.Philox(key=key))
+
+
+def _places(participation: Any, seed: int, index: int) -> np.ndarray:
+    """Each client's place, one of as many as there are clients."""
+    generator = _generator(seed, seed_domains.RunDomain.SLOT, index)
+    return generator.integers(participation.population, size=participation.population)
 
 
 def _poisson(participation: Any, seed: int, round_index: int) -> np.ndarray:
@@ -113,9 +117,8 @@ def _cyclic_poisson(participation: Any, seed: int, round_index: int) -> np.ndarr
 
 def _random_allocation(participation: Any, seed: int, round_index: int) -> np.ndarray:
     epoch, place = divmod(round_index, participation.rounds_per_epoch)
-    generator = _generator(seed, seed_domains.RunDomain.SLOT, epoch)
     # Each client draws one of N places, n of which are in the round: probability n / N.
-    places = generator.integers(participation.population, size=participation.population)
+    places = _places(participation, seed, epoch)
     return np.flatnonzero(places // participation.cohort_size == place)
 
 
@@ -124,9 +127,7 @@ def _b_min_separation(participation: Any, seed: int, round_index: int) -> np.nda
     blocked = participation.separation - 1
     # Each client draws one of N places; with n of them it waits for one of the first b
     # - 1 rounds, and with those that are left it is free at once.
-    places = _generator(seed, seed_domains.RunDomain.SLOT, 0).integers(
-        population, size=population
-    )
+    places = _places(participation, seed, 0)
     waits = places // participation.cohort_size + 1
     free = np.where(waits <= blocked, waits, 0)
 
@@ -145,9 +146,7 @@ def _b_min_separation(participation: Any, seed: int, round_index: int) -> np.nda
 def _k_of_t(participation: Any, seed: int, round_index: int) -> np.ndarray:
     population, law = participation.population, participation.law
     extra = participation.cohort_size * law.rounds % population
-    places = _generator(seed, seed_domains.RunDomain.SLOT, 0).integers(
-        population, size=population
-    )
+    places = _places(participation, seed, 0)
     # The number of each client's rounds from `first` to `last` - 1, which is halved
     # down to the round; a generator for each node of the tree.
     numbers = law.k + (places < extra)

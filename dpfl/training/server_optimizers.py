@@ -17,7 +17,7 @@ import dataclasses
 import functools
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Optional, Protocol
 
 import numpy as np
@@ -32,18 +32,20 @@ _BETA_2 = 0.999
 _LEAST_ROOT = 1e-7
 
 
-class ServerOptimizer(Protocol):
-    """A step of the server as a function; a state is a mapping of arrays and lists."""
+# Arrays, and lists of them, by name.
+State = dict[str, Any]
+_Arrays = Sequence[Array]
+_Shapes = Sequence[Sequence[int]]
+_Stepped = tuple[State, list[Array]]
 
-    def initialize(self, nx: Any, shapes: Sequence[Sequence[int]]) -> dict[str, Any]:
+
+class ServerOptimizer(Protocol):
+    """A step of the server as a function."""
+
+    def initialize(self, nx: Any, shapes: _Shapes) -> State:
         """The state before the first step, of weights of some shapes."""
 
-    def next(
-        self,
-        state: dict[str, Any],
-        weights: Sequence[Array],
-        gradients: Sequence[Array],
-    ) -> tuple[dict[str, Any], list[Array]]:
+    def next(self, state: State, weights: _Arrays, gradients: _Arrays) -> _Stepped:
         """The state and the weights after a step.
 
         Args:
@@ -65,16 +67,11 @@ class Sgd:
     learning_rate: float
     momentum: float = 0.0
 
-    def initialize(self, nx: Any, shapes: Sequence[Sequence[int]]) -> dict[str, Any]:
+    def initialize(self, nx: Any, shapes: _Shapes) -> State:
         """See base class."""
         return {"velocity": _zeros(nx, shapes)} if self.momentum else {}
 
-    def next(
-        self,
-        state: dict[str, Any],
-        weights: Sequence[Array],
-        gradients: Sequence[Array],
-    ) -> tuple[dict[str, Any], list[Array]]:
+    def next(self, state: State, weights: _Arrays, gradients: _Arrays) -> _Stepped:
         """See base class."""
         velocity = list(gradients)
         if self.momentum:
@@ -121,7 +118,7 @@ class Adam:
         self._corrects_start = corrects_start
         self._variance = checks.nonnegative("noise_variance", noise_variance)
 
-    def initialize(self, nx: Any, shapes: Sequence[Sequence[int]]) -> dict[str, Any]:
+    def initialize(self, nx: Any, shapes: _Shapes) -> State:
         """See base class."""
         return {
             "step": nx.zeros([], np.int32),
@@ -129,12 +126,7 @@ class Adam:
             "second_moment": _zeros(nx, shapes),
         }
 
-    def next(
-        self,
-        state: dict[str, Any],
-        weights: Sequence[Array],
-        gradients: Sequence[Array],
-    ) -> tuple[dict[str, Any], list[Array]]:
+    def next(self, state: State, weights: _Arrays, gradients: _Arrays) -> _Stepped:
         """See base class."""
         nx, (beta_1, beta_2) = arrays.of(gradients[0]), self._betas
         step = state["step"] + 1
@@ -165,11 +157,8 @@ class Adam:
 
 
 def stepped(
-    optimizer: ServerOptimizer,
-    state: Mapping[str, Any],
-    weights: Sequence[Array],
-    gradients: Sequence[Array],
-) -> tuple[dict[str, Any], list[Array]]:
+    optimizer: ServerOptimizer, state: State, weights: _Arrays, gradients: _Arrays
+) -> _Stepped:
     """The state and the weights after a step, or as before an aggregate not finite.
 
     Args:
@@ -194,7 +183,7 @@ def stepped(
     return kept(after, state), kept(moved, weights)
 
 
-def _zeros(nx: Any, shapes: Sequence[Sequence[int]]) -> list[Array]:
+def _zeros(nx: Any, shapes: _Shapes) -> list[Array]:
     return [nx.zeros(shape, np.float32) for shape in shapes]
 
 

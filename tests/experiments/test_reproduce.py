@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from dpfl import files
+from dpfl import files, locks
 from experiments import plotting
 from experiments.papers import chen2024
 from experiments.papers.index import FIGURES
@@ -125,7 +125,7 @@ def test_list_names_every_figure():
 def test_concurrent_use_of_output_dir_is_refused(tmp_path):
     folder = tmp_path / "csgm_fig1-small"
     folder.mkdir()
-    with files.locked(folder):
+    with locks.locked(folder):
         done = reproduce("--figure=csgm_fig1", f"--output_dir={tmp_path}")
     assert done.returncode == 2
     assert str(folder) in done.stderr

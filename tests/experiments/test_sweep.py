@@ -8,7 +8,7 @@ import math
 import pytest
 from scipy import stats
 
-from dpfl import files
+from dpfl import files, locks
 from experiments import grids, plotting
 from experiments.trainings import parallel_runs, remaining_work, sweep, trainers, tuning
 from tests.refusals import names, refuses
@@ -45,8 +45,8 @@ class FakeTrainer:
     def train(self, work, folder, on_round, **more):
         if work.flags["seed"] in self.elsewhere:
             self.elsewhere.remove(work.flags["seed"])
-            with pytest.raises(files.InUseError) as used, files.locked(folder.parent):
-                with files.locked(folder.parent):
+            with pytest.raises(locks.InUseError) as used, locks.locked(folder.parent):
+                with locks.locked(folder.parent):
                     pass
             raise trainers.WorkFailedError("used", 2, str(used.value))
         self.calls.append({**work.flags, **more})

@@ -19,7 +19,7 @@ import numpy as np
 import psutil
 import pytest
 
-from dpfl import files
+from dpfl import files, locks
 from dpfl.tasks.configs import DigitsConfig
 from dpfl.training import checkpoint, engine, report
 from dpfl.training import loop as loop_lib
@@ -254,7 +254,7 @@ def test_damage_changed_flags_and_lock(reference, tmp_path):
     done = train(run, "--seed=5", "--client_lr=0.5", "--examples_per_client=7", code=2)
     for name in ("--client_lr", "--examples_per_client", "task fingerprint"):
         assert name in done.stderr
-    with files.locked(run):
+    with locks.locked(run):
         done = train(run, "--seed=5", code=2)
         assert names(done.stderr, os.getpid())
 

@@ -140,15 +140,6 @@ def test_validation_takes_the_place_of_the_test_set(tmp_path):
         docs.load(_small(validation_fraction=0.01), folder)
 
 
-def test_evaluated_sentences_are_drawn_from_all(tmp_path):
-    folder = _library(tmp_path)
-    (whole, _), *_ = docs.load(_small(), folder).evaluation_dataset()
-    (some, _), *_ = docs.load(_small(max_test_examples=8), folder).evaluation_dataset()
-    assert len(whole) == 33 and len(some) == 8
-    rows = {tuple(row) for row in whole.numpy()}
-    assert all(tuple(row) in rows for row in some.numpy())
-
-
 def test_evaluated_sentences_have_their_modules(tmp_path):
     folder = _library(tmp_path)
     *_, last = docs.load(_small(), folder).test_owners()

@@ -7,37 +7,24 @@ import collections
 import dataclasses
 import functools
 import hashlib
-import io
 import lzma
 import os
-import pathlib
 import re
 import shlex
 import shutil
 import sqlite3
-import stat
 import subprocess
 import sys
-import tarfile
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from dpfl import cache_folder
 from dpfl.engines.tff import records as graph_records
-from dpfl.tasks import (
-    clients,
-    configs,
-    data_files,
-    downloads,
-    emnist,
-    records,
-    stackoverflow,
-    text,
-)
+from dpfl.tasks import clients, configs, data_files, emnist, records, text
 from dpfl.tasks.registry import load_task
 from tests.refusals import refuses
+from tests.tasks import test_word_counts
 
 EMNIST_CLIENTS = 5
 WORDS = ["the", "a", "is", "code", "error", "c#"]
@@ -118,33 +105,12 @@ def emnist_copy(emnist_folder, tmp_path):
     return tmp_path / "emnist_all.sqlite"
 
 
-def _pack_word_counts(folder, words, content=None):
-    lines = "".join(f"{w} {100 - i}\n" for i, w in enumerate(words))
-    content = (lines if content is None else content).encode()
-    path = folder / "datasets" / "stackoverflow.word_count.tar.bz2"
-    path.parent.mkdir(exist_ok=True)
-    with tarfile.open(path, "w:bz2") as archive:
-        member = tarfile.TarInfo("stackoverflow.word_count")
-        member.size = len(content)
-        archive.addfile(member, io.BytesIO(content))
-    return path
-
-
-def _word_counts(folder, content):
-    """The vocabulary of three words of a file with such lines."""
-    _pack_word_counts(folder, [], content)
-    config = configs.StackOverflowConfig(
-        data_dir=str(folder), vocab_size=3, allow_partial_data=True
-    )
-    return stackoverflow.read_vocabulary(config)
-
-
 @pytest.fixture(scope="module")
 def stackoverflow_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("stackoverflow")
     path = str(folder / "stackoverflow.sqlite")
     _save(path, ["train", "test"], 3, _stackoverflow_examples)
-    _pack_word_counts(folder, WORDS)
+    test_word_counts.pack(folder, "".join(f"{word} 9\n" for word in WORDS))
     return folder
 
 
@@ -197,29 +163,6 @@ def test_invalid_emnist_label_gives_a_nonfinite_client():
         assert np.all(x[0] == 0.5)
 
 
-def test_pipe_as_data_file_is_refused(tmp_path):
-    os.mkfifo(tmp_path / "emnist_all.sqlite")
-    with refuses(ValueError, tmp_path / "emnist_all.sqlite"):
-        _emnist(tmp_path)
-
-
-def test_client_data_can_be_built_inside_a_graph(emnist_folder):
-    task = _emnist(emnist_folder)
-
-    @tf.function(input_signature=[tf.TensorSpec([], tf.int64)])
-    def labels(index):
-        total = tf.zeros([0], tf.int32)
-        for _, y in task.dataset_from_index(index):
-            tf.autograph.experimental.set_loop_options(
-                shape_invariants=[(total, tf.TensorShape([None]))]
-            )
-            total = tf.concat([total, y], 0)
-        return total
-
-    for i, client in enumerate(task.client_ids):
-        assert np.array_equal(labels(i), _examples(task.client_dataset(client))[1])
-
-
 def test_clients_read_without_tensorflow_have_the_same_examples(
     emnist_folder, stackoverflow_folder
 ):
@@ -231,6 +174,7 @@ def test_clients_read_without_tensorflow_have_the_same_examples(
             theirs = _examples(task.dataset_from_index(index, 2))
             assert np.array_equal(x[order], theirs[0])
             assert np.array_equal(y[order], theirs[1])
+        assert task.clients_hold_test_examples
         x, y = task.clients.read(every)
         assert len(x) == len(y) == task.clients.sizes.sum()
 
@@ -289,12 +233,6 @@ def test_missing_file_error_names_file_folder_and_remedies(tmp_path):
         load_task("emnist", data_dir=folder)
     assert _one_sentence(caught)
     assert not os.path.exists(folder)
-
-
-def test_missing_word_counts_are_named(stackoverflow_folder, tmp_path):
-    shutil.copy(stackoverflow_folder / "stackoverflow.sqlite", tmp_path)
-    with _refused("stackoverflow.word_count.tar.bz2"):
-        load_task("stackoverflow", data_dir=str(tmp_path), allow_partial_data=True)
 
 
 def test_partial_file_needs_a_flag(emnist_folder):
@@ -361,26 +299,6 @@ def test_a_damaged_file_is_refused_even_if_partial(
     assert not parts or "allow_partial_data" not in _one_sentence(caught)
 
 
-def test_lost_clients_are_refused(emnist_copy):
-    _change(emnist_copy, "DELETE FROM client_metadata WHERE client_id = 'f002'")
-    with _refused("4 clients", "44 examples"):
-        _emnist(emnist_copy.parent)
-
-
-@pytest.mark.parametrize("leads_to", ["nowhere", "stackoverflow.word_count"])
-def test_symlink_in_word_count_archive_is_not_followed(tmp_path, leads_to):
-    path = _pack_word_counts(tmp_path, WORDS)
-    with tarfile.open(path, "w:bz2") as archive:
-        member = tarfile.TarInfo("stackoverflow.word_count")
-        member.type, member.linkname = tarfile.SYMTYPE, leads_to
-        archive.addfile(member)
-    config = configs.StackOverflowConfig(
-        data_dir=str(tmp_path), vocab_size=3, allow_partial_data=True
-    )
-    with _refused("stackoverflow.word_count"):
-        stackoverflow.read_vocabulary(config)
-
-
 @pytest.mark.parametrize("limit", [None, 4])
 def test_overwritten_pages_are_reported_as_damage(emnist_copy, tff_context, limit):
     """The check reads no examples: a worker, or what evaluates, is the first to."""
@@ -412,11 +330,6 @@ def test_overwritten_pages_are_reported_as_damage(emnist_copy, tff_context, limi
         assert _one_sentence(caught)
 
 
-def test_the_clients_hold_test_examples(emnist_folder, stackoverflow_folder):
-    assert _emnist(emnist_folder).clients_hold_test_examples
-    assert _stackoverflow(stackoverflow_folder).clients_hold_test_examples
-
-
 def test_fingerprint_follows_the_data(emnist_copy, emnist_folder):
     before = _emnist(emnist_folder).fingerprint
     assert _emnist(emnist_copy.parent).fingerprint == before
@@ -424,133 +337,23 @@ def test_fingerprint_follows_the_data(emnist_copy, emnist_folder):
     assert _emnist(emnist_copy.parent).fingerprint != before
 
 
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("DPFL_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
-def test_the_fingerprint_is_of_all_of_a_file(tmp_path, cache, monkeypatch):
-    """Also of the middle of a large one, which was changed without another length."""
-    monkeypatch.setattr(downloads, "_TICK_NS", 0)
-    path = tmp_path / "large"
-    content = bytearray(4 * 2**20)
-    found = []
-    for middle in (0, 1):
-        content[2**21] = middle
-        path.write_bytes(content)
-        found.append(data_files.fingerprint(str(path), EMNIST_FILE))
-    assert found[0] != found[1]
-
-
-def test_digest_is_cached_until_the_file_changes(tmp_path, cache, monkeypatch, capsys):
-    read = []
-    digest = downloads.digest
-    monkeypatch.setattr(downloads, "digest", lambda p: read.append(p) or digest(p))
-    path = tmp_path / "data"
-    path.write_bytes(b"one client")
-    remembered = functools.partial(downloads.remembered_digest, str(path))
-    first = remembered()
-    assert remembered() == first and len(read) == 2 and not cache.exists()
-    # Once it is older than a tick of the clock.
-    monkeypatch.setattr(downloads, "_TICK_NS", 0)
-    assert remembered() == remembered() == first and len(read) == 3
-    [kept] = cache.iterdir()
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    # Of the same length, and with the time that it had: the inode's time tells.
-    times = path.stat()
-    path.write_bytes(b"two client")
-    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    changed = remembered()
-    assert changed != first and len(read) == 4
-    kept.write_text("{")
-    assert remembered() == changed and len(read) == 5
-    monkeypatch.setattr(downloads, "_LONG", 0)
-    os.utime(path)
-    assert remembered() == changed and str(path) in capsys.readouterr().err
-    # What is remembered may be read by the digest's own form alone.
-    key = kept.name[len("dpfl-") : -len(".cache")]
-    header, arrays = cache_folder.read(key)
-    cache_folder.write(key, {**header, "sha256": "0" * 63 + "\n"}, arrays)
-    assert remembered() == changed and len(read) == 7
-
-
-def test_no_digest_is_cached_if_caching_is_off(tmp_path, monkeypatch):
-    monkeypatch.setattr(downloads, "_TICK_NS", 0)
-    (tmp_path / "data").write_bytes(b"one client")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
-    monkeypatch.delenv("HOME", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
-    monkeypatch.setenv("DPFL_CACHE", "off")
-    assert len(downloads.remembered_digest("data")) == 64
-    # Nor where a container's user has no home.
-    monkeypatch.delenv("DPFL_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", "caches")
-    assert len(downloads.remembered_digest("data")) == 64
-    assert os.listdir(tmp_path) == ["data"]
-
-
-def _published(folder, content):
-    """A file with a URL that needs no network."""
-    packed = folder / "emnist_all.sqlite.lzma"
-    packed.write_bytes(content)
-    return data_files.SqlFile("emnist_all.sqlite", packed.as_uri(), EMNIST_FILE.splits)
-
-
-def test_download_gets_its_name_when_complete(emnist_copy, tmp_path_factory):
-    content = lzma.compress(emnist_copy.read_bytes(), format=lzma.FORMAT_ALONE)
-    file = _published(emnist_copy.parent, content)
-    folder = tmp_path_factory.mktemp("download") / "new"
-    assert _emnist(folder, file, download=True).population == 5
-    assert os.listdir(folder) == ["emnist_all.sqlite"]
-    pathlib.Path(emnist_copy.parent / "emnist_all.sqlite.lzma").unlink()
-    assert _emnist(folder, file, download=True).population == 5
-
-
-@pytest.mark.parametrize(
-    "kept, lost, part",
-    [
-        *((kept, "", "download") for kept in (None, 0.3, 0.99)),
-        (1, "DELETE FROM client_metadata WHERE client_id = 'f002'", "4 clients"),
-    ],
-)
-def test_failed_download_leaves_no_file(
-    emnist_copy, tmp_path_factory, kept, lost, part
-):
-    _change(emnist_copy, lost)
+def test_download_is_the_published_file(emnist_copy, tmp_path):
     content = lzma.compress(emnist_copy.read_bytes())
-    file = _published(emnist_copy.parent, content[: int((kept or 0) * len(content))])
-    if kept is None:
-        (emnist_copy.parent / "emnist_all.sqlite.lzma").unlink()
-    folder = tmp_path_factory.mktemp("download")
-    with _refused(folder if part == "download" else part) as caught:
-        _emnist(folder, file, download=True)
-    assert _one_sentence(caught) and os.listdir(folder) == []
-
-
-def test_download_with_wrong_digest_is_discarded(emnist_copy, tmp_path_factory):
-    content = lzma.compress(emnist_copy.read_bytes())
-    file = _published(emnist_copy.parent, content)
-    right = hashlib.sha256(content).hexdigest()
-    folder = tmp_path_factory.mktemp("download")
-    wrong = dataclasses.replace(file, packed_sha256="0" * 64)
-    with _refused("0" * 64, right):
-        _emnist(folder, wrong, download=True)
-    assert os.listdir(folder) == []
-    assert _emnist(folder, wrong, download=True, allow_partial_data=True)
-    right = dataclasses.replace(file, packed_sha256=right)
-    assert _emnist(tmp_path_factory.mktemp("right"), right, download=True)
-
-
-@pytest.mark.parametrize("put", [os.mkfifo, os.mkdir])
-def test_pipes_are_refused_without_blocking(stackoverflow_folder, tmp_path, put):
-    shutil.copytree(stackoverflow_folder, tmp_path / "copy")
-    path = tmp_path / "copy" / "datasets" / "stackoverflow.word_count.tar.bz2"
-    path.unlink()
-    put(path)
-    with refuses(ValueError, path):
-        _stackoverflow(tmp_path / "copy")
+    (packed := tmp_path / "emnist_all.sqlite.lzma").write_bytes(content)
+    file = dataclasses.replace(EMNIST_FILE, url=packed.as_uri())
+    digest = hashlib.sha256(content).hexdigest()
+    wrong, right = (
+        dataclasses.replace(file, packed_sha256=each) for each in ("0" * 64, digest)
+    )
+    with _refused("0" * 64, digest):
+        _emnist(tmp_path / "a", wrong, download=True)
+    assert _emnist(tmp_path / "b", wrong, download=True, allow_partial_data=True)
+    assert _emnist(tmp_path / "c", right, download=True).population == 5
+    packed.unlink()
+    assert _emnist(tmp_path / "c", right, download=True).population == 5
+    more = dataclasses.replace(file, splits={**file.splits, "all_test": (6, 99)})
+    with _refused("5 clients", 6, 99):
+        _emnist(tmp_path / "c", more)
 
 
 def test_large_unindexed_file_is_refused_with_the_remedy(emnist_copy, monkeypatch):
@@ -590,30 +393,6 @@ def test_a_folder_in_no_home_is_refused(tmp_path, monkeypatch, given):
     assert os.listdir(tmp_path) == []
 
 
-class Trickle(io.BytesIO):
-    """A response of a byte at a time, of which no end is known."""
-
-    headers: dict = {}
-
-    def read1(self, size):
-        return super().read1(min(size, 1))
-
-
-def test_stalled_download_is_aborted(tmp_path, monkeypatch):
-    seconds = iter(range(0, 10_000, 20))
-    monkeypatch.setattr(downloads.time, "monotonic", lambda: next(seconds))
-    limits = []
-
-    def urlopen(url, timeout):
-        limits.append(timeout)
-        return Trickle(bytes(100))
-
-    monkeypatch.setattr(downloads.urllib.request, "urlopen", urlopen)
-    with refuses(data_files.DataFileError, "4 bytes", 80):
-        downloads.fetch(str(tmp_path / "a"), "https://a.invalid/a", check=bool)
-    assert os.listdir(tmp_path) == [] and limits == [60]
-
-
 def _stackoverflow(folder, **options):
     options = dict(vocab_size=6, sequence_length=8, lstm_size=4) | options
     return load_task(
@@ -647,81 +426,3 @@ def test_stackoverflow_evaluates_on_the_test_split(stackoverflow_folder):
     task = _stackoverflow(stackoverflow_folder)
     x, _ = _examples(task.evaluation_dataset())
     assert x.shape == (12, 8) and x.dtype == np.int32
-
-
-def test_too_few_words_are_refused(stackoverflow_folder):
-    with refuses(ValueError, "vocab_size", 6, 7):
-        _stackoverflow(stackoverflow_folder, vocab_size=7)
-
-
-def test_word_counts_with_wrong_digest_are_refused(stackoverflow_folder):
-    config = configs.StackOverflowConfig(data_dir=str(stackoverflow_folder))
-    with _refused("SHA-256"):
-        stackoverflow.read_vocabulary(config)
-
-
-def test_word_counts_are_downloaded_on_request(stackoverflow_folder, tmp_path):
-    source = stackoverflow_folder / "datasets" / "stackoverflow.word_count.tar.bz2"
-    digest = hashlib.sha256(source.read_bytes()).hexdigest()
-    words = data_files.PackedText(
-        "datasets/words.tar.bz2", source.as_uri(), "stackoverflow.word_count", digest
-    )
-    config = configs.StackOverflowConfig(
-        data_dir=str(tmp_path), download=True, vocab_size=6
-    )
-    assert stackoverflow.read_vocabulary(config, words) == WORDS
-    assert os.listdir(tmp_path / "datasets") == ["words.tar.bz2"]
-    small = dataclasses.replace(config, download=False, vocab_size=4)
-    assert stackoverflow.read_vocabulary(small, words) == WORDS[:4]
-
-
-@pytest.mark.parametrize(
-    "content, found",
-    [
-        ("the 9\na 8\nis 7", ["the", "a", "is"]),
-        ("the 9\r\na 8\r\nis 7\r\n", ["the", "a", "is"]),
-        # TFF reads lines that end in newlines alone.
-        ("the 9\na\u2028b 8\nis 7\n", ["the", "a\u2028b", "is"]),
-        ("the 9\na\x85b 8\n\x0c 7\n", ["the", "a\x85b", "\x0c"]),
-        ("the\t9\na   8\n is 7 \n", ["the", "a", "is"]),
-    ],
-)
-def test_word_counts_are_a_word_a_line(tmp_path, content, found):
-    assert _word_counts(tmp_path, content) == found
-
-
-@pytest.mark.parametrize(
-    "content, line",
-    [
-        ("the 9\n\nis 7\nof 6\n", 2),
-        ("the 9\na 8\nis\n", 3),
-        ("the 9\na b 8\nis 7\n", 2),
-        ("the 9\na eight\nis 7\n", 2),
-        ("9\na 8\nis 7\n", 1),
-        ("the 9\na 8\nthe 7\n", 3),
-        ("the 9\na -8\nis 7\n", 2),
-    ],
-)
-def test_malformed_word_count_lines_are_refused(tmp_path, content, line):
-    with _refused(f"line {line}", "stackoverflow.word_count") as caught:
-        _word_counts(tmp_path, content)
-    assert _one_sentence(caught)
-
-
-@pytest.mark.parametrize("content", ["", "\n", "the 9\na 8\n"])
-def test_too_few_word_counts_are_refused(tmp_path, content):
-    with _refused("vocab_size", 3):
-        _word_counts(tmp_path, content)
-
-
-def test_cut_word_counts_are_refused(stackoverflow_folder, tmp_path):
-    shutil.copytree(stackoverflow_folder, tmp_path / "copy")
-    path = tmp_path / "copy" / "datasets" / "stackoverflow.word_count.tar.bz2"
-    path.write_bytes(path.read_bytes()[:-20])
-    with _refused(path):
-        _stackoverflow(tmp_path / "copy")
-
-
-def test_a_word_twice_in_the_vocabulary_is_refused():
-    with refuses(ValueError, "vocabulary"):
-        stackoverflow.PostRecord(["a", "b", "a"], 5)
