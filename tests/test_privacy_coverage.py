@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpfl import privacy_coverage
+from dpfl.privacy_coverage import COVERED, EXACT, SECRET
 from tests.refusals import refuses
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,11 +35,8 @@ def table(kinds):
 @pytest.mark.parametrize(
     ("page", "kinds"),
     [
-        (
-            "docs/training.md",
-            (privacy_coverage.COVERED, privacy_coverage.EXACT, privacy_coverage.SECRET),
-        ),
-        ("docs/sharp_edges.md", (privacy_coverage.EXACT, privacy_coverage.SECRET)),
+        ("docs/training.md", (COVERED, EXACT, SECRET)),
+        ("docs/sharp_edges.md", (EXACT, SECRET)),
     ],
 )
 def test_documentation_lists_every_output(page, kinds):
@@ -49,20 +47,16 @@ def test_documentation_lists_every_output(page, kinds):
 @pytest.mark.parametrize(
     ("place", "name", "kind"),
     [
-        ("metrics.csv", "exact_eval_loss", privacy_coverage.EXACT),
-        ("metrics.csv", "eval_loss", privacy_coverage.COVERED),
-        ("metrics.csv", "aggregator_noise_stddev", privacy_coverage.COVERED),
-        (
-            "tensorboard/events.out.tfevents.1.dpfl",
-            "exact_clients",
-            privacy_coverage.EXACT,
-        ),
-        ("summary.json", "exact.max_participations", privacy_coverage.EXACT),
-        ("summary.json", "settings.seed", privacy_coverage.SECRET),
-        ("summary.json", "settings.rounds", privacy_coverage.COVERED),
-        ("checkpoints/checkpoint-00000001", "*", privacy_coverage.SECRET),
-        ("stderr", "exact loss 0.5", privacy_coverage.EXACT),
-        ("stderr", "resuming after round 4", privacy_coverage.COVERED),
+        ("metrics.csv", "exact_eval_loss", EXACT),
+        ("metrics.csv", "eval_loss", COVERED),
+        ("metrics.csv", "aggregator_noise_stddev", COVERED),
+        ("tensorboard/events.out.tfevents.1.dpfl", "exact_clients", EXACT),
+        ("summary.json", "exact.max_participations", EXACT),
+        ("summary.json", "settings.seed", SECRET),
+        ("summary.json", "settings.rounds", COVERED),
+        ("checkpoints/checkpoint-00000001", "*", SECRET),
+        ("stderr", "exact loss 0.5", EXACT),
+        ("stderr", "resuming after round 4", COVERED),
     ],
 )
 def test_every_output_has_a_coverage_kind(place, name, kind):
@@ -88,4 +82,4 @@ def test_unlisted_output_is_refused(place, name):
 def test_unlisted_measurement_counts_as_exact(name):
     column = privacy_coverage.measured_column(name, ["other", "exact_clients"])
     assert column == f"exact_aggregator_{name.replace('exact_', '')}"
-    assert privacy_coverage.kind("metrics.csv", column) == privacy_coverage.EXACT
+    assert privacy_coverage.kind("metrics.csv", column) == EXACT

@@ -85,8 +85,8 @@ def dirichlet_partition(
     Raises:
       ValueError: If there are fewer examples than clients.
     """
-    limit = "the number of training examples"
-    checks.integer("num_clients", num_clients, None, len(labels), limit)
+    wanted = f"at most {len(labels)}, the number of training examples"
+    checks.require(num_clients <= len(labels), "num_clients", wanted, num_clients)
     classes = np.unique(labels)
     left = [list(rng.permutation(np.flatnonzero(labels == c))) for c in classes]
     sizes = [len(part) for part in np.array_split(labels, num_clients)]

@@ -77,16 +77,23 @@ def manifest(plan: plan_lib.Plan) -> dict[str, dict[str, Any]]:
     same noise.
     """
     return {
-        "flags": settings(plan),
-        "noise": {"noise_multiplier": plan.mechanism.noise_multiplier},
-        "versions": versions(),
+        **_of_release(plan),
         "source": {
             "commit": (git_state() or {}).get("commit"),
             "dpfl's files": source_digest(),
             "plug-ins' files": plugins_digest(plan),
         },
-        "engine": dict(plan.about.facts),
         "arithmetic": {**_arithmetic(plan), **plan.about.last_bits},
+    }
+
+
+def _of_release(plan: plan_lib.Plan) -> dict[str, dict[str, Any]]:
+    """The facts of `manifest` from which seeds are made, too."""
+    return {
+        "flags": settings(plan),
+        "noise": {"noise_multiplier": plan.mechanism.noise_multiplier},
+        "versions": versions(),
+        "engine": dict(plan.about.facts),
     }
 
 
@@ -97,8 +104,7 @@ def digest(plan: plan_lib.Plan) -> str:
     processors are left out, so that a seed gives the same results within one version.
     Measurements beside the release are left out too.
     """
-    facts = manifest(plan)
-    del facts["source"], facts["arithmetic"]
+    facts = _of_release(plan)
     named = facts["flags"]
     del named["seed"], named["measure"]
     if plan.config.engine == "tff":

@@ -14,27 +14,21 @@ from tests.refusals import refuses
 
 @pytest.fixture(scope="module")
 def task():
-    return load_task("digits", client_epochs=1, shuffle_seed=None)
-
-
-def _examples(dataset):
-    batches = list(dataset)
-    return tuple(np.concatenate([b[i].numpy() for b in batches]) for i in (0, 1))
+    return load_task("digits")
 
 
 def _all_clients(task):
-    parts = [_examples(task.client_dataset(c)) for c in task.client_ids]
-    return [x for x, _ in parts], [y for _, y in parts]
+    return zip(*(task.clients.read(np.array([i])) for i in range(task.population)))
 
 
 @pytest.fixture(scope="module")
 def clients(task):
-    return _all_clients(task)
+    return tuple(_all_clients(task))
 
 
 def test_every_image_is_in_exactly_one_place(task, clients):
     xs, ys = clients
-    test_x, test_y = _examples(task.evaluation_dataset())
+    test_x, test_y = task.test_examples()
     assert task.population == 100 and len(task.client_ids) == 100
     assert {len(y) for y in ys} == {14, 15}
     assert sum(map(len, ys)) + len(test_y) == 1797
@@ -45,21 +39,21 @@ def test_every_image_is_in_exactly_one_place(task, clients):
 
 
 def test_test_set_is_a_fifth_of_each_label(task):
-    _, y = _examples(task.evaluation_dataset())
+    _, y = task.test_examples()
     share = np.bincount(y) / np.bincount(digits._read_images()[1])
     assert np.all(np.abs(share - 0.2) < 0.003)
 
 
 def test_validation_and_test_sets_are_disjoint(task, clients):
-    found = load_task("digits", client_epochs=1, validation_fraction=0.1)
+    found = load_task("digits", validation_fraction=0.1)
     assert found.fingerprint != task.fingerprint
-    validation, labels = _examples(found.evaluation_dataset())
+    validation, labels = found.test_examples()
     # A tenth of the four fifths that are not the test set.
     assert len(labels) == pytest.approx(0.1 * 0.8 * 1797, abs=6)
     xs, ys = _all_clients(found)
     assert sum(map(len, ys)) + len(labels) == sum(map(len, clients[1]))
     # Images of the test set are in neither; a few that are equal are in several.
-    test = {x.tobytes() for x in _examples(task.evaluation_dataset())[0]}
+    test = {x.tobytes() for x in task.test_examples()[0]}
     assert len({x.tobytes() for x in [*validation, *np.concatenate(xs)]} & test) <= 3
 
 
@@ -86,12 +80,10 @@ def test_alpha_sets_how_unequal_the_labels_are():
 
 
 def test_seeds_make_the_split_and_the_fingerprint():
-    options = dict(client_epochs=1, shuffle_seed=None, num_clients=20)
-    first, again = (load_task("digits", **options) for _ in range(2))
-    other = load_task("digits", partition_seed=1, **options)
-    labels = [_all_clients(t)[1] for t in (first, again, other)]
-    assert all(np.array_equal(a, b) for a, b in zip(labels[0], labels[1]))
-    assert not all(np.array_equal(a, b) for a, b in zip(labels[0], labels[2]))
+    first, again = (load_task("digits", num_clients=20) for _ in range(2))
+    other = load_task("digits", num_clients=20, partition_seed=1)
+    assert np.array_equal(first.clients.y, again.clients.y)
+    assert not np.array_equal(first.clients.y, other.clients.y)
     assert first.fingerprint == again.fingerprint != other.fingerprint
     assert len(first.fingerprint) == 64
     assert not first.clients_hold_test_examples
@@ -111,7 +103,7 @@ def test_unknown_client_is_refused(task):
 def test_images_keep_their_labels(task, clients):
     images, labels = digits._read_images()
     known = dict(zip((x.tobytes() for x in digits._scale(images)), labels))
-    for x, y in [*zip(*clients), _examples(task.evaluation_dataset())]:
+    for x, y in [*zip(*clients), task.test_examples()]:
         assert [known[image.tobytes()] for image in x] == y.tolist()
 
 

@@ -92,7 +92,7 @@ def test_held_out_modules_are_excluded_from_clients_and_vocabulary(tmp_path):
     held_out = {f"mod{m:02d}" for m in range(30)} - set(before.client_ids)
     assert len(held_out) == 3
     assert list(before.client_ids) == sorted(before.client_ids)
-    assert sum(len(x) for x, _ in before.evaluation_dataset()) == 3 * 11
+    assert len(before.test_examples()[0]) == 3 * 11
     flood = "Flood flood flood flood. " * 200
     for name in held_out:
         (tmp_path / f"{name}.py").write_text(f'"""{flood}"""\n')
@@ -102,17 +102,16 @@ def test_held_out_modules_are_excluded_from_clients_and_vocabulary(tmp_path):
     assert not after.clients_hold_test_examples
     assert after.fingerprint != before.fingerprint
     unknown = text.Tokens(5).unknown
-    x, _ = next(iter(after.evaluation_dataset()))
-    assert np.all(x.numpy()[:, 1:5] == unknown)
-    a, b = (next(iter(t.client_dataset(t.client_ids[0]))) for t in (before, after))
-    assert np.array_equal(a[0], b[0])
+    x, _ = after.test_examples()
+    assert np.all(x[:, 1:5] == unknown)
+    assert np.array_equal(before.clients.x, after.clients.x)
 
 
 def test_labels_are_the_inputs_one_token_on(tmp_path):
     task = docs.load(_small(), _library(tmp_path))
-    for x, y in task.client_dataset(task.client_ids[0]):
-        assert np.array_equal(x[:, 1:], y[:, :-1])
-        assert np.all(x[:, 0] == text.Tokens(5).begin)
+    x, y = task.clients.x, task.clients.y
+    assert np.array_equal(x[:, 1:], y[:, :-1])
+    assert np.all(x[:, 0] == text.Tokens(5).begin)
     assert [s.shape.as_list() for s in task.element_spec] == [[None, 6]] * 2
 
 
@@ -135,7 +134,7 @@ def test_validation_takes_the_place_of_the_test_set(tmp_path):
     # 30 modules, 3 of them for testing, and a fifth of 27.
     assert len(task.client_ids) == 22
     assert set(task.client_ids) < set(whole.client_ids)
-    assert sum(len(x) for x, _ in task.evaluation_dataset()) == 5 * 11
+    assert len(task.test_examples()[0]) == 5 * 11
     with refuses(ValueError, "validation_fraction", 0.01):
         docs.load(_small(validation_fraction=0.01), folder)
 

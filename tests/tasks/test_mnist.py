@@ -62,26 +62,24 @@ def archive(path):
 
 
 def load(folder, **options):
-    options = {"batch_size": 2, "shuffle_seed": None, **options}
     of = small(mnist.MNIST, split=lambda *rest: mnist.by_writer(WRITERS, rest[-1]))
     return mnist.load(configs.MnistConfig(data_dir=str(folder), **options), of)
 
 
 def load_fashion(folder, **options):
-    options = {"batch_size": 2, "shuffle_seed": None, "num_clients": 4, **options}
+    options = {"num_clients": 4, **options}
     config = configs.FashionConfig(data_dir=str(folder), **options)
     return mnist.load(config, small(mnist.FASHION))
 
 
-def examples(dataset):
-    batches = [[part.numpy() for part in batch] for batch in dataset]
-    return tuple(np.concatenate(parts) for parts in zip(*batches))
-
-
 def places(x):
     """Where among all images each of these is."""
-    pixels = np.rint(x[..., 0] * 255).astype(np.uint8)
-    return [np.flatnonzero((images() == image).all((1, 2))).item() for image in pixels]
+    return [np.flatnonzero((images() == image).all((1, 2))).item() for image in x]
+
+
+def each_client(task):
+    """The inputs and labels of each client."""
+    return [task.clients.read(np.array([i])) for i in range(task.population)]
 
 
 def test_the_published_facts():
@@ -105,14 +103,15 @@ def test_every_digit_belongs_to_its_writer_or_is_held_out(tmp_path, packs, dot):
     task = load(tmp_path, test_fraction=0.25)
     assert task.client_ids == ("writer_0002", "writer_0005", "writer_0007")
     seen = []
-    for number, client in zip((2, 5, 7), task.client_ids):
-        x, y = examples(task.client_dataset(client))
-        assert x.dtype == np.float32 and x.shape[1:] == (28, 28, 1)
+    for number, (x, y) in zip((2, 5, 7), each_client(task)):
         found = places(x)
         assert set(WRITERS[found]) == {number}
         assert np.array_equal(labels()[found], y)
         seen += found
-    x, _ = examples(task.evaluation_dataset())
+    given = task.to_input(x)
+    assert given.dtype == np.float32 and given.shape[1:] == (28, 28, 1)
+    assert np.allclose(given[..., 0] * 255, x)
+    x, _ = task.test_examples()
     owners = [f"writer_{number:04d}" for number in WRITERS[places(x)]]
     assert [*task.test_owners()] == owners
     seen += places(x)
@@ -186,7 +185,7 @@ def test_validation_and_test_sets_are_disjoint(tmp_path):
     everything = np.concatenate([*training, validation, test])
     assert sorted(everything) == list(range(len(WRITERS)))
     task = load(tmp_path, test_fraction=0.25, validation_fraction=0.3)
-    assert len(examples(task.evaluation_dataset())[0]) == len(validation)
+    assert len(task.test_examples()[0]) == len(validation)
 
 
 def test_refusals(tmp_path):
@@ -238,14 +237,13 @@ def test_fashion_s_clients_share_its_training_set(tmp_path, inside):
     assert task.client_ids == tuple(f"client_{n}" for n in range(4))
     assert not task.clients_hold_test_examples and task.test_owners is None
     seen = []
-    for client in task.client_ids:
-        x, y = examples(task.client_dataset(client))
+    for x, y in each_client(task):
         assert len(y) == TRAINING // 4
         found = places(x)
         assert np.array_equal(labels()[found], y)
         seen += found
     assert sorted(seen) == list(range(TRAINING))
-    assert places(examples(task.evaluation_dataset())[0]) == [16, 17, 18, 19]
+    assert places(task.test_examples()[0]) == [16, 17, 18, 19]
 
 
 def test_fashion_split_depends_on_its_options(tmp_path):
@@ -256,12 +254,11 @@ def test_fashion_split_depends_on_its_options(tmp_path):
         assert task.fingerprint != load_fashion(tmp_path, **change).fingerprint
     # Of ten labels six have two images to train on, of which one is held out.
     held = load_fashion(tmp_path, validation_fraction=0.5)
-    x, y = examples(held.evaluation_dataset())
+    x, y = held.test_examples()
     assert max(places(x)) < TRAINING
     assert y.tolist() == [labels()[place] for place in places(x)]
     assert set(range(6)) <= set(y)
-    parts = [examples(held.client_dataset(c))[0] for c in held.client_ids]
-    assert sum(map(len, parts)) + len(x) == TRAINING
+    assert len(held.clients.y) + len(x) == TRAINING
 
 
 def test_fashion_refuses_missing_or_wrong_data(tmp_path):

@@ -20,8 +20,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from dpfl.engines.tff import records as graph_records
-from dpfl.tasks import clients, configs, data_files, emnist, records, text
+from dpfl.tasks import clients, configs, data_files, emnist, text
 from dpfl.tasks.registry import load_task
 from tests.refusals import refuses
 from tests.tasks import test_word_counts
@@ -147,22 +146,6 @@ def test_emnist_equals_tff_s_data(emnist_folder):
         assert np.array_equal(y, [e["label"] for e in theirs])
 
 
-def test_invalid_emnist_label_gives_a_nonfinite_client():
-    found = []
-    pixels = tf.train.Feature(float_list=tf.train.FloatList(value=[0.5] * 784))
-    for label in (61, 62, -1):
-        label = tf.train.Feature(int64_list=tf.train.Int64List(value=[label]))
-        features = {"pixels": pixels, "label": label}
-        example = tf.train.Example(features=tf.train.Features(feature=features))
-        found.append(example.SerializeToString())
-    record = emnist.ImageRecord()
-    parse = graph_records.PARSERS[type(record)](record)
-    for x, y in (parse(tf.constant(found)), record.parse(found)):
-        assert np.asarray(y).tolist() == [61, 0, 0]
-        assert np.isnan(x).all((1, 2, 3)).tolist() == [False, True, True]
-        assert np.all(x[0] == 0.5)
-
-
 def test_clients_read_without_tensorflow_have_the_same_examples(
     emnist_folder, stackoverflow_folder
 ):
@@ -177,36 +160,6 @@ def test_clients_read_without_tensorflow_have_the_same_examples(
         assert task.clients_hold_test_examples
         x, y = task.clients.read(every)
         assert len(x) == len(y) == task.clients.sizes.sum()
-
-
-@pytest.mark.parametrize("kept", [0, 1, 20, 700])
-def test_damaged_record_is_refused(kept):
-    pixels = tf.train.Feature(float_list=tf.train.FloatList(value=[0.5] * 784))
-    example = tf.train.Example(features=tf.train.Features(feature={"pixels": pixels}))
-    for record in (example.SerializeToString()[:kept], b"\xff" * kept):
-        with pytest.raises(records.DamagedExampleError):
-            emnist.ImageRecord().parse([record])
-
-
-@pytest.mark.parametrize(
-    "found", [None, [], [b""], [b"a b"], [b"c " * 99], [b"a", b"b"]]
-)
-def test_texts_of_a_field_are_those_of_all_fields(found):
-    values = {"score": [b"3"], "type": [b"x" * 300]}
-    if found is not None:
-        # A title that looks like the field.
-        title = b"\n\x06tokens\x12\x05\n\x03\n\x01z"
-        values.update(title=[title], answer=[title], tokens=found)
-    features = {
-        name: tf.train.Feature(bytes_list=tf.train.BytesList(value=each))
-        for name, each in values.items()
-    }
-    example = tf.train.Example(features=tf.train.Features(feature=features))
-    whole = example.SerializeToString()
-    assert list(records.texts(whole, "tokens")) == (found or [])
-    for kept in range(1, len(whole)):
-        with pytest.raises(records.DamagedExampleError):
-            records.texts(whole[:kept], "tokens")
 
 
 def test_emnist_evaluation_set_is_the_whole_test_split(emnist_folder):

@@ -219,7 +219,7 @@ def test_changed_noise_version_or_commit_is_named(path):
 def test_output_dir_is_locked_by_one_run(tmp_path):
     code = (
         "import pathlib, sys\n"
-        "from dpfl import files\n"
+        "from dpfl import locks\n"
         "with locks.locked(pathlib.Path(sys.argv[1])): pass\n"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]
