@@ -1,173 +1,29 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Matrix factorization: what is released, and that it survives a kill."""
+"""Noise that a training program computes for TFF's state."""
 
 from __future__ import annotations
 
 import collections
 
 import numpy as np
-import pytest
 import tensorflow as tf
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 
 from dpfl import factorization as fact
-from dpfl import noise_streams
 from dpfl.aggregators import build, build_with_host_noise
 from dpfl.aggregators.host_noise import HostNoise
-from dpfl.arrays import in_tensorflow
-from dpfl.codecs import make_codec
 from dpfl.mechanisms.matrix_factorization import MatrixFactorization
-from dpfl.mechanisms.sgmf import Sgmf
 from tests.aggregators import cohorts
-from tests.aggregators.rounds import compiled_round, many_means, run_codec
 from tests.refusals import refuses
 
-ROUNDS = 5
-WORKLOADS = {
-    "prefix": {},
-    "momentum": {"matrix_momentum": 0.9, "matrix_schedule": "cooldown"},
-}
-METHODS = {
-    "optimal": {},
-    "honaker-online": {},
-    "honaker-full": {},
-    "band-low-rank": {"matrix_bands": 2, "matrix_rank": 1},
-    "toeplitz": {"matrix_bands": 3},
-    "blt": {"matrix_buffers": 2},
-}
-
-
 FIELDS = {"cohort_size": 2, "clip_norm": 1.0, "noise_multiplier": 0.5}
+MOMENTUM = {"matrix_momentum": 0.9, "matrix_schedule": "cooldown"}
 
 
 def matrix(**changes):
-    return MatrixFactorization(**{**FIELDS, "rounds_per_epoch": ROUNDS, **changes})
-
-
-def sgmf(**changes):
-    own = {"rounds_per_epoch": ROUNDS, "keep_fraction": 1.0, "linf_ratio": 1.0}
-    return Sgmf(**{**FIELDS, **own, **changes})
-
-
-MAKERS = {"matrix_factorization": matrix, "sgmf": sgmf}
-
-
-def noise_of(config, dimension, rounds):
-    """The results of rounds of two clients with zeros."""
-    updates = [tf.zeros([2, dimension])] * rounds
-    return run_rounds(make_codec(config, dimension, arrays="tensorflow"), updates)
-
-
-def run_rounds(codec, updates):
-    """The results of a round for each of the updates."""
-    state, results = None, []
-    for number, given in enumerate(updates):
-        decoded, _ = run_codec(codec, given, number, state)
-        state = decoded.state
-        results.append(decoded)
-    return results
-
-
-def means(results):
-    return np.stack([result.mean.numpy() for result in results])
-
-
-@pytest.mark.parametrize("maker", MAKERS)
-@pytest.mark.parametrize("workload", WORKLOADS)
-def test_noiseless_results_sum_to_the_workload(maker, workload):
-    config = MAKERS[maker](noise_multiplier=0.0, **WORKLOADS[workload])
-    rng = np.random.default_rng(0)
-    updates = [tf.constant(rng.normal(size=(2, 6)) / 10, tf.float32) for _ in range(12)]
-    found = means(run_rounds(make_codec(config, 6, arrays="tensorflow"), updates))
-    sums = np.stack([u.numpy().sum(axis=0) / 2 for u in updates])
-    for first in (0, 5):
-        expected = config.factorization.workload.apply(sums[first : first + 5])
-        actual = np.cumsum(found[first : first + 5], axis=0)
-        assert_allclose(actual, expected, atol=1e-5)
-    # The third epoch has only two rounds, and begins afresh like the others.
-    rates = config.factorization.workload.rates
-    assert_allclose(found[10], rates[0] * sums[10], atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("method", "workload"), zip(METHODS, ["momentum", "prefix"] * 3)
-)
-def test_noise_of_summed_results_has_bs_covariance(method, workload):
-    config = matrix(matrix_method=method, **METHODS[method], **WORKLOADS[workload])
-    dimension = 60_000
-    results = noise_of(config, dimension, 10)
-    scale = 0.5 * config.factorization.sensitivity().value / 2
-    b = config.factorization.decoder()
-    covariance = scale**2 * (b @ b.T)
-    found = means(results).astype(np.float64)
-    sums = [np.cumsum(found[:5], axis=0), np.cumsum(found[5:], axis=0)]
-    deviations = np.sqrt(np.diag(covariance))
-    unit = np.outer(deviations, deviations)
-    for epoch in sums:
-        assert_allclose(
-            epoch @ epoch.T / dimension / unit, covariance / unit, atol=0.03
-        )
-    assert np.abs(sums[0] @ sums[1].T / dimension / unit).max() < 0.03
-    rows = scale * np.linalg.norm(config.factorization.noising_rows()[:5], axis=1)
-    for name, expected in (
-        ("iterate_noise_stddev", deviations),
-        ("noise_stddev", rows),
-    ):
-        found = [float(result.measurements[name]) for result in results]
-        assert_allclose(found, np.tile(expected, 2), rtol=1e-5)
-
-
-def test_sgmf_noise_is_divided_by_n_gamma():
-    config = sgmf(keep_fraction=0.25, noise_multiplier=0.8)
-    sums = np.cumsum(means(noise_of(config, 60_000, 5)), axis=0)
-    # Equal multipliers are equal noise, whatever the sparsification.
-    expected = 0.8 / 2 * np.linalg.norm(config.factorization.decoder(), axis=1)
-    assert_allclose(sums.std(axis=1), expected, rtol=0.03)
-
-
-def test_sgmf_is_unbiased():
-    codec = make_codec(
-        sgmf(keep_fraction=0.25, noise_multiplier=0.0), 600, arrays="tensorflow"
-    )
-    update = np.linspace(-0.03, 0.03, 600, dtype=np.float32)
-    found = many_means(codec, [update], 200).mean(axis=0)
-    # (1 - gamma) / gamma / 600 / 200 is the variance of this, so 0.005 its deviation.
-    assert found @ update / (update @ update / 2) == pytest.approx(1, abs=0.025)
-
-
-@pytest.mark.parametrize(
-    ("maker", "method"),
-    [("matrix_factorization", "band-low-rank"), ("sgmf", "blt")],
-)
-def test_killed_runs_resume_with_the_same_noise(maker, method):
-    """From a state of round 3; a row of noise follows from the seeds in the state."""
-    config = MAKERS[maker](matrix_method=method, **METHODS[method])
-    call = compiled_round(make_codec(config, 20, block_rounds=2, arrays="tensorflow"))
-
-    def run(numbers, state):
-        found = []
-        for number in numbers:
-            mean, _, state = call(np.zeros([2, 20]), number, state)
-            found.append((mean.numpy(), saved(state)))
-        return found
-
-    whole = run(range(7), None)
-    rest = run(range(3, 7), whole[2][1])
-    tf.nest.map_structure(assert_array_equal, rest, whole[3:])
-    stream = noise_streams.build_stream(config.factorization, 20, nx=in_tensorflow)
-    seeds = whole[4][1]["row_seeds"]
-    assert len({tuple(seed) for seed in seeds}) == ROUNDS
-
-    def draw(row):
-        return stream.drawn(tf.gather(seeds, row))
-
-    for t in (0, 4):
-        memory = stream.memory_before(draw, tf.constant(t))
-        unit, _ = stream.step(draw, tf.constant(t), memory)
-        expected = config.stddev / config.noise_divisor * unit
-        assert_allclose(whole[t][0], expected, atol=1e-5)
+    return MatrixFactorization(**{**FIELDS, "rounds_per_epoch": 5, **changes})
 
 
 def vectors(dimension, *seeds):
@@ -187,7 +43,7 @@ def saved(state):
 
 def test_host_noise_equals_the_aggregators(tff_context):
     """And a training program's state holds no block of it."""
-    config = matrix(**WORKLOADS["momentum"])
+    config = matrix(**MOMENTUM)
     factory, put_noise = build_with_host_noise(config, 20, seed=5)
     alone, process = (
         each.create(value_type(20)) for each in (build(config, seed=5), factory)

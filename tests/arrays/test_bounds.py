@@ -196,6 +196,11 @@ def test_impossible_messages_add_nothing(nx):
         message = {**sound, "values": nx.asarray(values, np.int32)}
         total = libraries.plain(codec.accumulate(codec.zero(), message))
         assert not total["total"].any() and total["malformed"] == 1
+    if not nx.FIXES_SHAPES:
+        for wrong in (sound["values"][:-1], sound["values"][:0]):
+            message = {**sound, "values": wrong}
+            total = libraries.plain(codec.accumulate(codec.zero(), message))
+            assert not total["total"].any() and total["malformed"] == 1
     total = libraries.plain(codec.accumulate(codec.zero(), sound))
     assert total["total"].any() and total["malformed"] == 0
 

@@ -29,9 +29,12 @@ SENT = ("gaussian", "l2_csgm", "sgmf", "sketched_ddg", "dome")
 def check_noise(mean, mechanism):
     """Checks the mean, the variance and the law of the mean of clients' zeros."""
     size = math.sqrt(len(mean))
-    stddev = mechanism.noise_multiplier * mechanism.clip_norm / mechanism.cohort_size
+    multiplier = mechanism.noise_multiplier
+    # That of the update alone, where a count of clips has noise too.
+    multiplier = getattr(mechanism, "update_noise_multiplier", multiplier)
+    stddev = multiplier * mechanism.clip_norm / mechanism.cohort_size
     stddev *= getattr(mechanism, "sketch_clip", 1.0)
-    if mechanism.name == "matrix_factorization":
+    if mechanism.name in ("matrix_factorization", "sgmf"):
         # A round's own row, whose coefficient is 1.
         stddev = mechanism.stddev / mechanism.noise_divisor
     assert abs(np.mean(mean)) < 5 * stddev / size

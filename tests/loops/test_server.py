@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_array_equal
 
 import dpfl
 from dpfl.arrays import in_numpy
@@ -182,44 +182,6 @@ def test_garbage_adds_nothing_and_is_counted():
             assert wanted.metrics[f"exact_refused_{reason}"] == 0
         assert found.metrics["exact_clients"] == CLIENTS
         assert done(server).metrics["exact_refused_length"] == 0
-
-
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_updates_that_are_not_finite_count_as_zeros(name):
-    servers = [begun(name, seed=1) for _ in range(2)]
-    for server, filling in zip(servers, (np.nan, 0.0)):
-        now = server.begin_round()
-        for client in now.clients[1:]:
-            data = dpfl.encode(server.mechanism, update_of(client), now.message, client)
-            assert server.add(client, data)
-        bad = np.full(D, filling, np.float32)
-        data = dpfl.encode(server.mechanism, bad, now.message, 5)
-        # Without a mechanism such an update is left out of the mean.
-        assert server.add(now.clients[0], data) == (name != "none" or not filling)
-    found, zeros = (server.end_round() for server in servers)
-    if name == "none":
-        assert_allclose(found.mean * 2, zeros.mean * 3, rtol=1e-6)
-        assert found.metrics["exact_refused_numbers"] == 1
-    else:
-        assert_array_equal(found.mean, zeros.mean)
-
-
-NOISED = ["gaussian", "l2_csgm", "linf_csgm", "distributed_discrete_gaussian"]
-NOISED += ["distributed_skellam", "ddg_helpers", "project_and_perturb", "sketched_ddg"]
-
-
-@pytest.mark.parametrize("name", NOISED)
-def test_the_noise_that_reaches_the_mean_has_the_claimed_law(name):
-    mechanism, d = EVERY[name], audited.DIMENSION
-    plan = dpfl.FixedSize(CLIENTS, CLIENTS, 2)
-    if name == "ddg_helpers":
-        plan = dpfl.PoissonSampling(40, CLIENTS, 2)
-    server = dpfl.Server(mechanism, plan, d, seed=1)
-    now = server.begin_round(range(CLIENTS))
-    for client in now.clients:
-        data = dpfl.encode(mechanism, np.zeros(d), now.message, client)
-        assert server.add(client, data)
-    audited.check_noise(server.end_round().mean, mechanism)
 
 
 @pytest.mark.parametrize("name", audited.RESTORED)
