@@ -15,16 +15,19 @@ from dp_accounting.rdp import rdp_privacy_accountant, rdp_privacy_accountant_tes
 
 from dpfl import accounting
 from dpfl.accounting import events
+from tests.accounting.event_names import (
+    COMPOSED,
+    GAUSSIAN,
+    L2,
+    LAPLACE,
+    LINF,
+    POISSON,
+    SELF,
+    TREE,
+    UNSUPPORTED,
+)
 from tests.refusals import refuses
 
-GAUSSIAN = dp_accounting.GaussianDpEvent
-SELF = dp_accounting.SelfComposedDpEvent
-COMPOSED = dp_accounting.ComposedDpEvent
-POISSON = dp_accounting.PoissonSampledDpEvent
-DRAWN = dp_accounting.SampledWithoutReplacementDpEvent
-TREE = dp_accounting.SingleEpochTreeAggregationDpEvent
-LAPLACE = dp_accounting.LaplaceDpEvent
-L2 = accounting.SparsifiedGaussianDpEvent
 STREAM = accounting.MatrixFactorizationDpEvent
 INF = math.inf
 THEIR_ORDERS = rdp_privacy_accountant.DEFAULT_RDP_ORDERS
@@ -32,7 +35,7 @@ THEIR_ORDERS = rdp_privacy_accountant.DEFAULT_RDP_ORDERS
 OWN = {
     "sparsified": lambda z: L2(z, 0.1, 0.05, 4096),
     "sampled": lambda z: L2(z, 0.1, 0.05, 4096, 0.1),
-    "linf": lambda z: accounting.LinfSparsifiedGaussianDpEvent(z, 0.1, 0.05, 4096),
+    "linf": lambda z: LINF(z, 0.1, 0.05, 4096),
     "stream": STREAM,
     "sparse stream": lambda z: accounting.SparsifiedMatrixFactorizationDpEvent(
         z, 0.1, 0.05, 4096
@@ -156,7 +159,7 @@ def test_composes_with_dp_accountings_events_at_any_depth(make_event):
 
 def test_stock_events_agree_with_dp_accounting():
     sampled = SELF(POISSON(0.01, GAUSSIAN(1.0)), 100)
-    tree = COMPOSED([sampled, dp_accounting.LaplaceDpEvent(2.0)])
+    tree = COMPOSED([sampled, LAPLACE(2.0)])
     ours = accounting.DpflAccountant(THEIR_ORDERS).compose(tree).rdp
     theirs = rdp_privacy_accountant.RdpAccountant().compose(tree).rdp
     # dp_accounting subtracts 1 in floats: absolute, not relative accuracy. From 0.4.4
@@ -189,9 +192,7 @@ def test_zero_out_costs_as_removal_and_replace_one_is_refused(make_event):
     )
     removed = accounting.DpflAccountant().compose(event)
     np.testing.assert_array_equal(zeros.compose(event).rdp, removed.rdp)
-    with refuses(
-        dp_accounting.UnsupportedEventError, "neighboring_relation", "REPLACE_ONE"
-    ):
+    with refuses(UNSUPPORTED, "neighboring_relation", "REPLACE_ONE"):
         other.compose(event)
 
 

@@ -12,22 +12,22 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import dpfl
 from dpfl import accounting, mechanisms
-from dpfl.accounting import events, gaussian, random_allocation
+from dpfl.accounting import events, gaussian
 from dpfl.accounting.matrix_factorization import banded_stream_event
-from dpfl.factorization import prefix_sum
-from experiments.bands_curve import StreamRun
+from tests.accounting.event_names import (
+    ADD,
+    COMPOSED,
+    DRAWN,
+    GAUSSIAN,
+    ONE,
+    POISSON,
+    SELF,
+    SLOT,
+    UNSUPPORTED,
+    ZEROS,
+)
 from tests.refusals import refuses
-
-ADD = accounting.Relation.ADD_OR_REMOVE_ONE
-ZEROS = accounting.Relation.REPLACE_SPECIAL
-ONE = accounting.Relation.REPLACE_ONE
-GAUSSIAN = dp_accounting.GaussianDpEvent
-POISSON = dp_accounting.PoissonSampledDpEvent
-SELF = dp_accounting.SelfComposedDpEvent
-COMPOSED = dp_accounting.ComposedDpEvent
-UNSUPPORTED = dp_accounting.UnsupportedEventError
 
 POISSON_SAMPLING = mechanisms.PoissonSampling(1000, 100, 20)
 FIXED = mechanisms.FixedSize(1000, 100, 20)
@@ -268,10 +268,7 @@ def test_relations_of_sampled_releases(name):
     mechanism = EVERY_MECHANISM[name]
     neighboring_relations = left_by(mechanism)
     release = mechanism.round_dp_event(64, 1.0)
-    twice = (
-        POISSON(0.1, COMPOSED([release, release])),
-        dp_accounting.SampledWithoutReplacementDpEvent(30, 3, release),
-    )
+    twice = (POISSON(0.1, COMPOSED([release, release])), DRAWN(30, 3, release))
     found = [accounting.relations_of(event) for event in twice]
     is_gaussian = name in ("gaussian", "project_and_perturb", "of_a_package", "none")
     assert found == [neighboring_relations if is_gaussian else found[0], ()]
@@ -284,19 +281,6 @@ def test_relations_of_sampled_releases(name):
     elif not isinstance(release, events.RdpDpEvent):
         # Those who bring the noise are not sampled.
         assert accounting.relations_of(POISSON(0.1, release)) == ()
-
-
-@pytest.mark.parametrize("clients", [2, 10])
-def test_single_dome_release_is_zero_out_only(clients):
-    # For adding and removing at least 3.9 is true, of ten clients, and 51 of two.
-    dome = dataclasses.replace(DOME, cohort_size=clients, noise_multiplier=2.0)
-    report = dpfl.privacy_report(dome, None, 100, 1e-5)
-    assert report.relation == "replaced_by_zeros"
-    assert report.epsilon == pytest.approx(1.993, abs=1e-3)
-    again = dpfl.calibrate(dome, None, 100, report.epsilon, 1e-5)
-    assert again.noise_multiplier == pytest.approx(2.0, rel=1e-3)
-    with pytest.raises(UNSUPPORTED):
-        accounting.epsilon(dome.round_dp_event(100, 1.0), 1e-5, relation=ADD)
 
 
 def test_event_without_any_relation_is_refused():
@@ -327,7 +311,7 @@ def test_wrappers_accept_a_release_with_relations_as_a_bare_one():
     release, bare = GAUSS.round_dp_event(10, 1.0), GAUSSIAN(1.0)
     makers = (
         lambda e: gaussian.FixedSizeDpEvent(e, 0.1),
-        lambda e: random_allocation.RandomAllocationDpEvent(e, 3, 4.0),
+        lambda e: SLOT(e, 3, 4.0),
         lambda e: POISSON(0.1, e),
         lambda e: banded_stream_event(
             e, rounds=8, bands=1, separation=2, sampling_probability=0.1
@@ -347,9 +331,3 @@ def test_wrappers_accept_a_release_with_relations_as_a_bare_one():
         with refuses(ValueError, "round_event", "GaussianDpEvent"):
             make(theirs)
     assert accounting.relations_of(makers[-1](theirs)) == ()
-    run = StreamRun(
-        *(prefix_sum(8), 24, 3, 4.0, 1e-5),
-        release=lambda z: mechanisms.Gaussian(3, 1.0, z).round_dp_event(1, 1.0),
-        participation="balls_in_bins",
-    )
-    assert run.is_hidden

@@ -3,17 +3,15 @@
 
 """Figures of audits against closed forms and Neyman-Pearson tests on a grid."""
 
-import dp_accounting
 import numpy as np
 import pytest
 from scipy.stats import norm
 
 from dpfl import accounting
 from dpfl.accounting import audit_figures, k_of_t, trees
+from tests.accounting.event_names import COMPOSED, GAUSSIAN, L2, POISSON, SELF
 from tests.accounting.test_routes import CASES
 
-GAUSSIAN = dp_accounting.GaussianDpEvent
-SELF = dp_accounting.SelfComposedDpEvent
 RATES = np.array(audit_figures.FALSE_POSITIVE_RATES)
 
 
@@ -29,7 +27,7 @@ def powers(figures):
 
 
 def sampled(q, z, rounds):
-    event = dp_accounting.PoissonSampledDpEvent(q, GAUSSIAN(z))
+    event = POISSON(q, GAUSSIAN(z))
     return event if rounds == 1 else SELF(event, rounds)
 
 
@@ -171,13 +169,13 @@ def test_renyi_and_stopped_bounds_hold_the_truth():
     assert all(by_renyi.epsilons[d] > e for d, e in exact.epsilons.items())
     assert by_renyi.rho == exact.rho
     # A mask of one coordinate is a sampled Gaussian.
-    masked = accounting.SparsifiedGaussianDpEvent(2.0, 0.3, 1.0, 1)
+    masked = L2(2.0, 0.3, 1.0, 1)
     truth = figures_of(sampled(0.3, 0.6, 1))
     extreme = figures_of(masked)
     assert (powers(extreme) >= powers(truth) * (1 - 1e-9)).all()
     assert all(e >= truth.epsilons[d] * (1 - 1e-6) for d, e in extreme.epsilons.items())
     # Extreme vectors are refused beside other releases.
-    masked = dp_accounting.ComposedDpEvent([masked, GAUSSIAN(1e5)])
+    masked = COMPOSED([masked, GAUSSIAN(1e5)])
     stopped = figures_of(masked, accounting_method="tight")
     assert (powers(stopped) > powers(truth)).all()
     assert stopped.mu > truth.mu

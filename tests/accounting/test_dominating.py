@@ -12,22 +12,22 @@ from dp_accounting.pld import privacy_loss_distribution as theirs
 from scipy import special
 
 from dpfl import accounting
-from dpfl.accounting import (
-    balls_in_bins,
-    events,
-    gaussian,
-    privacy_loss,
-    random_allocation,
-)
+from dpfl.accounting import balls_in_bins, events, gaussian, privacy_loss
 from tests.accounting import quadrature
+from tests.accounting.event_names import (
+    COMPOSED,
+    GAUSSIAN,
+    L2,
+    LAPLACE,
+    ONE,
+    POISSON,
+    SELF,
+    SLOT,
+    UNSUPPORTED,
+)
 from tests.refusals import refuses
 
-GAUSSIAN = dp_accounting.GaussianDpEvent
-SELF = dp_accounting.SelfComposedDpEvent
-COMPOSED = dp_accounting.ComposedDpEvent
-POISSON = dp_accounting.PoissonSampledDpEvent
 EPSILONS = np.linspace(-5, 5, 41)
-L2 = accounting.SparsifiedGaussianDpEvent
 
 TREES = {
     "plain": SELF(GAUSSIAN(3.0), 60),
@@ -35,7 +35,7 @@ TREES = {
     "sampled": SELF(POISSON(0.01, GAUSSIAN(1.0)), 1000),
     "both": COMPOSED([SELF(POISSON(0.01, GAUSSIAN(1.0)), 100), GAUSSIAN(3.0)]),
     "fixed size": SELF(gaussian.FixedSizeDpEvent(GAUSSIAN(1.0), 0.01), 100),
-    "slots": SELF(random_allocation.RandomAllocationDpEvent(GAUSSIAN(1.0), 33, 33), 4),
+    "slots": SELF(SLOT(GAUSSIAN(1.0), 33, 33), 4),
     "stream": SELF(accounting.MatrixFactorizationDpEvent(2.0), 3),
     "masked": SELF(L2(4.0, 0.01, 0.006, 2**20), 60),
     "sampled masks": SELF(L2(2.3, 0.01, 0.006, 2**20, 0.5), 60),
@@ -43,7 +43,7 @@ TREES = {
     "nothing": dp_accounting.NoOpDpEvent(),
 }
 # Of which the distribution is a million numbers long.
-OUT_OF_REACH = random_allocation.RandomAllocationDpEvent(GAUSSIAN(0.038), 2, 2)
+OUT_OF_REACH = SLOT(GAUSSIAN(0.038), 2, 2)
 
 
 def without_extreme(report):
@@ -134,7 +134,7 @@ def test_masses_are_nonnegative_and_add_to_one(event):
 
 def test_composes_with_laplace_losses():
     """Between the same with losses rounded down, and Renyi accounting."""
-    sampled, laplace = POISSON(0.1, GAUSSIAN(1.0)), dp_accounting.LaplaceDpEvent(4.0)
+    sampled, laplace = POISSON(0.1, GAUSSIAN(1.0)), LAPLACE(4.0)
     ours = accounting.loss_distribution(SELF(sampled, 5), 1e-6)
     found = ours.compose(theirs.from_laplace_mechanism(4.0)).get_epsilon_for_delta(1e-6)
     down = {"pessimistic_estimate": False, "use_connect_dots": False}
@@ -165,23 +165,26 @@ class _ByRenyiAlone(accounting.RdpDpEvent):
         _ByRenyiAlone(),
         COMPOSED([GAUSSIAN(1.0), _ByRenyiAlone()]),
         balls_in_bins.BallsInBinsDpEvent(1.0, np.eye(3) + 0.1),
-        dp_accounting.LaplaceDpEvent(1.0),
+        LAPLACE(1.0),
         GAUSSIAN(0.0),
         L2(0.0, 0.1, 0.05, 4096),
-        events.RunDpEvent(GAUSSIAN(1.0), [accounting.Relation.REPLACE_ONE]),
+        events.RunDpEvent(GAUSSIAN(1.0), [ONE]),
     ],
 )
 def test_events_without_a_loss_distribution_are_refused(event):
-    with refuses(dp_accounting.UnsupportedEventError, type(event).__name__):
+    with refuses(UNSUPPORTED, type(event).__name__):
         accounting.loss_distribution(event, 1e-5)
 
 
 def test_wrong_arguments_are_refused():
-    with refuses(ValueError, "interval", 1e-6):
-        accounting.loss_distribution(GAUSSIAN(0.01), 1e-5, 1e-6)
+    # The losses of a cohort of a fixed size are of a shift of two clips.
+    cohort = gaussian.FixedSizeDpEvent(GAUSSIAN(0.05), 0.3)
+    for event, interval in ((GAUSSIAN(0.01), 1e-6), (cohort, 1e-4)):
+        with refuses(ValueError, "interval", interval):
+            accounting.loss_distribution(event, 1e-5, interval)
     with refuses(ValueError, "interval", 0):
         accounting.loss_distribution(GAUSSIAN(1.0), 1e-5, 0)
-    sampled = dp_accounting.PoissonSampledDpEvent(0.1, GAUSSIAN(1.0))
+    sampled = POISSON(0.1, GAUSSIAN(1.0))
     for interval in (1e3, 1e30):
         with refuses(ValueError, "interval", interval):
             accounting.loss_distribution(sampled, 1e-5, interval)

@@ -7,7 +7,6 @@ import itertools
 import math
 
 import attr
-import dp_accounting
 import mpmath
 import numpy as np
 import pytest
@@ -18,8 +17,8 @@ from dpfl.accounting import gaussian, gaussian_domination
 from dpfl.accounting.integer import dominating_gaussian, noise_events
 from dpfl.accounting.integer.summed_noise import DiscreteGaussianNoise, SkellamNoise
 from tests.accounting import exact_noise
+from tests.accounting.event_names import COMPOSED, GAUSSIAN, POISSON, SELF
 
-SELF = dp_accounting.SelfComposedDpEvent
 DDG = noise_events.DistributedDiscreteGaussianDpEvent
 SKELLAM = noise_events.DistributedSkellamDpEvent
 NOISES = (
@@ -184,9 +183,9 @@ class TestEpsilon:
     def test_wide_noise_costs_as_gaussian(self, kind, z, q, rounds, target, delta):
         """Renyi accounting asks for 6 to 10% more, and this for less than 0.4%."""
         event = SELF(release(kind, z=1.004 * z, granularity=0.03 * z, q=q), rounds)
-        plain = dp_accounting.GaussianDpEvent(z)
+        plain = GAUSSIAN(z)
         if q < 1:
-            plain = dp_accounting.PoissonSampledDpEvent(q, plain)
+            plain = POISSON(q, plain)
         found = tight(event, delta)
         assert found.accounting_method.startswith("stopped-")
         assert found.epsilon <= tight(SELF(plain, rounds), delta).epsilon
@@ -205,11 +204,11 @@ class TestEpsilon:
         count = release(granularity=1.0, z=10.0, m=1, **more)
         both = noise_events.WithClipCountDpEvent(update, count)
         assert tight(update).epsilon < tight(both).epsilon
-        sampled = tight(dp_accounting.PoissonSampledDpEvent(0.1, both))
+        sampled = tight(POISSON(0.1, both))
         assert sampled == tight(both.poisson_sampled(0.1))
         assert sampled.epsilon < tight(both).epsilon / 2
-        plain = dp_accounting.GaussianDpEvent(1.0)
-        beside = dp_accounting.ComposedDpEvent([update, plain])
+        plain = GAUSSIAN(1.0)
+        beside = COMPOSED([update, plain])
         assert tight(beside).epsilon > max(tight(plain).epsilon, tight(update).epsilon)
 
     def test_integer_shifts_need_no_rounding_allowance(self):
@@ -263,14 +262,6 @@ class TestEpsilon:
             limit = gaussian.gaussian_delta(epsilon, 1 / (h * int(stddev)))
             for found in hockey_sticks(p, q, epsilon):
                 assert limit * (1 - 1e-4) < found < limit
-
-    def test_other_events_have_none(self):
-        for other in (dp_accounting.LaplaceDpEvent(1.0), dp_accounting.NoOpDpEvent()):
-            assert not dominating_gaussian.is_known(other)
-        mixed = dp_accounting.ComposedDpEvent(
-            [release(), dp_accounting.LaplaceDpEvent(1.0)]
-        )
-        assert gaussian_domination.dominating_curves(mixed, 1e-5) is None
 
 
 class TestClock:

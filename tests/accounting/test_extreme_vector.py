@@ -5,16 +5,14 @@
 
 import math
 
-import dp_accounting
 import numpy as np
 import pytest
 from scipy import special
 
 from dpfl import accounting
-from dpfl.accounting import extreme_vector, random_allocation
+from dpfl.accounting import extreme_vector
 from tests.accounting import quadrature
-
-L2 = accounting.SparsifiedGaussianDpEvent
+from tests.accounting.event_names import COMPOSED, GAUSSIAN, L2, POISSON, SELF, SLOT
 
 
 def coordinate(keep, time):
@@ -183,10 +181,8 @@ def test_one_coordinate_is_a_sampled_gaussian():
     """And is the worst vector as it is: no threshold is random."""
     event = L2(1.0, 0.2, 1.0, 1, 0.25)
     sides = extreme_vector.losses([(event, 20)], 1e-4)
-    plain = dp_accounting.PoissonSampledDpEvent(
-        0.05, dp_accounting.GaussianDpEvent(0.2)
-    )
-    same = dp_accounting.SelfComposedDpEvent(plain, 20)
+    plain = POISSON(0.05, GAUSSIAN(0.2))
+    same = SELF(plain, 20)
     wanted = accounting.epsilon(same, 1e-4, accounting_method="tight").epsilon
     found = max(side.epsilon(1e-4) for side in sides)
     assert found == pytest.approx(wanted, rel=1e-3)
@@ -197,7 +193,7 @@ def test_few_coordinates_cost_little_more_than_the_pair():
     pair = 7.903
     found = max(s.epsilon(1e-3) for s in extreme_vector.losses([(event, 60)], 1e-3))
     assert pair < found < 1.015 * pair
-    run = dp_accounting.SelfComposedDpEvent(event, 60)
+    run = SELF(event, 60)
     others = accounting.epsilon(run, 1e-3, accounting_method="rdp")
     assert found < 0.93 * others.epsilon
 
@@ -224,11 +220,9 @@ def test_other_releases_are_refused(wrap):
     """Beside Gaussians, and in rounds that are a secret of the whole run."""
     event = L2(2.2, 0.03, 588**-0.5, 16384)
     if wrap:
-        other = random_allocation.RandomAllocationDpEvent(event, 10, 10)
+        other = SLOT(event, 10, 10)
     else:
-        other = dp_accounting.ComposedDpEvent(
-            [event, dp_accounting.GaussianDpEvent(1.0)]
-        )
+        other = COMPOSED([event, GAUSSIAN(1.0)])
     found = accounting.epsilon(other, 1e-5, every_route=True).candidates
     [route] = [c for c in found if c.route == "extreme-pld"]
     assert route.epsilon is None

@@ -14,12 +14,16 @@ from hypothesis import strategies as st
 
 from dpfl import accounting
 from dpfl.accounting import gaussian, gaussian_domination, sampled_rdp, trees
+from tests.accounting.event_names import (
+    COMPOSED,
+    GAUSSIAN,
+    L2,
+    LAPLACE,
+    LINF,
+    POISSON,
+    SELF,
+)
 from tests.refusals import refuses
-
-GAUSSIAN = dp_accounting.GaussianDpEvent
-POISSON = dp_accounting.PoissonSampledDpEvent
-SELF = dp_accounting.SelfComposedDpEvent
-COMPOSED = dp_accounting.ComposedDpEvent
 
 
 def tight(event, delta=1e-6):
@@ -100,13 +104,7 @@ INTEGERS = accounting.DistributedDiscreteGaussianDpEvent(9, 2.0, 1.0, 4.0, 15)
 
 
 @pytest.mark.parametrize(
-    "event",
-    [
-        POISSON(0.5, STREAM),
-        INTEGERS,
-        POISSON(0.5, INTEGERS),
-        dp_accounting.LaplaceDpEvent(1.0),
-    ],
+    "event", [POISSON(0.5, STREAM), INTEGERS, POISSON(0.5, INTEGERS), LAPLACE(1.0)]
 )
 def test_other_events_are_not_gaussian(event):
     assert gaussian.gaussian_parts(trees.releases(event)) is None
@@ -155,21 +153,21 @@ def test_forty_digits_and_rounded_up(order, q, z):
 
 def test_large_orders_do_not_overflow():
     [got] = sampled_rdp.sampled_gaussian_rdp([300.5], 0.2, 0.5)
-    event = accounting.SparsifiedGaussianDpEvent(0.5, 1.0, 1.0, 1, 0.2)
+    event = L2(0.5, 1.0, 1.0, 1, 0.2)
     low, high = event.rdp([300, 301])
     assert low < got < high
 
 
 def test_tiny_noise_falls_back_to_the_chord():
     assert np.isinf(sampled_rdp.sampled_gaussian_rdp([2.5], 0.2, 1e-4)[0])
-    event = accounting.SparsifiedGaussianDpEvent(1e-4, 1.0, 1.0, 1, 0.2)
+    event = L2(1e-4, 1.0, 1.0, 1, 0.2)
     assert np.isfinite(event.rdp([2.5])[0])
 
 
 @pytest.mark.parametrize(("q", "rounds"), [(1e-3, 1000), (1e-4, 10_000)])
 def test_grid_resolves_small_sampling_probabilities(q, rounds):
-    once = dp_accounting.PoissonSampledDpEvent(q, dp_accounting.GaussianDpEvent(1.0))
-    run = dp_accounting.SelfComposedDpEvent(once, rounds)
+    once = POISSON(q, GAUSSIAN(1.0))
+    run = SELF(once, rounds)
     report = accounting.epsilon(run, 1e-6, accounting_method="tight")
     finer = max(s.epsilon(1e-6) for s in gaussian_domination.losses(run, 1e-6, 5e-6))
     assert report.accounting_method == "pld" and finer <= report.epsilon < 1.015 * finer
@@ -206,8 +204,8 @@ class TestEnds:
         def events(z):
             dropped = {"keep_fraction": 0.5, "linf_ratio": 0.5, "dimension": 4}
             plain = [GAUSSIAN(z)]
-            plain += [accounting.SparsifiedGaussianDpEvent(z, **dropped)]
-            plain += [accounting.LinfSparsifiedGaussianDpEvent(z, **dropped)]
+            plain += [L2(z, **dropped)]
+            plain += [LINF(z, **dropped)]
             if q == 1:
                 return [*plain, accounting.MatrixFactorizationDpEvent(z)]
             return [POISSON(q, event) for event in plain]

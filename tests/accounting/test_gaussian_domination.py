@@ -5,7 +5,6 @@
 
 import math
 
-import dp_accounting
 import numpy as np
 import pytest
 from scipy import special
@@ -13,11 +12,18 @@ from scipy import special
 from dpfl import accounting
 from dpfl.accounting import gaussian, gaussian_domination
 from tests.accounting import quadrature
+from tests.accounting.event_names import (
+    ADD,
+    COMPOSED,
+    GAUSSIAN,
+    L2,
+    LAPLACE,
+    LINF,
+    SELF,
+)
 
 MODEL = 1018174
 RATIO = math.sqrt(2 * math.log(MODEL * 100) / MODEL)
-SELF = dp_accounting.SelfComposedDpEvent
-L2 = accounting.SparsifiedGaussianDpEvent
 
 
 def tight(event, delta=1e-5):
@@ -169,14 +175,14 @@ class TestEpsilon:
         assert 7.9 < found.epsilon < 8.0
 
     def test_composes_with_gaussians_within_a_run(self):
-        parts = [training(3.0, 0.1, 0.1, 5), dp_accounting.GaussianDpEvent(5.0)]
-        both = dp_accounting.ComposedDpEvent(parts)
-        run = accounting.RunDpEvent(both, [accounting.Relation.ADD_OR_REMOVE_ONE])
+        parts = [training(3.0, 0.1, 0.1, 5), GAUSSIAN(5.0)]
+        both = COMPOSED(parts)
+        run = accounting.RunDpEvent(both, [ADD])
         most = accounting.epsilon(run, 1e-5, accounting_method="rdp").epsilon
         assert tight(parts[1]).epsilon < tight(run).epsilon < most
 
     def test_linf_events_cost_the_dimension(self):
-        linf = accounting.LinfSparsifiedGaussianDpEvent
+        linf = LINF
         numbers = 2.0, 0.2, 0.1
         events = L2(*numbers, 100), linf(*numbers, 100), linf(*numbers, 200)
         values = [tight(event).epsilon for event in events]
@@ -186,7 +192,7 @@ class TestEpsilon:
     def test_no_noise_is_infinite_and_other_events_are_unsupported(self):
         silent = L2(0.0, 0.2, 0.1, 100)
         assert tight(silent).epsilon == math.inf
-        laplace = dp_accounting.LaplaceDpEvent(1.0)
-        mixed = dp_accounting.ComposedDpEvent([training(1.0, 0.1, 1.0, 1), laplace])
+        laplace = LAPLACE(1.0)
+        mixed = COMPOSED([training(1.0, 0.1, 1.0, 1), laplace])
         for event in (laplace, mixed):
             assert gaussian_domination.dominating_curves(event, 1e-5) is None

@@ -86,14 +86,6 @@ class TestThePostProcessedGaussian:
             ratios.append(mpmath.fsum(terms) / scale * norm / weight(x - c, s**2))
         return max(abs(ratio - 1) for ratio in ratios)
 
-    @pytest.mark.parametrize("width", [0.5, 0.7])
-    def test_ratio_to_discrete_noise_is_within_smoothing(self, width):
-        """Of the order of the square of the bound that is proved."""
-        with mpmath.workdps(30):
-            off = self.largest_ratio(2.3, width, 0.3, range(-3, 5))
-        eps = 2 * math.exp(-2 * math.pi**2 * width**2)
-        assert eps**2 / 10 < off < 2.1 * eps
-
     def test_smoothing_bound_holds_at_the_width_in_use(self):
         assert grid_numbers.COVER_VARIANCE == 4
         with mpmath.workdps(60):
@@ -119,14 +111,6 @@ class TestThePostProcessedGaussian:
     def hockey_stick(log_q, log_ratio, epsilon):
         gap = np.maximum(-np.expm1(epsilon - log_ratio), 0)
         return float(np.sum(np.exp(log_q + log_ratio) * gap))
-
-    def test_hockey_sticks_exceed_without_the_extra_variance(self):
-        log_q, log_ratio = pair(3.0, 3)
-        found = self.hockey_stick(log_q, log_ratio, 3.0)
-        assert found == pytest.approx(1.612089e-3, rel=1e-6)
-        assert found / gaussian_hockey_stick(1.0, 3.0) == pytest.approx(
-            1.04873, rel=1e-5
-        )
 
     def test_sampled_moments_are_covered_at_every_order(self):
         for stddev, shift, order, rate in random_cases(300, seed=3):
@@ -155,17 +139,6 @@ class TestRenyiWithoutExtraVariance:
             wanted = csgm.coordinate_log_moment([order], rate, (shift / stddev) ** 2)[0]
             assert found == pytest.approx(wanted, rel=1e-9, abs=1e-13)
 
-    def test_unsampled_at_every_order(self):
-        for stddev, shift, order, _ in random_cases(200, seed=5):
-            log_q, log_ratio = pair(stddev, shift, order)
-            gaussian = order * (order - 1) * shift**2 / (2 * stddev**2)
-            found = log_moment(log_q, log_ratio, order)
-            assert found <= gaussian * (1 + 1e-12) + 1e-13
-            # The other direction is the same by the map x -> shift - x.
-            assert log_moment(log_q, log_ratio, 1 - order) == pytest.approx(
-                found, rel=1e-9, abs=1e-12
-            )
-
     def test_only_the_chord_bounds_sampled_fractional_orders(self):
         """The Gaussian's own value is exceeded, the chord of whole orders is not."""
         order, rate, stddev = 1.1, 1e-4, 0.4
@@ -175,18 +148,6 @@ class TestRenyiWithoutExtraVariance:
         chord = csgm.coordinate_log_moment([2], rate, stddev**-2)[0]
         assert found / gaussian == pytest.approx(1.10599, rel=1e-4)
         assert found < chord
-
-    def test_addition_below_removal_holds_pointwise(self):
-        rng = np.random.default_rng(7)
-        with mpmath.workdps(50):
-            for _ in range(500):
-                w = mpmath.exp(rng.uniform(0, 9))
-                rate = mpmath.mpf(rng.random()) ** 3
-                order = 1 + mpmath.mpf(rng.random() * 10.0 ** rng.uniform(-4, 1.5))
-                a, b = 1 - rate + rate * w, 1 - rate + rate / w
-                left = a**order + w * b**order
-                right = a ** (1 - order) + w * b ** (1 - order)
-                assert left >= right * (1 - mpmath.mpf(10) ** -45)
 
     @pytest.mark.parametrize("joined", [1.0, 0.3, 0.01])
     @pytest.mark.parametrize("kept", [1.0, 0.4, 0.05])
@@ -248,27 +209,3 @@ class TestGrid:
             grid_numbers.grid(1.0, 100, 1.5)
         with refuses(ValueError, "clients", 0):
             grid_numbers.grid(1.0, 0)
-
-
-def test_rounding_with_error_feedback_is_post_processing():
-    """Correlated noise: what is released follows from C x + Z alone, exactly."""
-    rng = np.random.default_rng(8)
-    rounds, bits = 12, 10
-    matrix = [[Fraction(0)] * rounds for _ in range(rounds)]
-    for t in range(rounds):
-        matrix[t][t] = Fraction(int(rng.integers(700, 1500)), 1 << bits)
-        for i in range(max(0, t - 4), t):
-            matrix[t][i] = Fraction(int(rng.integers(-500, 500)), 1 << bits)
-    sums = rng.integers(-(10**6), 10**6, rounds).tolist()
-    fine = [Fraction(int(k), 1 << bits) for k in rng.integers(-(10**8), 10**8, rounds)]
-    noises, releases = [], []
-    for t in range(rounds):
-        past = sum(matrix[t][i] * noises[i] for i in range(t))
-        noises.append(math.floor((fine[t] - past) / matrix[t][t] + Fraction(1, 2)))
-        opened = sum(matrix[t][i] * sums[i] for i in range(t + 1)) + fine[t]
-        past = sum(matrix[t][i] * releases[i] for i in range(t))
-        releases.append(math.floor((opened - past) / matrix[t][t] + Fraction(1, 2)))
-    assert releases == [x + n for x, n in zip(sums, noises)]
-    # And the rounding hardly adds to the noise.
-    exact = np.linalg.solve(np.array(matrix, np.float64), np.array(fine, np.float64))
-    assert np.abs(np.array(noises) - exact).max() < 10

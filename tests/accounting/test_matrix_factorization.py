@@ -13,6 +13,8 @@ import pytest
 from dpfl import accounting
 from dpfl.accounting.matrix_factorization import banded_stream_event
 from dpfl.factorization import sensitivity
+from tests.accounting.event_names import GAUSSIAN, L2, POISSON, SELF
+from tests.factorization.test_sensitivity import brute_force, separated
 from tests.refusals import refuses
 
 ORDERS = np.array([1.5, 2, 8, 64.5])
@@ -21,7 +23,7 @@ ORDERS = np.array([1.5, 2, 8, 64.5])
 def test_is_one_gaussian_mechanism():
     event = accounting.MatrixFactorizationDpEvent(0.7)
     np.testing.assert_allclose(event.rdp(ORDERS), ORDERS / (2 * 0.49), rtol=1e-14)
-    assert event.as_gaussian() == dp_accounting.GaussianDpEvent(0.7)
+    assert event.as_gaussian() == GAUSSIAN(0.7)
 
 
 @pytest.mark.parametrize("z", [0.0, 1e-200])
@@ -34,9 +36,6 @@ def test_no_noise_no_privacy(z):
 def test_bad_noise_is_refused(z):
     with refuses((TypeError, ValueError), "noise_multiplier", z):
         accounting.MatrixFactorizationDpEvent(z)
-
-
-gaussian = dp_accounting.GaussianDpEvent
 
 
 def stream_event(release, **settings):
@@ -52,22 +51,6 @@ def banded(rounds, bands, seed=0):
         encoder[:, j] *= (np.arange(rounds) >= j) & (np.arange(rounds) < j + bands)
         encoder[:, j] /= np.linalg.norm(encoder[:, j])
     return encoder
-
-
-def patterns(rounds, separation):
-    """Every set of rounds of which any two are `separation` apart."""
-    for chosen in itertools.product([0, 1], repeat=rounds):
-        found = np.flatnonzero(chosen)
-        if np.all(np.diff(found) >= separation):
-            yield found
-
-
-def worst_norm(encoder, separation):
-    """The largest norm of what a client adds in rounds this far apart."""
-    return max(
-        np.linalg.norm(np.sum(encoder[:, chosen], axis=1))
-        for chosen in patterns(len(encoder), separation)
-    )
 
 
 def rdp_of(event, order):
@@ -98,11 +81,11 @@ class TestSeparated:
         """One Gaussian of the norm of all that a client adds is the k releases."""
         rounds, noise = 9, 1.7
         encoder = banded(rounds, bands, seed=bands)
-        worst = worst_norm(encoder, separation)
+        worst = brute_force(encoder, separated(rounds, separation, None))
         plan = sensitivity.MinSeparation(separation)
         assert plan.sensitivity(encoder).value == pytest.approx(worst)
         event = stream_event(
-            gaussian(noise), rounds=rounds, bands=bands, separation=separation
+            GAUSSIAN(noise), rounds=rounds, bands=bands, separation=separation
         )
         assert event.event.count == -(-rounds // separation)
         found = accounting.epsilon(event, 1e-5)
@@ -112,9 +95,9 @@ class TestSeparated:
 
     def test_fewer_participations_than_fit(self):
         settings = {"rounds": 60, "bands": 4, "separation": 4}
-        event = stream_event(gaussian(1.0), participations=3, **settings)
+        event = stream_event(GAUSSIAN(1.0), participations=3, **settings)
         assert event.event.count == 3
-        event = stream_event(gaussian(1.0), participations=30, **settings)
+        event = stream_event(GAUSSIAN(1.0), participations=30, **settings)
         assert event.event.count == 15
 
     @pytest.mark.parametrize("rounds", [7, 8, 9])
@@ -124,16 +107,18 @@ class TestSeparated:
         encoder = sum(np.diag(np.full(rounds - k, column[k]), -k) for k in range(3))
         rest = np.linalg.norm(column[: rounds - 6]) / np.linalg.norm(column)
         noise = 1.4 * np.linalg.norm(column)
-        last = {"separation": 3, "last_release": gaussian(1.4 / rest)}
-        event = stream_event(gaussian(1.4), rounds=rounds, bands=3, **last)
-        want = accounting.gaussian_epsilon(1e-5, noise / worst_norm(encoder, 3))
+        last = {"separation": 3, "last_release": GAUSSIAN(1.4 / rest)}
+        event = stream_event(GAUSSIAN(1.4), rounds=rounds, bands=3, **last)
+        want = accounting.gaussian_epsilon(
+            1e-5, noise / brute_force(encoder, separated(rounds, 3, None))
+        )
         assert accounting.epsilon(event, 1e-5).epsilon == pytest.approx(want, rel=1e-9)
 
     def test_last_release_without_clients_costs_nothing(self):
         far = {"bands": 3, "separation": 3}
-        rest = {"participations": 2, "last_release": gaussian(9.0)}
-        event = stream_event(gaussian(1.0), rounds=8, **far, **rest)
-        assert event == stream_event(gaussian(1.0), rounds=6, **far)
+        rest = {"participations": 2, "last_release": GAUSSIAN(9.0)}
+        event = stream_event(GAUSSIAN(1.0), rounds=8, **far, **rest)
+        assert event == stream_event(GAUSSIAN(1.0), rounds=6, **far)
 
 
 class TestCyclic:
@@ -142,7 +127,7 @@ class TestCyclic:
     def test_moment_equals_the_mixture_over_participations(self, bands, separation, q):
         encoder = banded(5, bands, seed=3)
         sampled = {"separation": separation, "sampling_probability": q}
-        event = stream_event(gaussian(1.3), rounds=5, bands=bands, **sampled)
+        event = stream_event(GAUSSIAN(1.3), rounds=5, bands=bands, **sampled)
         for order in (2, 3):
             limit = (order - 1) * rdp_of(event, order)
             exact = [
@@ -154,13 +139,11 @@ class TestCyclic:
     def test_more_bands_than_the_separation_are_refused(self):
         """Overlapping columns: the truth is above the epsilon, which is refused."""
         encoder, q = banded(5, 3, seed=3), 0.3
-        as_if = dp_accounting.SelfComposedDpEvent(
-            dp_accounting.PoissonSampledDpEvent(q, gaussian(1.3)), 3
-        )
+        as_if = SELF(POISSON(q, GAUSSIAN(1.3)), 3)
         limit = 2 * rdp_of(as_if, 3)
         assert stream_moment(3, encoder, [0, 2, 4], q, 1.3) > 1.02 * limit
         with refuses(ValueError, "separation", 2):
-            stream_event(gaussian(1.3), rounds=5, bands=3, separation=2)
+            stream_event(GAUSSIAN(1.3), rounds=5, bands=3, separation=2)
 
     def test_adaptive_clients_gain_nothing(self):
         """Two blocks of two rows; its second shift is a function of the first block.
@@ -170,7 +153,7 @@ class TestCyclic:
         """
         q, noise, order = 0.4, 1.0, 3
         event = stream_event(
-            gaussian(noise), rounds=4, bands=2, separation=2, sampling_probability=q
+            GAUSSIAN(noise), rounds=4, bands=2, separation=2, sampling_probability=q
         )
         limit = 2 * rdp_of(event, order)
         t = np.arange(-10, 16, 0.05)
@@ -186,7 +169,7 @@ class TestCyclic:
         keep, q, ratio = 0.3, 0.4, 1 / math.sqrt(2)
         encoder = banded(4, 2, seed=5)
         noise = 1.1  # over keep * Delta2: sigma is keep * noise
-        release = accounting.SparsifiedGaussianDpEvent(noise, keep, ratio, 2)
+        release = L2(noise, keep, ratio, 2)
         event = stream_event(
             release, rounds=4, bands=2, separation=2, sampling_probability=q
         )
@@ -207,7 +190,7 @@ class TestCyclic:
         assert exact == pytest.approx(limit, rel=1e-9)
 
     def test_ends_are_independent_and_fully_correlated_noise(self):
-        release = accounting.SparsifiedGaussianDpEvent(1.5, 0.1, 0.01, 10_000)
+        release = L2(1.5, 0.1, 0.01, 10_000)
         one = stream_event(
             release, rounds=60, bands=1, separation=1, sampling_probability=0.05
         )
@@ -216,7 +199,7 @@ class TestCyclic:
         whole = stream_event(release, rounds=60, bands=20, separation=20)
         stream = accounting.SparsifiedMatrixFactorizationDpEvent(1.5, 0.1, 0.01, 10_000)
         for ours, end, count in ((one, poisson, 60), (whole, stream, 3)):
-            theirs = dp_accounting.SelfComposedDpEvent(end, count)
+            theirs = SELF(end, count)
             found, want = (accounting.epsilon(e, 1e-5).epsilon for e in (ours, theirs))
             assert found == pytest.approx(want, rel=1e-9)
 
@@ -227,23 +210,18 @@ class TestCyclic:
         (ValueError, "rounds", 0, 0),
         (ValueError, "sampling_probability", 1.5, 1.5),
         (TypeError, "release", dp_accounting.NoOpDpEvent(), "NoOpDpEvent"),
-        (
-            ValueError,
-            "release",
-            accounting.SparsifiedGaussianDpEvent(1.0, 0.1, 0.1, 10, 0.5),
-            0.5,
-        ),
+        (ValueError, "release", L2(1.0, 0.1, 0.1, 10, 0.5), 0.5),
     ],
     ids=["rounds", "probability", "no release", "sampled release"],
 )
 def test_refuses_bad_arguments(error, name, value, shown):
-    given = {"release": gaussian(1.0), "rounds": 4, "bands": 2, "separation": 2}
+    given = {"release": GAUSSIAN(1.0), "rounds": 4, "bands": 2, "separation": 2}
     with refuses(error, name, shown):
         stream_event(**{**given, name: value})
 
 
 def test_fixed_size_groups_keep_only_zero_out():
-    event = banded_stream_event(gaussian(1.0), rounds=2, bands=1, separation=2)
+    event = banded_stream_event(GAUSSIAN(1.0), rounds=2, bands=1, separation=2)
     assert accounting.epsilon(event, 1e-5).relation == "replaced_by_zeros"
-    free = stream_event(gaussian(1.0), rounds=2, bands=1, separation=2)
+    free = stream_event(GAUSSIAN(1.0), rounds=2, bands=1, separation=2)
     assert accounting.epsilon(free, 1e-5).relation == "add_or_remove"

@@ -12,11 +12,11 @@ number is that or at most or at least that, and `reason` why it is not quite the
 import csv
 from pathlib import Path
 
-import dp_accounting
 import pytest
 
 from dpfl import accounting
 from dpfl.accounting import gaussian
+from tests.accounting.event_names import COMPOSED, GAUSSIAN, POISSON, SELF
 
 with open(Path(__file__).with_name("peers.csv")) as _file:
     ROWS = [*csv.DictReader(_file)]
@@ -24,13 +24,13 @@ with open(Path(__file__).with_name("peers.csv")) as _file:
 
 def _event(row, noise):
     q = float(row["q"])
-    parts = [dp_accounting.GaussianDpEvent(z) for z in noise]
+    parts = [GAUSSIAN(z) for z in noise]
     if row["event"] == "fixed_size":
         parts = [gaussian.FixedSizeDpEvent(part, q) for part in parts]
     elif q < 1:
-        parts = [dp_accounting.PoissonSampledDpEvent(q, part) for part in parts]
-    event = dp_accounting.ComposedDpEvent(parts) if parts[1:] else parts[0]
-    return dp_accounting.SelfComposedDpEvent(event, int(row["count"]))
+        parts = [POISSON(q, part) for part in parts]
+    event = COMPOSED(parts) if parts[1:] else parts[0]
+    return SELF(event, int(row["count"]))
 
 
 def _found(row):

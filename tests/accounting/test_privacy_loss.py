@@ -6,7 +6,6 @@
 import itertools
 import math
 
-import dp_accounting
 import numpy as np
 import pytest
 from dp_accounting import pld
@@ -15,6 +14,7 @@ from scipy import stats
 import dpfl
 from dpfl import accounting
 from dpfl.accounting import gaussian, privacy_loss
+from tests.accounting.event_names import GAUSSIAN, L2, LAPLACE, POISSON, SELF
 from tests.refusals import refuses
 
 
@@ -88,10 +88,7 @@ def test_composition_covers_fft_rounding(z, count, delta):
 
 
 def test_a_million_releases_take_a_coarser_grid():
-    many = dp_accounting.SelfComposedDpEvent(
-        dp_accounting.PoissonSampledDpEvent(0.5, dp_accounting.GaussianDpEvent(0.1)),
-        10**6,
-    )
+    many = SELF(POISSON(0.5, GAUSSIAN(0.1)), 10**6)
     found = accounting.epsilon(many, 1e-5, accounting_method="tight")
     assert 1e6 < found.epsilon < accounting.gaussian_epsilon(1e-5, 1e-4)
 
@@ -217,8 +214,8 @@ def test_adaptive_neighbours_are_within_two_rounds_of_losses(population, size, z
 )
 def test_fixed_size_epsilon_rises_with_share_rounds_and_less_noise(share, z, more):
     def epsilon_of(fraction, noise, rounds):
-        one = gaussian.FixedSizeDpEvent(dp_accounting.GaussianDpEvent(noise), fraction)
-        many = dp_accounting.SelfComposedDpEvent(one, rounds)
+        one = gaussian.FixedSizeDpEvent(GAUSSIAN(noise), fraction)
+        many = SELF(one, rounds)
         return accounting.epsilon(many, 1e-4).epsilon
 
     found = epsilon_of(share, z, 40)
@@ -232,10 +229,8 @@ def test_fixed_size_epsilon_rises_with_share_rounds_and_less_noise(share, z, mor
 def test_masked_cohorts_are_within_their_claim(keep, size, rounds):
     """One client in 30% of cohorts has `size` or zero, others -`size` or all `size`."""
     share, delta = 0.3, 1e-3
-    event = accounting.SparsifiedGaussianDpEvent(1 / (size * keep), keep, 1.0, 1)
-    run = dp_accounting.SelfComposedDpEvent(
-        gaussian.FixedSizeDpEvent(event, share), rounds
-    )
+    event = L2(1 / (size * keep), keep, 1.0, 1)
+    run = SELF(gaussian.FixedSizeDpEvent(event, share), rounds)
     found = accounting.epsilon(run, delta, accounting_method="tight").epsilon
     others = (1 - share) * keep
     own = {0.0: 1 - keep, -size: others, size: share * keep}
@@ -267,7 +262,7 @@ def test_cohorts_seen_by_the_server_are_not_amplified():
 class _Others(dpfl.Gaussian):
     """A mechanism with an event of its own."""
 
-    made = dp_accounting.LaplaceDpEvent(3.0)
+    made = LAPLACE(3.0)
 
     def round_dp_event(self, dimension, sampling_probability):
         return self.made
@@ -275,8 +270,8 @@ class _Others(dpfl.Gaussian):
 
 def test_plugin_events_are_charged_in_full_under_fixed_cohorts():
     own, run = _Others(100, 1.0, 1.0), dpfl.WithoutReplacement(10_000, 100, 20)
-    every = dp_accounting.SelfComposedDpEvent(own.made, 20)
+    every = SELF(own.made, 20)
     assert own.dp_event(run, 5).event == every
-    gaussian_one = dp_accounting.GaussianDpEvent(2.0)
-    _Others.made = dp_accounting.PoissonSampledDpEvent(1.0, gaussian_one)
+    gaussian_one = GAUSSIAN(2.0)
+    _Others.made = POISSON(1.0, gaussian_one)
     assert own.dp_event(run, 5).event.event.round_event == gaussian_one

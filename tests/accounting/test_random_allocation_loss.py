@@ -5,21 +5,15 @@
 
 import math
 
-import dp_accounting
 import numpy as np
 import pytest
 from scipy import special
 
 from dpfl import accounting
-from dpfl.accounting import privacy_loss, random_allocation, random_allocation_loss
+from dpfl.accounting import privacy_loss, random_allocation_loss
 from tests.accounting import quadrature
+from tests.accounting.event_names import COMPOSED, GAUSSIAN, L2, POISSON, SELF, SLOT
 from tests.refusals import refuses
-
-COMPOSED = dp_accounting.ComposedDpEvent
-GAUSSIAN = dp_accounting.GaussianDpEvent
-POISSON = dp_accounting.PoissonSampledDpEvent
-SELF = dp_accounting.SelfComposedDpEvent
-SLOT = random_allocation.RandomAllocationDpEvent
 
 
 def epochs(z, rounds, slots, count=1):
@@ -159,7 +153,7 @@ def test_adaptive_clients_are_within_the_bound(keep):
     sizes = ([1.0], [math.sqrt(0.5)] * 2, [0.6], [0.3, 0.2])
     ways = [merged(*quadrature.ratios(size, keep, step=0.05)) for size in sizes]
     # DeltaInf = sigma = 1 and Delta2 = 1, so that K = 1.
-    event = accounting.SparsifiedGaussianDpEvent(1 / keep, keep, 1.0, 2)
+    event = L2(1 / keep, keep, 1.0, 2)
     for delta in (0.05, 1e-3):
         bound = epsilon(SLOT(event, 2, 2.5), delta)
         growth = math.exp(bound)
@@ -176,7 +170,7 @@ def test_adaptive_clients_are_within_the_bound(keep):
 
 class TestDominatingGaussians:
     def test_masked_rounds(self):
-        masked = accounting.SparsifiedGaussianDpEvent(1.0, 0.1, 0.01, 10**6)
+        masked = L2(1.0, 0.1, 0.01, 10**6)
         run = SELF(SLOT(masked, 20, 20), 5)
         report = accounting.epsilon(run, 1e-5)
         assert report.accounting_method == "stopped-pld"
@@ -191,7 +185,7 @@ class TestDominatingGaussians:
             "dpfl.accounting.gaussian_domination.clock_bound",
             lambda *given: asked.append(given) or 1.0,
         )
-        masked = accounting.SparsifiedGaussianDpEvent(1.0, 0.1, 0.5, 4)
+        masked = L2(1.0, 0.1, 0.5, 4)
         assert epsilon(SELF(SLOT(masked, 20, 20), 5)) > 0
         [(_, _, full, delta)] = asked
         assert full == masked.full_coordinates
@@ -212,7 +206,7 @@ class TestDominatingGaussians:
         assert plain < report.epsilon < 1.01 * plain
 
     def test_tight_is_refused_for_unproven_rounds(self):
-        masked = accounting.SparsifiedGaussianDpEvent(1.0, 0.1, 0.5, 4, 0.5)
+        masked = L2(1.0, 0.1, 0.5, 4, 0.5)
         for one in (masked, SLOT(GAUSSIAN(1.0), 2, 3)):
             run = SLOT(one, 2, 2)
             with refuses(ValueError, "accounting_method", "tight"):
@@ -220,7 +214,7 @@ class TestDominatingGaussians:
             assert accounting.epsilon(run, 1e-5).accounting_method == "rdp"
 
     def test_without_noise(self):
-        silent = accounting.SparsifiedGaussianDpEvent(0.0, 0.1, 0.5, 4)
+        silent = L2(0.0, 0.1, 0.5, 4)
         for one in (silent, GAUSSIAN(0.0)):
             assert epsilon(SLOT(one, 2, 2)) == math.inf
 

@@ -7,18 +7,16 @@ import math
 import re
 from pathlib import Path
 
-import dp_accounting
 import pytest
 
 from dpfl import accounting, mechanisms
 from dpfl.accounting import events, gaussian, routes, trees
 from experiments import privacy_explained
+from tests.accounting.event_names import GAUSSIAN, L2, LAPLACE, POISSON, SELF
 
 PAGES = Path(__file__).resolve().parents[2] / "docs/privacy"
-GAUSSIAN = dp_accounting.GaussianDpEvent
-SELF = dp_accounting.SelfComposedDpEvent
-SAMPLED = dp_accounting.PoissonSampledDpEvent(0.5, GAUSSIAN(1.3))
-CSGM = accounting.SparsifiedGaussianDpEvent(3.3513, 0.01, 0.041227, 2**14, 0.5)
+SAMPLED = POISSON(0.5, GAUSSIAN(1.3))
+CSGM = L2(3.3513, 0.01, 0.041227, 2**14, 0.5)
 SECRET = mechanisms.Gaussian(10, 1.0, 1.3).dp_event(
     mechanisms.BallsInBins(100, 10, 25), 100
 )
@@ -34,12 +32,12 @@ CASES = {
         "extreme-pld",
     ),
     "masked, everybody": (
-        SELF(accounting.SparsifiedGaussianDpEvent(5.0, 0.01, 0.041227, 2**14), 30),
+        SELF(L2(5.0, 0.01, 0.041227, 2**14), 30),
         "extreme-pld stopped-exact-gaussian rdp",
         "extreme-pld",
     ),
     "secret": (SECRET, "monte-carlo exact-gaussian rdp", "monte-carlo"),
-    "laplace": (dp_accounting.LaplaceDpEvent(1.0), "rdp", "rdp"),
+    "laplace": (LAPLACE(1.0), "rdp", "rdp"),
 }
 
 

@@ -1,8 +1,6 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-import itertools
-
 import numpy as np
 import pytest
 from scipy import optimize
@@ -11,6 +9,7 @@ from dpfl import factorization as mf
 from dpfl.factorization import banded, inverse_banded, optimal, sensitivity, toeplitz
 from dpfl.factorization.factors import BandedFactors, series_inverse
 from dpfl.factorization.workloads import LinearCooldown, Workload
+from tests.factorization.test_sensitivity import brute_force, separated
 
 BOTH = ("banded-inverse-root", "banded-inverse")
 
@@ -84,13 +83,6 @@ def test_inverse_root_is_truncated():
     assert factors.entries == 4
 
 
-def test_all_diagonals_of_the_root_are_the_root():
-    workload = Workload(12, 0.9)
-    found = mf.compute(workload, "banded-inverse-root", bands=12)
-    want = mf.compute(workload, "toeplitz-root")
-    np.testing.assert_allclose(found.encoder(), want.encoder(), atol=1e-12)
-
-
 @pytest.mark.parametrize("method", BOTH)
 @pytest.mark.parametrize("workload", [Workload(9), Workload(9, 0.9, LinearCooldown())])
 def test_the_inverse_of_the_encoder_has_few_diagonals(workload, method):
@@ -109,11 +101,7 @@ def test_sensitivity_by_all_patterns_and_signs(method, plan):
     params = several if method == "banded-inverse" else {}
     found = mf.compute(Workload(9), method, bands=3, **params)
     encoder = found.encoder()
-    worst = 0.0
-    for signs in itertools.product([-1, 0, 1], repeat=9):
-        rounds = np.flatnonzero(signs)
-        if len(rounds) <= limit and np.all(np.diff(rounds) >= separation):
-            worst = max(worst, np.linalg.norm(encoder @ np.array(signs)))
+    worst = brute_force(encoder, separated(9, separation, limit))
     known = found.sensitivity(mf.MinSeparation(separation, limit))
     assert known.exact
     assert known.value == pytest.approx(worst)

@@ -5,20 +5,8 @@ import numpy as np
 import pytest
 
 from dpfl.factorization import blt, optimal, sensitivity, toeplitz
-from dpfl.factorization.workloads import LinearCooldown, Workload
+from dpfl.factorization.workloads import Workload
 from tests.refusals import refuses
-
-
-def stream(factors, z):
-    """C^-1 z by the two recurrences in the docstring of the factors."""
-    buffers, others = np.zeros((2, len(factors.decay)))
-    first, second = [], []
-    for value in z:
-        first.append(value - factors.scale @ buffers)
-        buffers = factors.decay * buffers + first[-1]
-        second.append(value + factors.inverse_scale @ others)
-        others = factors.inverse_decay * others + value
-    return np.array(first), np.array(second)
 
 
 def test_one_buffer_by_hand():
@@ -28,19 +16,6 @@ def test_one_buffer_by_hand():
     np.testing.assert_allclose(
         factors.inverse_coefficients(), [1, -1 / 4, -1 / 16, -1 / 64]
     )
-
-
-@pytest.mark.parametrize("buffers", [1, 2, 4])
-def test_buffers_agree_with_the_dense_inverse(buffers):
-    workload = Workload(50, 0.9, LinearCooldown())
-    found = blt.optimize_blt(workload, buffers=buffers)
-    decoder, encoder = found.materialize()
-    np.testing.assert_allclose(decoder @ encoder, workload.matrix(), atol=1e-9)
-    z = np.random.default_rng(0).normal(size=50)
-    expected = np.linalg.solve(encoder, z)
-    for streamed in stream(found.factors, z):
-        np.testing.assert_allclose(streamed, expected, atol=1e-8)
-    np.testing.assert_allclose(workload.apply(expected), decoder @ z, atol=1e-8)
 
 
 @pytest.mark.parametrize("workload", [Workload(128), Workload(128, 0.9)])

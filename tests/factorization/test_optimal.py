@@ -1,7 +1,6 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-import itertools
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ from scipy import optimize
 
 from dpfl import factorization as mf
 from dpfl.factorization import Workload, iteration, optimal, optimal_epochs
+from tests.factorization.test_sensitivity import brute_force, epochs
 from tests.refusals import refuses
 
 # Published values of the least loss, one participation.
@@ -189,17 +189,6 @@ def test_prefix_sum_for_momentum_is_post_processing():
     assert post.gap is None
 
 
-def brute_sensitivity(encoder, separation):
-    """The largest move by a client in rounds j, j + b, ..., with any signs."""
-    rounds = encoder.shape[1]
-    worst = 0.0
-    for first in range(separation):
-        own = np.arange(first, rounds, separation)
-        for signs in itertools.product([-1, 0, 1], repeat=len(own)):
-            worst = max(worst, np.linalg.norm(encoder[:, own] @ np.array(signs)))
-    return worst
-
-
 @pytest.mark.parametrize(
     ("workload", "separation"),
     [(mf.prefix_sum(12), 3), (mf.prefix_sum(11), 4), (mf.Workload(12, 0.5), 4)],
@@ -212,7 +201,7 @@ def test_error_and_sensitivity_of_the_factors(workload, separation):
     times = -(-workload.rounds // separation)
     plan = mf.FixedEpochs(times, separation)
     assert found.sensitivity(plan).value == pytest.approx(1)
-    worst = brute_sensitivity(encoder, separation)
+    worst = brute_force(encoder, epochs(workload.rounds, times, separation))
     assert worst <= 1 + 1e-9 and worst > 0.999
     solution = optimal_epochs.solve_epochs(workload, separation)
     assert found.errors(plan).total == pytest.approx(solution.loss, rel=1e-9)

@@ -199,8 +199,9 @@ OF_A_RELEASE += " and not against_integration"
 def check_accountant(python, folder):
     """With the tests that the installed dp_accounting has of its own accountant."""
     shutil.copy(ROOT / "tests/accounting/test_accountant.py", folder)
-    (folder / "tests").mkdir()
-    shutil.copy(ROOT / "tests/refusals.py", folder / "tests")
+    (folder / "tests/accounting").mkdir(parents=True)
+    for name in ("refusals.py", "accounting/event_names.py"):
+        shutil.copy(ROOT / "tests" / name, folder / "tests" / name)
     options = ["-q", "-p", "no:cacheprovider", "-k", f"OwnTest and {OF_A_RELEASE}"]
     run([python, "-I", "-m", "pytest", *options, "test_accountant.py"], folder)
 
