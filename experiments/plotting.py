@@ -24,7 +24,7 @@ from typing import Any, Optional
 from dpfl import accounting, files, privacy_coverage, tasks
 from dpfl.planning import remarks
 
-from . import effects
+from . import effects, tables
 from .tables import HEADS, Row, Rows, distinct, head, mean_and_range, numbers
 from .trainings import sweep
 
@@ -243,15 +243,8 @@ def _grouped(
     return list(groups.items())
 
 
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
-
-
 def _is_finite(row: Row, column: str) -> bool:
-    return math.isfinite(_number(row.get(column) or "nan"))
+    return math.isfinite(tables.number(row.get(column) or "nan"))
 
 
 def _places(rows: Rows, column: str) -> set[float]:
@@ -261,14 +254,14 @@ def _places(rows: Rows, column: str) -> set[float]:
 
 def _is_named(plot: Plot, rows: Rows) -> bool:
     """Whether places are names rather than numbers."""
-    return any(math.isnan(_number(row[plot.x])) for row in rows)
+    return any(math.isnan(tables.number(row[plot.x])) for row in rows)
 
 
 def _words(plot: Plot, names: str, key: Sequence[str]) -> str:
     """The labels of rows in words."""
     parts = []
     for name, value in zip(names.split(), key):
-        number = _number(value)
+        number = tables.number(value)
         if value in plot.titles or not value:
             parts.append(plot.titles.get(value, ""))
         elif math.isnan(number):
@@ -310,7 +303,9 @@ def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> set[int]:
             axis.axhline(0, color=look["color"], ls=":", lw=1.2, label=label)
             continue
         notes = {row[plot.x]: row.get(plot.note, "") for row in own}
-        across = [note for place, note in notes.items() if math.isinf(_number(place))]
+        across = [
+            note for place, note in notes.items() if math.isinf(tables.number(place))
+        ]
         if label and any(across):
             label = f"{label} ({across[0]})"
         drawn = list(_points(plot, own, column, rows))
@@ -324,11 +319,11 @@ def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> set[int]:
                 dots = {**look, "ls": "", "elinewidth": 1, "label": label}
                 axis.errorbar(means, heights, xerr=(down, up), **dots)
         else:
-            shown = sorted((_number(place), *reach) for place, *reach in points)
+            shown = sorted((tables.number(place), *reach) for place, *reach in points)
             reach = "95% interval" if plot.interval else "range"
             _draw_line(axis, shown, label, look, reach)
             for place, mean, *_ in points:
-                if notes.get(place) and math.isfinite(_number(place)):
+                if notes.get(place) and math.isfinite(tables.number(place)):
                     written = {"color": look["color"], "fontsize": 7}
                     written |= {"xytext": (5, 5), "textcoords": "offset points"}
                     axis.annotate(notes[place], (float(place), mean), **written)

@@ -72,10 +72,7 @@ def _numbers(name: str) -> list[float]:
     """The values of a searched flag; raises ValueError if one is no number."""
     values = []
     for word in _VALUES[name].value:
-        try:
-            number = float(word)
-        except ValueError:
-            number = math.nan
+        number = tables.number(word)
         is_good = math.isfinite(number) and number >= 0
         checks.require(is_good, f"--{name}", "numbers from 0 on with commas", word)
         values.append(number)

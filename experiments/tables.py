@@ -53,6 +53,13 @@ def value(text: str) -> Any:
     return text
 
 
+def number(text: str) -> float:
+    """The number that a text is; NaN for any other."""
+    with contextlib.suppress(ValueError):
+        return float(text)
+    return math.nan
+
+
 def where(rows: Rows, **labels: Any) -> list[Row]:
     """The rows with these labels."""
     return [r for r in rows if all(r[k] == str(v) for k, v in labels.items())]

@@ -76,10 +76,7 @@ def ends(grid: Sequence[Training]) -> list[Training]:
 
 def is_number(text: Optional[str]) -> bool:
     """Whether a text is a finite number."""
-    try:
-        return math.isfinite(float(text or ""))
-    except ValueError:
-        return False
+    return math.isfinite(tables.number(text or ""))
 
 
 def in_order(texts: Collection[str]) -> list[str]:

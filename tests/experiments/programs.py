@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import json
 import os
 import signal
 import subprocess
@@ -45,6 +46,43 @@ def run(binary: str, *args, cwd=ROOT) -> subprocess.CompletedProcess:
         text=True,
         check=False,
     )
+
+
+_CONFIGS = """
+import json, sys
+from absl import flags
+from experiments import train
+for line in sys.stdin.read().splitlines():
+    sys.argv = ["train", *json.loads(line)]
+    flags.FLAGS.unparse_flags()
+    for name in flags.FLAGS: flags.FLAGS[name].unparse()
+    flags.FLAGS(sys.argv)
+    train.forget_other_mechanisms()
+    config = train.run_config()
+    of, train.engine.of = train.engine.of, lambda name: "jax"
+    is_apart = train.default_output_dir() != config.output_dir
+    train.engine.of = of
+    budget = config.epsilon, config.noise_multiplier
+    print(json.dumps([config.task, *budget, sorted(config.flags), is_apart]))
+"""
+
+
+def configs(lines: list[list[str]]) -> tuple[list[list], str]:
+    """What dpfl-train makes of command lines, in one process, and its stderr.
+
+    Task, epsilon, noise, names of flags, and whether a run in JAX has another folder.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", _CONFIGS],
+        input="\n".join(map(json.dumps, lines)),
+        capture_output=True,
+        text=True,
+        env=environment(),
+        cwd=ROOT,
+    )
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(found) == len(lines), done.stderr
+    return found, done.stderr
 
 
 def interrupt_at_progress() -> None:

@@ -147,36 +147,13 @@ def test_runs_of_equal_name_are_shown_by_path(tmp_path):
         read(a, a)
 
 
-def spoiled(run, name, content=os.remove):
-    """A run of which one file has another content; one not done has a manifest alone."""
-    make(run)
-    path = run / name
-    if name == "manifest.json":
-        (run / "summary.json").unlink()
-    if isinstance(content, str):
-        path.write_text(content)
-        return
-    if content is os.mkfifo:
-        path.unlink()
-    content(path)
-
-
-@pytest.mark.parametrize(
-    ("spoil", "part"),
-    [
-        (lambda run: None, "RUN"),
-        (lambda run: run.mkdir(), "RUN"),
-        (lambda run: spoiled(run, "manifest.json", ""), "RUN"),
-        (lambda run: spoiled(run, "metrics.csv"), "metrics.csv"),
-        (lambda run: spoiled(run, "metrics.csv", "round\nmany\n"), "many"),
-        (lambda run: spoiled(run, "summary.json", "3"), "summary.json"),
-        (lambda run: spoiled(run, "summary.json", os.mkfifo), "summary.json"),
-        (lambda run: spoiled(run, "metrics.csv", os.mkfifo), "metrics.csv"),
-    ],
-)
-def test_unfinished_or_invalid_run_is_refused(tmp_path, spoil, part):
-    spoil(tmp_path / "a")
-    with refuses(ValueError, "RUN", tmp_path / "a", part):
+@pytest.mark.parametrize("files", [None, [], ["manifest.json"]])
+def test_a_folder_without_a_finished_run_is_refused(tmp_path, files):
+    if files is not None:
+        (tmp_path / "a").mkdir()
+        for name in files:
+            (tmp_path / "a" / name).touch()
+    with refuses(ValueError, "RUN", tmp_path / "a"):
         read(str(tmp_path / "a"))
 
 
@@ -212,8 +189,12 @@ def forged(changes):
 
 
 TABLES = ("round,round\n1,2\n", "round,a\n1\n", "round\n1,2\n", "round\n\x00\n")
+TABLES += ("round\nmany\n",)
 SPOILED = {
     **{name: ("summary.json", forged(changes)) for name, changes in FORGED.items()},
+    "a number": ("summary.json", b"3"),
+    **{f"pipe {n}": (n, os.mkfifo) for n in ("summary.json", "metrics.csv")},
+    "missing": ("metrics.csv", lambda path: None),
     "another byte": ("summary.json", WHOLE.replace(b"digits", b"dig\x80its")),
     "twice": ("summary.json", WHOLE[:-1] + b', "epsilon": 0.1}'),
     "deep": (
@@ -230,7 +211,11 @@ SPOILED = {
 def test_a_forged_or_malformed_file_is_refused(tmp_path, name, content):
     folder = tmp_path / "a"
     make(folder)
-    (folder / name).write_bytes(content)
+    (folder / name).unlink()
+    if callable(content):
+        content(folder / name)
+    else:
+        (folder / name).write_bytes(content)
     with refuses(ValueError, "RUN", folder):
         read(str(folder))
 

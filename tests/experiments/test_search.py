@@ -1,7 +1,6 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-import json
 import math
 import os
 
@@ -9,7 +8,8 @@ import pytest
 
 from dpfl import files
 from experiments import search
-from experiments.trainings import parallel_runs, sweep, trainers
+from experiments.trainings import parallel_runs, trainers
+from tests.experiments.fake_trainers import FakeTrainer
 from tests.refusals import names, refuses
 
 GIVEN = ["--task=digits", "--mechanism=gaussian"]
@@ -22,59 +22,46 @@ def parsed():
     search.flags.FLAGS.unparse_flags()
 
 
-# The kind of JAX's device, none in TFF.
-DEVICE = {"kind": ""}
-# What the clock shows.
-CLOCK = {"seconds": 0}
+class Trainer(FakeTrainer):
+    """The best are server_lr 1 and clip 0.1; each run takes 3000 seconds."""
 
+    seconds = 0
+    # The kind of JAX's device, none in TFF.
+    device = ""
 
-def fake_training(calls):
-    """A trainer of nothing: the best are server_lr 1 and clip 0.1."""
+    def check(self, work, folder):
+        super().check(work, folder)
+        if work.flags["clip_norm"] == 0:
+            raise trainers.WorkFailedError("failed", 2, "clip_norm must be")
+        return self.device
 
-    class Trainer:
-        def check(self, work, folder):
-            calls.append("checked")
-            if work.flags["clip_norm"] == 0:
-                raise trainers.WorkFailedError("failed", 2, "clip_norm must be")
-            return DEVICE["kind"]
+    def begin(self, work, folder):
+        self.calls[-1] = work.arguments(folder)
+        Trainer.seconds += 3000
+        rate = work.flags["server_lr"]
+        if rate in (3, 4):
+            raise trainers.WorkFailedError("killed", int(rate) - 2)
+        if rate > 5:
+            said = f"a loss that is not finite, {trainers.DIVERGED}; no"
+            raise trainers.WorkFailedError("failed", 1, said)
 
-        def train(self, work, folder, on_round, **more):
-            calls.append(work.arguments(folder))
-            CLOCK["seconds"] += 3000
-            rate, clip = (work.flags[name] for name in ("server_lr", "clip_norm"))
-            if rate in (3, 4):
-                raise trainers.WorkFailedError("killed", int(rate) - 2)
-            if rate > 5:
-                said = f"a loss that is not finite, {trainers.DIVERGED}; no"
-                raise trainers.WorkFailedError("failed", 1, said)
-            for done in range(5):
-                on_round(done, 4)
-            accuracy = 1 - abs(math.log10(rate)) / 10 - abs(clip - 0.1)
-            folder.mkdir(parents=True)
-            summary = dict.fromkeys(sweep.SUMMARY_COLUMNS, 1.0)
-            summary["final_accuracy"] = accuracy
-            (folder / "summary.json").write_text(json.dumps(summary))
-
-        def memory(self):
-            return 10**8
-
-        def close(self):
-            calls.append("closed")
-
-    return Trainer
+    def measured(self, work):
+        rate, clip = (work.flags[name] for name in ("server_lr", "clip_norm"))
+        return {"final_accuracy": 1 - abs(math.log10(rate)) / 10 - abs(clip - 0.1)}
 
 
 def searched(monkeypatch, capsys, tmp_path, *flags, given=GIVEN):
     """Searches; returns the flags of each run and what was printed."""
     calls = []
-    monkeypatch.setattr(parallel_runs, "Trainer", fake_training(calls))
+    monkeypatch.setattr(Trainer, "calls", calls)
+    monkeypatch.setattr(parallel_runs, "Trainer", Trainer)
     own = [f"--output_dir={tmp_path / 'out'}", *flags]
     search.main(search.flags.FLAGS(["dpfl-search", *own, "--", *given]))
-    done = [call for call in calls if call not in ("checked", "closed")]
-    assert calls[:1] == ["checked"][: len(done)]
-    calls = [call for call in calls if call != "closed"]
+    done = [call for call in calls if call != "checked"]
     # The ends are checked first.
-    assert "checked" not in calls[len(calls) - len(done) :]
+    assert calls[len(calls) - len(done) :] == done and ("checked" in calls) == bool(
+        done
+    )
     return done, capsys.readouterr().out
 
 
@@ -138,14 +125,14 @@ def test_failed_run_is_a_one_line_error(monkeypatch, capsys, tmp_path):
 
 def test_a_search_is_of_one_device(monkeypatch, capsys, tmp_path):
     searched(monkeypatch, capsys, tmp_path, *GRID, "--runs=1")
-    monkeypatch.setitem(DEVICE, "kind", "H200")
+    monkeypatch.setattr(Trainer, "device", "H200")
     with refuses(ValueError, "device", "H200", "search.csv"):
         searched(monkeypatch, capsys, tmp_path, *GRID, "--runs=2")
 
 
 def test_hours_end_a_search(monkeypatch, capsys, tmp_path):
-    monkeypatch.setitem(CLOCK, "seconds", 0)
-    monkeypatch.setattr(parallel_runs.time, "monotonic", lambda: CLOCK["seconds"])
+    monkeypatch.setattr(Trainer, "seconds", 0)
+    monkeypatch.setattr(parallel_runs.time, "monotonic", lambda: Trainer.seconds)
     calls, said = searched(monkeypatch, capsys, tmp_path, *GRID, "--hours=2")
     # At 3000 and 6000 seconds a run begins, at 9000 none.
     assert len(calls) == 3 and names(said, "9 of 12 runs")

@@ -11,6 +11,7 @@ from scipy import stats
 from dpfl import files, locks
 from experiments import grids, plotting
 from experiments.trainings import parallel_runs, remaining_work, sweep, trainers, tuning
+from tests.experiments.fake_trainers import FakeTrainer
 from tests.refusals import names, refuses
 
 GIVEN = {
@@ -33,52 +34,41 @@ def accuracy(flags):
     return 0.9 - lost - 0.1 * (float(flags["server_lr"]) != 1) + 0.01 * (seed % 3) ** 2
 
 
-class FakeTrainer:
-    """Finishes runs at once, but for those in use elsewhere, each of which is so once."""
+class Trainer(FakeTrainer):
+    """Has runs that are in use elsewhere, each of which is so once."""
 
-    calls: list = []
     elsewhere: set = set()
 
-    def check(self, work, folder):
-        self.calls.append("checked")
-
-    def train(self, work, folder, on_round, **more):
+    def begin(self, work, folder):
         if work.flags["seed"] in self.elsewhere:
+            self.calls.pop()
             self.elsewhere.remove(work.flags["seed"])
             with pytest.raises(locks.InUseError) as used, locks.locked(folder.parent):
                 with locks.locked(folder.parent):
                     pass
             raise trainers.WorkFailedError("used", 2, str(used.value))
-        self.calls.append({**work.flags, **more})
         if float(work.flags["server_lr"]) == 5:
             said = f"no number, {trainers.DIVERGED} 1"
             raise trainers.WorkFailedError("diverged", 1, said)
-        folder.mkdir(parents=True)
-        summary = dict.fromkeys(sweep.SUMMARY_COLUMNS, 8.0)
+
+    def measured(self, work):
         rate = float(work.flags.get("compression_rate", 1))
         bits = {"uplink_bits_per_parameter": 30 / rate + int(work.flags["seed"])}
-        summary["exact"] = {**bits, "final_accuracy": accuracy(work.flags)}
-        files.write_json(folder / "summary.json", summary)
-        for done in range(5):
-            on_round(done, 4)
-
-    def memory(self):
-        return 10**8
-
-    def close(self):
-        pass
+        return {"exact": {**bits, "final_accuracy": accuracy(work.flags)}}
 
 
 @pytest.fixture
 def calls(monkeypatch):
-    FakeTrainer.calls, FakeTrainer.elsewhere = [], set()
-    monkeypatch.setattr(parallel_runs, "Trainer", FakeTrainer)
+    found = []
+    monkeypatch.setattr(Trainer, "calls", found)
+    monkeypatch.setattr(Trainer, "elsewhere", set())
+    monkeypatch.setattr(parallel_runs, "Trainer", Trainer)
     monkeypatch.setattr(parallel_runs, "_LOOK_AGAIN", 0.01)
     machine = remaining_work.Machine(processors=2, memory=10**10)
     monkeypatch.setattr(remaining_work, "this_machine", lambda: machine)
     # A picture takes a second.
     monkeypatch.setattr(plotting, "save", lambda figure, rows, folder: folder)
-    return FakeTrainer.calls
+    return found
 
 
 def done(calls):
@@ -193,7 +183,7 @@ def test_diverged_runs_are_counted_and_left_out(calls, tmp_path):
 
 
 def test_a_run_that_is_trained_elsewhere_is_looked_at_again(calls, tmp_path):
-    FakeTrainer.elsewhere = {"1"}
+    Trainer.elsewhere.add("1")
     one = grid(tuned={}, server_lr=["1"], mechanism=["l2_csgm"], compression_rate=["3"])
     one.do(tmp_path, jobs=1)
     assert [run["seed"] for run in done(calls)] == ["2", "1"]

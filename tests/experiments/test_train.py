@@ -11,8 +11,6 @@ import re
 import resource
 import shutil
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -343,40 +341,13 @@ def test_diverged_run_is_a_one_line_error(tmp_path):
 
 
 def test_every_flag_file_parses_with_and_without_mechanism():
-    code = (
-        "import sys\n"
-        "from absl import flags\n"
-        "from experiments import train\n"
-        "for line in sys.stdin.read().splitlines():\n"
-        "    sys.argv = ['train', *line.split()]\n"
-        "    flags.FLAGS.unparse_flags()\n"
-        "    for name in flags.FLAGS: flags.FLAGS[name].unparse()\n"
-        "    flags.FLAGS(sys.argv)\n"
-        "    train.forget_other_mechanisms()\n"
-        "    config = train.run_config()\n"
-        "    print(config.task, config.epsilon, config.noise_multiplier)\n"
-        "    assert not {'epsilon', 'bits'} & set(config.flags) or not sys.argv[2:]\n"
-        "    of, train.engine.of = train.engine.of, lambda name: 'jax'\n"
-        "    assert train.default_output_dir() != config.output_dir\n"
-        "    train.engine.of = of\n"
-    )
     paths = sorted((programs.ROOT / "configs").rglob("*.flags"))
-    words = [f"--flagfile={path}" for path in paths]
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        input="\n".join([*words, *(f"{word} --mechanism=none" for word in words)]),
-        capture_output=True,
-        text=True,
-        env=programs.environment(),
-        cwd=programs.ROOT,
-    )
-    lines = done.stdout.splitlines()
-    assert len(lines) == 2 * len(paths), done.stderr
-    for path, own, none in zip(paths, lines, lines[len(paths) :]):
-        assert path.stem.startswith(own.split()[0]) and own.split()[1:] != [
-            "None",
-            "None",
-        ]
-        assert none == f"{own.split()[0]} None None"
+    given = [[f"--flagfile={path}"] for path in paths]
+    found, said = programs.configs([*given, *([*x, "--mechanism=none"] for x in given)])
+    for path, own, none in zip(paths, found, found[len(paths) :]):
+        task, *budget = own[:3]
+        assert path.stem.startswith(task) and budget != [None, None]
+        assert none[:3] == [task, None, None]
+        assert not {"epsilon", "bits"} & {*none[3]} and own[4] and none[4]
     left_out = "--bits", "--compression_rate", "--noise_multiplier", "--noise_source"
-    assert names(done.stderr, *left_out)
+    assert names(said, *left_out)

@@ -8,13 +8,6 @@ from experiments import plotting
 
 matplotlib.use("Agg")
 
-# Columns that a drawing of a figure without training asks for.
-MEASURED = {
-    **dict.fromkeys(("noise_multiplier", "gaussian", "theory", "loss", "error"), "1"),
-    **{"squared_error": "2", "standard_error": "0.1", "bits_per_parameter": "3"},
-    **{"error_ratio": "1.5", "uplink_bits_per_client": "3200"},
-    **{"uplink_bits_per_parameter": "3.2", "shown": "0.5"},
-}
 # Of a metrics.csv; the first round was not evaluated.
 METRICS = {
     "round": [1, 2, 3],

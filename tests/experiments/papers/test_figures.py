@@ -5,11 +5,7 @@
 
 import functools
 import itertools
-import json
 import math
-import pathlib
-import subprocess
-import sys
 
 import pytest
 
@@ -25,7 +21,7 @@ from experiments.papers import (
     stream_errors,
 )
 from experiments.papers.index import FIGURES
-from experiments.trainings import sweep
+from experiments.trainings import sweep, tuning
 from tests.experiments import programs
 from tests.experiments.papers import invented
 
@@ -37,20 +33,6 @@ CLIENTS = {
     **{"digits": 100, "docs": 281, "mnist": 836, "fashion": 2000},
     **{"emnist": 3400, "stackoverflow": 342_477},
 }
-ACCEPTED = """
-import json, sys
-from absl import flags
-from experiments import train
-for line in sys.stdin.read().splitlines():
-    words = json.loads(line)
-    flags.FLAGS.unparse_flags()
-    for name in flags.FLAGS: flags.FLAGS[name].unparse()
-    flags.FLAGS(["train", *words])
-    train.forget_other_mechanisms()
-    config = train.run_config()
-    assert (config.epsilon is None) != (config.noise_multiplier is None), words
-    print(config.task)
-"""
 
 
 @functools.cache
@@ -156,21 +138,11 @@ class TestGrids:
         assert len({key for key, _ in found}) == len(found)
 
     def test_dpfl_train_accepts_every_flag(self, tmp_path):
-        works = {
-            work.all_but_seed: work for case in CASES for work in runs(*case)
-        }.values()
-        words = [json.dumps(work.arguments(tmp_path)) for work in works]
-        done = subprocess.run(
-            [sys.executable, "-c", ACCEPTED],
-            input="\n".join(words),
-            capture_output=True,
-            text=True,
-            env=programs.environment(),
-            cwd=programs.ROOT,
-        )
-        assert done.stdout.split() == [work.all_flags["task"] for work in works], (
-            done.stderr
-        )
+        """The least and the greatest number, and each word, of every flag."""
+        works = tuning.ends([work for case in CASES for work in runs(*case)])
+        found, _ = programs.configs([work.arguments(tmp_path) for work in works])
+        assert [one[0] for one in found] == [work.all_flags["task"] for work in works]
+        assert all((epsilon is None) != (z is None) for _, epsilon, z, *_ in found)
 
     @pytest.mark.parametrize("name", ["mf_fig3", "mf_fig6"])
     def test_momentum_is_applied_once(self, name):
@@ -410,23 +382,6 @@ class TestExact:
 
 
 class TestDrawing:
-    # One of each drawing.
-    @pytest.mark.parametrize(
-        "name",
-        {str(f.plot): n for n, f in FIGURES.items() if not f.needs_folders}.values(),
-    )
-    def test_complete_and_unfinished_tables(self, name, tmp_path):
-        figure = FIGURES[name]
-        works = grid(name, figure.scales[0])
-        rows = list(invented.rows(works, tmp_path, invented.MEASURED))
-        if figure.curves and figure.curves.file == "steps.csv":
-            for row in rows:
-                path = pathlib.Path(row["folder"], "steps.csv")
-                path.write_text("squared_error\n1\n2\n")
-        all_of_it = invented.draw(figure, rows, tmp_path / "figure.png")
-        first = invented.draw(figure, rows[:1], tmp_path / "figure.png")
-        assert all_of_it >= first and all_of_it > 0
-
     def rows(self, **columns):
         """Two series with three seeds at two places."""
         return [

@@ -15,6 +15,7 @@ from experiments import tables
 from experiments.trainings import parallel_runs, remaining_work, sweep, trainers
 from tests import forks
 from tests.experiments import programs
+from tests.experiments.fake_trainers import FakeTrainer
 from tests.refusals import names, refuses
 
 TINY = {
@@ -99,46 +100,29 @@ def test_killed_grid_resumes_and_shared_graphs_change_nothing(tmp_path):
     assert begun.read_bytes() == (tmp_path / "alone/metrics.csv").read_bytes()
 
 
-class FakeTrainer:
-    """Does rounds of a second each by a clock of its own."""
+class Failing(FakeTrainer):
+    """Fails by the exit codes of `fails`, of runs by their seed."""
 
-    made: list = []
-    fails: set = set()
-    exit_code = 1
-
-    def __init__(self):
-        self.seeds = []
-        FakeTrainer.made.append(self)
+    fails: dict = {}
 
     def check(self, work, folder):
         if work.flags["seed"] in self.fails:
             said = "data_dir must be there, found none"
             raise trainers.WorkFailedError("no", 2, said)
 
-    def train(self, work, folder, on_round, **more):
-        if work.flags["seed"] in self.fails:
-            raise trainers.WorkFailedError("the run failed", self.exit_code)
-        folder.mkdir()
-        summary = dict.fromkeys(sweep.SUMMARY_COLUMNS, 1)
-        files.write_json(folder / "summary.json", summary)
-        for done in range(5):
-            on_round(done, 4)
-        self.seeds.append((work.labels["seed"], more["concurrency"]))
-
-    def memory(self):
-        return 10**9
-
-    def close(self):
-        pass
+    def begin(self, work, folder):
+        if code := self.fails.get(work.flags["seed"]):
+            raise trainers.WorkFailedError(f"ended with {code}", code)
 
 
 @pytest.fixture
 def fake(monkeypatch):
-    FakeTrainer.made, FakeTrainer.fails = [], set()
-    monkeypatch.setattr(parallel_runs, "Trainer", FakeTrainer)
+    monkeypatch.setattr(Failing, "made", [])
+    monkeypatch.setattr(Failing, "fails", {})
+    monkeypatch.setattr(parallel_runs, "Trainer", Failing)
     machine = remaining_work.Machine(processors=4, memory=4 * 10**9)
     monkeypatch.setattr(remaining_work, "this_machine", lambda: machine)
-    return FakeTrainer
+    return Failing
 
 
 def test_memory_limits_the_number_of_parallel_runs(fake, tmp_path, capsys):
@@ -157,21 +141,6 @@ def test_memory_limits_the_number_of_parallel_runs(fake, tmp_path, capsys):
     assert remaining_work.load(
         tmp_path / "rates.json", remaining_work.this_machine()
     ).keys() == {PROBLEM}
-
-
-@pytest.mark.parametrize(
-    "tasks", [None, [], 3, {"a": 3}, {"a": {"seconds": 1}}, {"a": "many"}, {"a": "nan"}]
-)
-def test_nonnumeric_rates_are_measured_again(tmp_path, tasks):
-    path, machine = tmp_path / "rates.json", remaining_work.Machine(4, 10**9)
-    rates = {"a": remaining_work.Rate(1.0, 2, 3, 4, 5)}
-    remaining_work.save(path, machine, rates)
-    assert remaining_work.load(path, machine) == rates
-    content = files.read_json(path)
-    if tasks in ({"a": "many"}, {"a": "nan"}):
-        tasks = {"a": {**content["tasks"]["a"], "seconds": tasks["a"]}}
-    files.write_json(path, {**content, "tasks": tasks})
-    assert remaining_work.load(path, machine) == {}
 
 
 def test_runs_sharing_a_graph_are_sequential(fake, tmp_path):
@@ -196,46 +165,31 @@ def test_process_grown_in_memory_is_replaced(fake, tmp_path, monkeypatch, growth
 
 
 @pytest.mark.parametrize(
-    ("fails", "exit_code", "done"),
+    ("fails", "code", "done"),
     [
         # The others are done all the same, but not where nothing seems to work.
-        ({2}, 1, [1, 3, 4, 5, 6]),
-        ({2, 3}, -9, [1, 4, 5, 6]),
-        ({2, 3, 5}, 1, [1, 4]),
-        ({2}, 2, [1]),
-        (set(range(1, 7)), 1, []),
+        ({2: 1}, 1, [1, 3, 4, 5, 6]),
+        ({2: -9, 3: -9}, -9, [1, 4, 5, 6]),
+        ({2: 1, 3: 1, 5: 1}, 1, [1, 4]),
+        ({2: 2}, 2, [1]),
+        # A refusal is told before other failures.
+        ({2: 1, 4: 2}, 2, [1, 3]),
+        (dict.fromkeys(range(1, 7), 1), 1, []),
     ],
 )
-def test_runs_that_fail(fake, tmp_path, monkeypatch, capsys, fails, exit_code, done):
+def test_runs_that_fail(fake, tmp_path, capsys, fails, code, done):
     fake.fails = fails
-    monkeypatch.setattr(fake, "exit_code", exit_code)
     grid = [work(seed=seed) for seed in range(1, 7)]
-    with refuses(trainers.WorkFailedError, "the run failed"):
+    with refuses(trainers.WorkFailedError, "ended with", code):
         do(grid, tmp_path, jobs=1)
     assert seeds_done(tmp_path) == done
-    notes = capsys.readouterr().err.count("note: the run failed")
-    assert notes == (0 if exit_code == 2 else min(3, len(fails)))
-
-
-def test_refusal_is_reported_before_other_failures(fake, tmp_path, monkeypatch):
-    codes = {2: 1, 4: 2}
-
-    def train(self, work, folder, on_round, **more):
-        if code := codes.get(work.flags["seed"]):
-            raise trainers.WorkFailedError(f"ended with {code}", code)
-        FakeTrainer.train(self, work, folder, on_round, **more)
-
-    monkeypatch.setattr(
-        parallel_runs, "Trainer", type("Own", (FakeTrainer,), {"train": train})
-    )
-    grid = [work(seed=seed) for seed in range(1, 7)]
-    with refuses(trainers.WorkFailedError, "ended with 2"):
-        do(grid, tmp_path, jobs=1)
+    notes = capsys.readouterr().err.count("note: ended with 1")
+    assert notes == min(3, [*fails.values()].count(1))
 
 
 def test_no_run_starts_after_close(fake, tmp_path):
     """Three threads, whose runs fail one after another."""
-    fake.fails = set(range(1, 40))
+    fake.fails = dict.fromkeys(range(1, 40), 1)
     grid = [work(seed=seed, noise_multiplier=seed) for seed in range(1, 40)]
     runs = parallel_runs.ParallelRuns(tmp_path, jobs=3)
     with pytest.raises(trainers.WorkFailedError):
@@ -248,7 +202,7 @@ def test_no_run_starts_after_close(fake, tmp_path):
 
 
 def test_failed_single_run_of_a_task_does_not_block(fake, tmp_path, capsys):
-    fake.fails = {1}
+    fake.fails = {1: 1}
     flags = {"task": "digits", "cohort_size": 4, "rounds": 16}
     others = [{**flags, "seed": seed} for seed in (2, 3)]
     grid = [
@@ -269,17 +223,14 @@ def test_unmeasured_tasks_start_together_only_if_memory_allows(
     active, most = [], []
     begun = threading.Barrier(together)
 
-    def train(self, work, folder, on_round, **more):
+    def begin(self, work, folder):
         active.append(work.problem)
         begun.wait(forks.SECONDS)
         time.sleep(0.1)
         most.append(len(active))
         active.pop()
-        FakeTrainer.train(self, work, folder, on_round, **more)
 
-    monkeypatch.setattr(
-        parallel_runs, "Trainer", type("Own", (FakeTrainer,), {"train": train})
-    )
+    monkeypatch.setattr(fake, "begin", begin)
     machine = remaining_work.Machine(processors=4, memory=gigabytes * 10**9)
     monkeypatch.setattr(remaining_work, "this_machine", lambda: machine)
     options = dict(cohort_size=4, rounds=24, noise_multiplier=1)
@@ -292,7 +243,7 @@ def test_unmeasured_tasks_start_together_only_if_memory_allows(
 
 
 def test_missing_data_dir_is_refused_before_any_work(fake, tmp_path):
-    fake.fails = {1}
+    fake.fails = {1: 2}
     with refuses(ValueError, "data_dir", "none"):
         parallel_runs.ParallelRuns(tmp_path).check(works())
     assert fake.made[0].seeds == []
@@ -345,10 +296,18 @@ def test_parallelism_is_bounded_by_processors_and_memory(
     assert remaining_work.concurrency(machine, jobs) == max(1, processors // jobs)
 
 
-def test_rates_from_another_machine_are_ignored(tmp_path):
+@pytest.mark.parametrize(
+    "tasks", [None, [], 3, {"a": 3}, {"a": {"seconds": 1}}, "many", "nan"]
+)
+def test_rates_of_another_machine_or_kind_are_measured_again(tmp_path, tasks):
     path, machine = tmp_path / "rates.json", remaining_work.Machine(8, 1)
     remaining_work.save(path, machine, {"a": rate()})
     assert remaining_work.load(path, remaining_work.Machine(8, 2)) == {"a": rate()}
     assert remaining_work.load(path, remaining_work.Machine(4, 1)) == {}
+    content = files.read_json(path)
+    if isinstance(tasks, str):
+        tasks = {"a": {**content["tasks"]["a"], "seconds": tasks}}
+    files.write_json(path, {**content, "tasks": tasks})
+    assert remaining_work.load(path, machine) == {}
     path.write_text("{")
     assert remaining_work.load(path, machine) == {}

@@ -190,18 +190,32 @@ def test_undecodable_bytes_are_refused(table):
 
 
 RESULTS = pathlib.Path(__file__).resolve().parents[3] / "docs/results"
-KEPT = [path for path in sorted(RESULTS.glob("*.csv")) if path.stem in index.FIGURES]
+KEPT = {
+    path.stem: path
+    for folder in ("small/", "")
+    for path in RESULTS.glob(f"{folder}*.csv")
+}
 
 
-@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
-def test_a_figure_is_drawn_from_its_table_in_docs(path, tmp_path):
-    figure = index.FIGURES[path.stem]
+def test_every_drawing_has_a_table_in_docs():
+    plots = {str(figure.plot) for figure in index.FIGURES.values()}
+    assert plots == {str(index.FIGURES[n].plot) for n in KEPT if n in index.FIGURES}
+
+
+@pytest.mark.parametrize("name", [name for name in index.FIGURES if name in KEPT])
+def test_a_figure_is_drawn_from_its_table_in_docs(name, tmp_path):
+    """And a part of it, as of a table that is not finished."""
+    figure, path = index.FIGURES[name], KEPT[name]
     scale = files.read_csv(path)[0]["scale"]
     works = figure.grid(scale)
     found = result_tables.read(path, figure, scale, works)
     assert len(found) == len(works)
     if not figure.needs_folders:
-        assert invented.draw(figure, found, tmp_path / "a.png")
+        every, first = (
+            invented.draw(figure, rows, tmp_path / "a.png")
+            for rows in (found, found[:1])
+        )
+        assert every >= first and every > 0
 
 
 def test_every_figure_is_listed():
