@@ -40,7 +40,7 @@ class FakeTrainer:
         files.write_json(folder / "summary.json", {**summary, **self.measured(work)})
         for done in range(5):
             on_round(done, 4)
-        self.seeds.append((work.labels["seed"], more["concurrency"]))
+        self.seeds.append((work.labels["seed"], more.get("concurrency")))
 
     def memory(self):
         return 10**9

@@ -10,8 +10,8 @@ from scipy import stats
 
 import dpfl
 from dpfl import files
-from experiments import effects, tables
-from experiments.papers import claims, ours
+from experiments import effects
+from experiments.papers import ours
 from experiments.papers.index import FIGURES
 from tests.refusals import refuses
 from tools import comparisons, pages
@@ -188,30 +188,6 @@ def test_effects_without_an_interval():
         effects.by_seed([("a", 1, 0.5), ("b", 1, 0.5), ("a", 1, 0.25)])
 
 
-def test_page_tables_show_pooled_effects():
-    cells = {
-        (m, e): {s: base + e / 100 + way * s / 1000 for s in (0, 1)}
-        for m, base, way in (("x", 0.5, 1), ("y", 0.25, -1))
-        for e in (2, 8)
-    }
-    rows = [
-        {"m": m, "e": str(e), "seed": str(s), "a": str(value)}
-        for (m, e), values in cells.items()
-        for s, value in values.items()
-    ]
-    base = ["m=x", "over", "e"]
-    assert pages.gained(rows, ["m"], "a", ".1%", base)(rows[:4]) == ""
-    found = effects.effect(cells, [(("y", e), ("x", e)) for e in (2, 8)]).times(100)
-    assert found.size == pytest.approx(-25.1) and found.high > found.size + 0.1
-    shown = pages.gained(rows, ["m"], "a", ".3%", base)(rows[4:])
-    assert shown == f"{found.size:.3f} ({found.low:.3f} to {found.high:.3f})"
-    # Within each line too, where the compared column names no line.
-    within = pages.gained(rows, ["e"], "a", ".3%", ["m=x"])
-    found = effects.effect(cells, [(("y", 8), ("x", 8))]).times(100)
-    line = tables.where(rows, e=8)
-    assert within(line) == f"{found.size:.3f} ({found.low:.3f} to {found.high:.3f})"
-
-
 def test_engines_train_alike():
     """Within half a point on MNIST by writer, at the same cost."""
     found = {}
@@ -252,18 +228,6 @@ def test_fedjax_reaches_the_same():
     last = rows[-1]["after"]
     pair = effects.effect(cells, [((last, "dpfl"), (last, "fedjax"))])
     assert pair.seeds >= 6 and -0.01 < pair.low < pair.high < 0.01
-
-
-def test_page_gain_equals_the_claim_s_effect():
-    line = "equal_bits mechanism=gaussian|l2_csgm point=b32|r10: mechanism | final_accuracy .1% vs mechanism=gaussian"
-    shown = pages.table(line).splitlines()[3].split(" | ")[1]
-    claim = next(
-        one
-        for one in claims.CLAIMS
-        if one.ours == {"mechanism": "l2_csgm", "point": "r10"}
-        and one.other == {"mechanism": "gaussian", "point": "b32"}
-    )
-    assert shown.strip(" |") == claim.cells(pages.ROOT / "docs/results")[1]
 
 
 def test_p_values_are_students():

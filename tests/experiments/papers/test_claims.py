@@ -169,20 +169,6 @@ def test_every_claim_has_a_line(folder):
         assert exact.value(RESULTS) > 0, exact
 
 
-def test_overview_counts_verdicts_by_data_set(folder):
-    there = dataclasses.replace(CLAIM, setting="there", asks=verdicts.AHEAD)
-    again = dataclasses.replace(there, claim="another", paper="other")
-    text = verdict_tables.overview(
-        [CLAIM, there, there, again], folder, {"there": "first", "here": "second"}
-    )
-    assert text.splitlines() == [
-        "| claim | first | second |",
-        "| --- | --- | --- |",
-        "| [claim](paper.md) | not decided (2) | not decided |",
-        "| [another](other.md) | not decided |  |",
-    ]
-
-
 def test_no_cell_of_claims_is_long():
     for paper in sorted({one.paper for one in claims.CLAIMS}):
         for cell in verdict_tables.lines(claims.of_paper(paper), RESULTS).split("|"):
