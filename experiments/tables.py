@@ -65,6 +65,24 @@ def where(rows: Rows, **labels: Any) -> list[Row]:
     return [r for r in rows if all(r[k] == str(v) for k, v in labels.items())]
 
 
+def over(rows: Rows, column: str, by: str, name: str, **base: Any) -> list[Row]:
+    """The rows with a column over that of a row of the same kind, where there is one.
+
+    Args:
+      rows: Rows of a table.
+      column: Column of the numbers.
+      by: Column of the kind.
+      name: Column of the ratios.
+      **base: Labels of the rows by which others are divided.
+    """
+    bases = {row[by]: float(row[column]) for row in where(rows, **base)}
+    return [
+        {**row, name: str(float(row[column]) / bases[row[by]])}
+        for row in rows
+        if row[by] in bases
+    ]
+
+
 def has(row: Row, labels: Mapping[str, str]) -> bool:
     """Whether a row has labels, each a value or several separated by |."""
     return all(row[name] in wanted.split("|") for name, wanted in labels.items())

@@ -21,7 +21,7 @@ import numpy as np
 from dpfl import factorization as mf
 from dpfl import files
 
-from .. import factorizations
+from .. import factorizations, tables
 from ..benchmarks import solvers
 from ..tables import Row, Rows, where, write_columns
 from ..trainings.sweep import Work
@@ -91,12 +91,8 @@ def _table(scale: str) -> list[Work]:
 
 def _over_optimal(rows: Rows) -> list[Row]:
     """Rows with their loss over the optimal one of as many rounds."""
-    best = {r["rounds"]: float(r["loss"]) for r in rows if r["method"] == "optimal"}
-    return [
-        {**row, "loss_over_the_optimal": str(float(row["loss"]) / best[row["rounds"]])}
-        for row in rows
-        if row["rounds"] in best
-    ]
+    name = "loss_over_the_optimal"
+    return tables.over(rows, "loss", "rounds", name, method="optimal")
 
 
 # (rounds, momentum), and the time limit of the general-purpose solver in seconds.

@@ -25,8 +25,8 @@ import numpy as np
 
 from dpfl import mechanisms, planning
 
-from .. import effects
-from ..tables import Row, Rows, where
+from .. import effects, tables
+from ..tables import Row, Rows
 from ..trainings.sweep import Work
 from . import stream_errors
 
@@ -77,15 +77,11 @@ def _kept(_: str) -> Iterator[Work]:
 
 def _over_gaussian(rows: Rows) -> list[Row]:
     """Rows with their noise relative to the exact one of the Gaussian mechanism."""
-    results: list[Row] = []
-    for row in rows:
-        same = where(
-            rows, run=row["run"], compression_rate=1, accounting_method="tight"
-        )
-        for base in same:
-            ratio = float(row["noise_multiplier"]) / float(base["noise_multiplier"])
-            results.append({**row, "noise_over_Gaussian's": str(ratio)})
-    return results
+    return tables.over(
+        *(rows, "noise_multiplier", "run", "noise_over_Gaussian's"),
+        compression_rate=1,
+        accounting_method="tight",
+    )
 
 
 # Frequency with which an interval of two cells contains the true effect and excludes
