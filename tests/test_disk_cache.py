@@ -163,35 +163,24 @@ def test_process_with_edited_source_caches_nothing(folder, asked, monkeypatch):
     assert asked.ask(2) == 6 and asked.calls == [2, 2]
 
 
-DIGEST = "from dpfl import disk_cache; print(disk_cache._surroundings())"
+def surroundings(patch):
+    """The digest of source, versions and machine, as a new process has it."""
+    patch.setattr(disk_cache, "_AT_IMPORT", disk_cache._sources())
+    patch.setattr(disk_cache, "ADDING_UP", disk_cache._adding_up())
+    return disk_cache._surroundings.__wrapped__()
 
 
-def test_source_digest_covers_the_computing_modules(tmp_path):
-    root = tmp_path / "tree"
-    shutil.copytree(Path(dpfl.__file__).parent, root / "dpfl")
-
-    def digest():
-        return subprocess.run(
-            [sys.executable, "-c", DIGEST],
-            cwd=root,
-            env={**os.environ, "PYTHONPATH": str(root)},
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
-
-    def edit(place):
-        with open(root / "dpfl" / place, "a") as file:
+def test_source_digest_covers_the_computing_modules(tmp_path, monkeypatch):
+    root = tmp_path / "dpfl"
+    shutil.copytree(Path(dpfl.__file__).parent, root)
+    monkeypatch.setattr(disk_cache, "__file__", str(root / "disk_cache.py"))
+    found = [surroundings(monkeypatch)]
+    assert len(found[0]) == 64
+    for place in ("accounting/integer/rounding.py", "checks.py", "training/run.py"):
+        with open(root / place, "a") as file:
             file.write("# edited\n")
-
-    found = [digest()]
-    assert len(found[0].strip()) == 64
-    for place in ("accounting/integer/rounding.py", "checks.py"):
-        edit(place)
-        found.append(digest())
-    assert len(set(found)) == 3
-    edit("training/run.py")
-    assert digest() == found[-1]
+        found.append(surroundings(monkeypatch))
+    assert len({*found}) == 3 and found[-1] == found[-2]
 
 
 def test_fast_results_are_not_cached(folder, asked, monkeypatch):
@@ -207,30 +196,21 @@ def test_large_results_are_not_cached(folder, monkeypatch):
     assert len(names(folder)) == 1
 
 
-SURROUNDED = """
-import os, sys
-exec(sys.argv[1])
-from dpfl import disk_cache
-print(disk_cache._surroundings())
-"""
-
-
-def test_key_includes_threads_numpy_and_blas_settings():
+def test_key_includes_threads_numpy_and_blas_settings(monkeypatch):
     """BLAS has as many threads as a process may use processors, when it is loaded."""
-
-    def digest(said, **more):
-        return subprocess.run(
-            [sys.executable, "-c", SURROUNDED, said],
-            env={**os.environ, **more},
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
-
-    found = [digest("pass"), digest("os.sched_getaffinity = lambda _: range(99)")]
-    found += [digest("import numpy; numpy.__file__ += '/other'")]
-    found += [digest("pass", OPENBLAS_CORETYPE="Zen"), digest("pass", MKL_CBWR="AUTO")]
-    assert len(set(found)) == len(found)
+    found = [surroundings(monkeypatch)]
+    for owner, name, value in (
+        (os, "sched_getaffinity", lambda process: range(99)),
+        (np, "__file__", "/other/numpy"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, value)
+            found.append(surroundings(patch))
+    for name, value in (("OPENBLAS_CORETYPE", "Zen"), ("MKL_CBWR", "AUTO")):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
+            found.append(surroundings(patch))
+    assert len({*found}) == len(found) == 5
 
 
 @pytest.mark.parametrize("epsilon", ["7.84", None, True, -1.0, 1e999])

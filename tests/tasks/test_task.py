@@ -173,3 +173,18 @@ def test_equal_arrays_are_stored_once():
     again = SharedArray(LARGE.copy())
     assert len(os.listdir("/proc/self/fd")) == before
     assert np.array_equal(kept.tensor(), again.tensor())
+
+
+@pytest.mark.parametrize("kind", ["f4", "S", "O"])
+def test_sample_digest_depends_on_client_data(kind):
+    task = load_task("synthetic", num_clients=6, examples_per_client=7)
+
+    def changed(amount):
+        x, y = task.clients.read(np.arange(task.population))
+        x[-1] += amount
+        x = x.astype(kind)
+        clients = ArrayClients(x, y, task.clients.sizes)
+        return dataclasses.replace(task, clients=clients).sample_digest
+
+    assert changed(0.0) == changed(0.0) != changed(1.0)
+    assert (changed(0.0) == task.sample_digest) == (kind == "f4")

@@ -67,9 +67,10 @@ def test_a_given_test_set_belongs_to_nobody(tmp_path):
 def test_pictures_of_bytes_become_numbers_when_they_are_used(tmp_path):
     data = made(tmp_path, x=np.full([12, 4, 5], 51, np.uint8))
     task = loaded(data)
-    x, y = next(iter(task.client_dataset("z")))
-    assert x.shape == (1, 4, 5, 1) and y.shape == (1,)
-    assert x.numpy() == pytest.approx(0.2)
+    for data in (task.client_dataset("z"), task.evaluation_dataset()):
+        [(x, y)] = data
+        assert x.shape == (1, 4, 5, 1) and y.shape == (1,)
+        assert x.numpy() == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,19 @@ def make_plan(monkeypatch, **changes: Any) -> plan_lib.Plan:
     return plan_lib.make_plan(run_config(**changes))
 
 
+def made(make_plan, folder, **changes: Any) -> plan_lib.Plan:
+    """The plan of a run of known noise in a folder."""
+    settings = {"cohort_size": 5, "rounds": 6, "noise_multiplier": 1.0, **changes}
+    if settings.get("mechanism") == "none":
+        settings["noise_multiplier"] = None
+    return make_plan(output_dir=folder / "run", **settings)
+
+
+def everything(folder):
+    """The paths of all that is in a folder."""
+    return sorted(str(path) for path in folder.rglob("*"))
+
+
 def of_clients(plan: plan_lib.Plan) -> plan_lib.Plan:
     """The plan of the same run, had its clients the test examples."""
     task = SimpleNamespace(**{**vars(plan.task), "clients_hold_test_examples": True})

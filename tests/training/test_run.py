@@ -1,26 +1,22 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The folder of a run: its places, and whose noise its files can bring back."""
+"""The folder of a run: whose noise its files can bring back."""
 
 import contextlib
 import dataclasses
+import functools
 import importlib
 import json
-import os
 import shutil
 import sys
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
-import tensorflow as tf
 
-from dpfl import disk_cache, files, privacy_coverage
+from dpfl import disk_cache, files
 from dpfl.tasks import registry
-from dpfl.tasks.clients import ArrayClients
-from dpfl.tasks.task import KerasParts
-from dpfl.training import checkpoint, engine, provenance, record, selection
+from dpfl.training import checkpoint, engine, provenance, selection
 from dpfl.training import config as config_lib
 from dpfl.training import loop as loop_lib
 from dpfl.training import run as run_lib
@@ -31,79 +27,16 @@ from tests.training.test_loop import run as run_loop
 
 @pytest.fixture
 def plan(make_plan, tmp_path):
-    return made(make_plan, tmp_path)
+    return fakes.made(make_plan, tmp_path)
 
 
-def made(make_plan, folder, **changes):
-    settings = {"cohort_size": 5, "rounds": 6, "noise_multiplier": 1.0, **changes}
-    if settings.get("mechanism") == "none":
-        settings["noise_multiplier"] = None
-    return make_plan(output_dir=folder / "run", **settings)
-
-
-def everything(folder):
-    return sorted(str(path) for path in folder.rglob("*"))
-
-
-REPLACED = [
-    p
-    for p in privacy_coverage.FILES
-    if "/" not in p and p not in (".lock", "worker.log")
-]
-REPLACED += [record.OWN_EVENTS]
-
-
-def test_foreign_files_are_not_replaced(plan):
-    """A new run wrote over models, and removed a metrics.csv."""
-    folder = plan.config.output_dir
-    for place in (*REPLACED, "checkpoints/checkpoint-00000003"):
-        path = folder / place.replace("*", "mine")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("mine")
-        with pytest.raises(ValueError) as caught, run_lib.Run(plan):
-            pass
-        assert str(folder) in str(caught.value) and path.read_text() == "mine"
-        path.unlink()
-        with run_lib.Run(plan):
-            pass
-        if place in REPLACED and place != "manifest.json":
-            # Beside its manifest they are the run's.
-            path.write_text("the run's")
-            with run_lib.Run(plan):
-                pass
-        shutil.rmtree(folder)
-
-
-def test_dangling_symlinks_are_refused(plan):
-    """One was removed, and through others files were made elsewhere."""
-    for place in REPLACED:
-        path = plan.config.output_dir / place.replace("*", "mine")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.symlink_to("../elsewhere")
-        with pytest.raises(ValueError) as caught, run_lib.Run(plan):
-            pass
-        assert path.name in str(caught.value) and path.is_symlink()
-        path.unlink()
-
-
-@pytest.mark.parametrize("put", [os.mkfifo, os.mkdir, os.symlink])
-def test_special_files_are_refused_before_any_work(plan, put):
-    """And a file, or a pipe, where a folder belongs."""
-    folder = plan.config.output_dir
-    for place in privacy_coverage.FILES:
-        path = folder / place.partition("/")[0].replace("*", "x")
-        folder.mkdir()
-        if put is os.symlink:
-            path.symlink_to("/dev/null")
-        elif put is os.mkdir and "/" in place:
-            path.write_text("mine")
-        else:
-            put(path)
-        before = everything(folder)
-        with refuses(ValueError, path), run_lib.Run(plan):
-            pass
-        assert everything(folder) == before
-        shutil.rmtree(folder)
+@pytest.fixture(autouse=True)
+def one_source(monkeypatch):
+    """Has each test look at the source tree once, which stays as it is."""
+    for name in ("git_state", "source_digest"):
+        monkeypatch.setattr(
+            provenance, name, functools.cache(getattr(provenance, name))
+        )
 
 
 def begun(plan):
@@ -191,8 +124,8 @@ def changed(make_plan, each_engine, tmp_path):
         settings.update(BESIDE.get(name, {}))
         folder = tmp_path / (name if name in BESIDE else "own")
         if folder not in keys:
-            keys[folder] = begun(made(make_plan, folder, **settings))
-        return keys[folder], made(make_plan, folder, **{**settings, name: value})
+            keys[folder] = begun(fakes.made(make_plan, folder, **settings))
+        return keys[folder], fakes.made(make_plan, folder, **{**settings, name: value})
 
     return change
 
@@ -219,12 +152,12 @@ def test_another_device_is_refused_and_has_other_noise(
     for facts in ({}, {"device": "another"}, {"clients_at_once": 8}):
         about = ON_A_CARD._replace(facts={**ON_A_CARD.facts, **facts})
         monkeypatch.setattr(engine, "about", lambda plan, about=about: about)
-        plan = made(make_plan, tmp_path, seed=5)
+        plan = fakes.made(make_plan, tmp_path, seed=5)
         if facts:
             [(name, value)] = facts.items()
             with refuses(checkpoint.ChangedFlagsError, name, value):
                 begun(plan)
-            plan = made(make_plan, tmp_path / name, seed=5)
+            plan = fakes.made(make_plan, tmp_path / name, seed=5)
         devices[begun(plan)] = plan
     assert len(devices) == 3
 
@@ -235,7 +168,7 @@ def test_facts_of_last_bits_stay_and_decide_no_seed(make_plan, monkeypatch, tmp_
     for threads in (2, 3):
         about = engine.About({"device": "cpu"}, True, {"threads": threads})
         monkeypatch.setattr(engine, "about", lambda plan, about=about: about)
-        plan = made(make_plan, tmp_path, seed=5)
+        plan = fakes.made(make_plan, tmp_path, seed=5)
         digests.add(provenance.digest(plan))
         if threads == 2:
             begun(plan)
@@ -245,7 +178,7 @@ def test_facts_of_last_bits_stay_and_decide_no_seed(make_plan, monkeypatch, tmp_
 
 
 def test_processor_and_settings_of_tensorflow_stay(make_plan, monkeypatch, tmp_path):
-    plan = made(make_plan, tmp_path, seed=5)
+    plan = fakes.made(make_plan, tmp_path, seed=5)
     begun(plan)
     names_of = ("TF_ENABLE_ONEDNN_OPTS", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
     for name in (*names_of, "kind of processor"):
@@ -255,12 +188,12 @@ def test_processor_and_settings_of_tensorflow_stay(make_plan, monkeypatch, tmp_p
             else:
                 kind = [*disk_cache.ADDING_UP[:2], ["another"]]
                 patch.setattr(disk_cache, "ADDING_UP", kind)
-            other = made(make_plan, tmp_path, seed=5)
+            other = fakes.made(make_plan, tmp_path, seed=5)
             assert provenance.digest(other) == provenance.digest(plan)
             with refuses(checkpoint.ChangedFlagsError, name):
                 begun(other)
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "2")
-    begun(made(make_plan, tmp_path, seed=5))
+    begun(fakes.made(make_plan, tmp_path, seed=5))
 
 
 def test_harmless_settings_may_change_on_resume(changed):
@@ -271,9 +204,9 @@ def test_harmless_settings_may_change_on_resume(changed):
 
 def test_exact_metrics_keep_the_seed_but_not_the_run(make_plan, tmp_path):
     """The same clients and noise, so that nothing is learned from both."""
-    plan = made(make_plan, tmp_path)
+    plan = fakes.made(make_plan, tmp_path)
     begun(plan)
-    other = made(make_plan, tmp_path, measure="released")
+    other = fakes.made(make_plan, tmp_path, measure="released")
     assert provenance.digest(other) == provenance.digest(plan)
     with refuses(checkpoint.ChangedFlagsError, "measure", "released"):
         begun(other)
@@ -307,7 +240,7 @@ def signed(path, content):
 
 def test_forged_files_do_not_repeat_noise(make_plan, tmp_path):
     """A manifest of another run, a checkpoint of another manifest, and both."""
-    plan = made(make_plan, tmp_path)
+    plan = fakes.made(make_plan, tmp_path)
     own, saved = with_checkpoint(plan)
     path = plan.config.output_dir / "manifest.json"
     kept, content = path.read_bytes(), saved.read_bytes()
@@ -317,7 +250,7 @@ def test_forged_files_do_not_repeat_noise(make_plan, tmp_path):
     with pytest.raises(checkpoint.DamagedManifestError):
         begun(plan)
     # Other flags under the same seed.
-    other = made(make_plan, tmp_path, client_lr=0.2)
+    other = fakes.made(make_plan, tmp_path, client_lr=0.2)
     signed(path, {**facts, **files.plain(provenance.manifest(other))})
     with pytest.raises(checkpoint.DamagedManifestError):
         begun(other)
@@ -339,7 +272,7 @@ def test_forged_files_do_not_repeat_noise(make_plan, tmp_path):
 
 def test_repeated_round_is_identical(make_plan, tmp_path):
     """From any checkpoint, in any order: the same clients train from the same model."""
-    plan = made(make_plan, tmp_path, checkpoint_every=1, seed=5)
+    plan = fakes.made(make_plan, tmp_path, checkpoint_every=1, seed=5)
     seen = {}
 
     class Engine(fakes.FakeEngine):
@@ -377,13 +310,13 @@ def test_published_round_is_not_repeated_with_random_layers(plan, lost, draws):
         newest.unlink()
     else:
         newest.write_bytes(newest.read_bytes()[:-1])
-    before = everything(plan.config.output_dir)
+    before = fakes.everything(plan.config.output_dir)
     if draws:
         with pytest.raises(checkpoint.DamagedCheckpointError):
             begun(other)
     else:
         begun(other)
-    assert everything(plan.config.output_dir) == before
+    assert fakes.everything(plan.config.output_dir) == before
 
 
 def test_rounds_with_random_layers_are_saved_before_display(plan, monkeypatch):
@@ -397,21 +330,6 @@ def test_rounds_with_random_layers_are_saved_before_display(plan, monkeypatch):
         run_loop(of_random_layers(plan, draws), store)
         assert [saved.round_index for saved in store.saved] == [1, 6]
         assert shown == rounds
-
-
-@pytest.mark.parametrize("dropout", [0.0, 0.5])
-def test_layer_is_random_only_with_nonzero_dropout(task, dropout):
-    """Within a loop, too."""
-
-    def build(seed):
-        lstm = tf.keras.layers.LSTM(3, dropout=dropout)
-        return tf.keras.Sequential([tf.keras.layers.Reshape([28, 28]), lstm])
-
-    own = KerasParts(build, task.loss, task.metrics)
-    found = dataclasses.replace(
-        task, network=None, keras=own, input_spec=((28, 28, 1), np.float32)
-    )
-    assert found.draws_in_training == (dropout > 0)
 
 
 PLUG_IN = """
@@ -433,7 +351,7 @@ def test_changed_plug_in_source_is_another_run(make_plan, tmp_path, monkeypatch,
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "dpfl_plug_in", raising=False)
     config = importlib.import_module("dpfl_plug_in").Config()
-    plan = made(make_plan, tmp_path, task_config=config)
+    plan = fakes.made(make_plan, tmp_path, task_config=config)
     begun(plan)
     begun(plan)
     changed = path if place.endswith("in.py") else path.with_name("model.py")
@@ -446,7 +364,7 @@ def test_changed_plug_in_source_is_another_run(make_plan, tmp_path, monkeypatch,
 def test_changed_plug_in_data_is_another_run(make_plan, tmp_path, monkeypatch):
     entry = dataclasses.replace(registry.TASKS["digits"], module="mine.tasks")
     monkeypatch.setitem(registry.TASKS, "mine", entry)
-    plan = made(make_plan, tmp_path, task="mine", seed=5)
+    plan = fakes.made(make_plan, tmp_path, task="mine", seed=5)
 
     def with_data(digest):
         task = SimpleNamespace(**{**vars(plan.task), "sample_digest": digest})
@@ -459,30 +377,17 @@ def test_changed_plug_in_data_is_another_run(make_plan, tmp_path, monkeypatch):
     assert selection.run_key(5, provenance.digest(with_data("b"))) != own
 
 
-@pytest.mark.parametrize("kind", ["f4", "S", "O"])
-def test_sample_digest_depends_on_client_data(task, kind):
-    def changed(amount):
-        x, y = task.clients.read(np.arange(task.population))
-        x[-1] += amount
-        x = x.astype(kind)
-        clients = ArrayClients(x, y, task.clients.sizes)
-        return dataclasses.replace(task, clients=clients).sample_digest
-
-    assert changed(0.0) == changed(0.0) != changed(1.0)
-    assert (changed(0.0) == task.sample_digest) == (kind == "f4")
-
-
 def test_correlated_noise_resumes_only_on_equal_processor_count(
     make_plan, tmp_path, monkeypatch
 ):
     """On another number its last bits are others; integers are not."""
     stream = {"matrix_method": "banded", "matrix_bands": 2}
-    of_floats = made(
+    of_floats = fakes.made(
         *(make_plan, tmp_path / "a"),
         **{"mechanism": "matrix_factorization", "mechanism_options": stream},
         **{"participation": "once_per_epoch", "rounds_per_epoch": 4, "rounds": 4},
     )
-    of_integers = made(make_plan, tmp_path / "b")
+    of_integers = fakes.made(make_plan, tmp_path / "b")
     keys = [begun(of_floats), begun(of_integers)]
     digest = provenance.digest(of_floats)
     count, *others = disk_cache.ADDING_UP
