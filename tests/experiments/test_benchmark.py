@@ -294,7 +294,7 @@ filled = bytearray(200_000_000)
 # What a fork shares counts once.
 os.fork()
 # It is measured every so often.
-time.sleep(0.5)
+time.sleep(1.5)
 """
 
 
