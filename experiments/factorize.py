@@ -242,13 +242,14 @@ def compare() -> None:
     _write(rows, {**_ERROR_COLUMNS, "ratio": "loss / optimal"}, _OUTPUT.value)
     if _PLOT.value is not None:
         from . import plotting
+        from .panels import Plot
 
         steps = [
             {"round": step, "method": one.factorization.method, "squared_error": error}
             for one in last
             for step, error in enumerate(one.factorization.step_errors(plan), 1)
         ]
-        plot = plotting.Plot("round", "method", y="squared_error", log="y")
+        plot = Plot("round", "method", y="squared_error", log="y")
         plotting.write(plot, steps, str(workloads[-1]), _PLOT.value)
 
 

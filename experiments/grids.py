@@ -24,6 +24,7 @@ from typing import Any, Optional
 from dpfl import checks, files, privacy_coverage, tasks
 
 from . import cli, effects, mechanism_flags, plotting, tables
+from .panels import Plot
 from .tables import Row
 from .trainings import parallel_runs, sweep, tuning
 from .trainings.sweep import Training
@@ -261,7 +262,7 @@ class Grid:
         if self.tuned:
             names = ", ".join(self.tuned)
             title += f"; the best {names} at each point, * if at an end of those tried"
-        plot = plotting.Plot(
+        plot = Plot(
             *(place, series, panels),
             by=by,
             log="x" if is_wide else "",

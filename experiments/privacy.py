@@ -282,8 +282,9 @@ def _compare() -> list[comparison.MechanismCost]:
         )
     if _PLOT.value is not None:
         from . import plotting
+        from .panels import Plot
 
-        plot = plotting.Plot("compression_rate", "mechanism", y=_DRAWN, log="xy")
+        plot = Plot("compression_rate", "mechanism", y=_DRAWN, log="xy")
         rows = [dataclasses.asdict(cost) for cost in costs]
         title = f"Mechanisms at equal {_EQUAL.value}"
         plotting.write(plot, rows, title, _PLOT.value)

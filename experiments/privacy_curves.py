@@ -88,6 +88,7 @@ def of_bits(
 def _draw_bits(rows: Sequence[Mapping[str, Any]], path: str) -> None:
     """Draws the error against bits; a point's number of bits stands beside it."""
     from . import plotting
+    from .panels import Plot
 
     shown = []
     for row in rows:
@@ -96,7 +97,7 @@ def _draw_bits(rows: Sequence[Mapping[str, Any]], path: str) -> None:
         own = {"line": f"{row['mechanism']}{_rate(row['rate']) if has_rate else ''}"}
         own["width"] = "" if row["bits"] is None else str(row["bits"])
         shown.append({**row, **own})
-    plot = plotting.Plot(
+    plot = Plot(
         *("bits_per_parameter", "line", "", "error_over_gaussian"),
         log="xy",
         note="width",
@@ -163,6 +164,7 @@ def of_bands(rates: Sequence[float], values: Mapping[str, Any]) -> list[BandsRow
         rows += _rows(those, name, rate, reference)
     if options.plot is not None:
         from . import plotting
+        from .panels import Plot
 
         shown = [
             {
@@ -172,7 +174,7 @@ def of_bands(rates: Sequence[float], values: Mapping[str, Any]) -> list[BandsRow
             }
             for row in rows
         ]
-        plot = plotting.Plot(
+        plot = Plot(
             *("separation", "line", "", "root_mean_error"), log="xy", note="least"
         )
         title = "Noise of the iterates over bands of C, in clips"

@@ -6,7 +6,7 @@
     works = index.FIGURES["csgm_fig2"].grid("medium")
 
 `experiments/reproduce.py` takes the names as its `--figure`. Figures are sections of
-`configs/papers/PAPER.ini`: fields of `sweep.Figure` and of `plotting.Plot`, and, for
+`configs/papers/PAPER.ini`: fields of `sweep.Figure` and of `panels.Plot`, and, for
 training, lines of runs for each scale, or the section that has them as `runs`. A line
 is a grid, as in `dpfl-sweep`:
 
@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
 from .. import cli, flag_files, tables
-from ..plotting import Plot
+from ..panels import Plot
 from ..trainings.sweep import SCALES, Cell, Curves, Figure, cross
 from . import chen2022, chen2024, denisov2022, ours
 

@@ -256,7 +256,7 @@ class Figure:
       source: Paper and number.
       cells: Function from the scale to the figure's work; a `Cell` is a run of
         `dpfl-train`.
-      plot: The drawing, a `plotting.Plot`.
+      plot: The drawing, a `panels.Plot`.
       sweep: Name of the results table, which figures may share; None is `name`.
       scales: Scales of the figure, from `SCALES`.
       curves: Curves that the drawing shows; None if it shows rows.

@@ -10,6 +10,7 @@ import pytest
 
 from dpfl import files, mechanisms, planning
 from experiments import effects, plotting, tables
+from experiments.panels import Plot
 from experiments.papers import (
     chen2022,
     denisov2022,
@@ -192,7 +193,7 @@ class TestDrawing:
         return {c.get_label(): c for c in axis.containers}, axis
 
     def test_points_are_means_with_ranges(self):
-        found, axis = self.lines(plotting.Plot("x", "series", y="y"), self.rows())
+        found, axis = self.lines(Plot("x", "series", y="y"), self.rows())
         assert list(found) == ["a", "b"]
         for name, more in (("a", 0), ("b", 10)):
             line, _, (bars,) = found[name].lines
@@ -202,7 +203,7 @@ class TestDrawing:
         assert axis.figure.get_suptitle() == "title; mean and range of 3 seeds"
 
     def test_baseline_is_a_line_and_others_are_effects(self):
-        plot = plotting.Plot("x", "series", y="y", baseline="a")
+        plot = Plot("x", "series", y="y", baseline="a")
         rows = [row for row in self.apart() if row["series"] == "b" or row["x"] == "1"]
         (axis,) = plotting.draw(plot, rows, "title").axes
         [line, _, (bars,)] = axis.containers[0].lines
@@ -221,13 +222,13 @@ class TestDrawing:
         rows = self.rows() + [
             {**row, "series": "c", "x": "inf"} for row in self.rows()[:3]
         ]
-        _, axis = self.lines(plotting.Plot("x", "series", y="y", log="x"), rows)
+        _, axis = self.lines(Plot("x", "series", y="y", log="x"), rows)
         (across,) = [line for line in axis.lines if line.get_linestyle() == ":"]
         assert across.get_ydata() == [4, 4]
 
     def test_error_bars_and_theory_line(self):
         rows = self.rows(error="0.5", theory="3")[::3]
-        plot = plotting.Plot("x", "series", y="y", error="error", beside="theory")
+        plot = Plot("x", "series", y="y", error="error", beside="theory")
         found, axis = self.lines(plot, rows)
         _, _, (bars,) = found["a"].lines
         assert bars.get_segments()[0][:, 1].tolist() == [1, 3]
@@ -240,7 +241,7 @@ class TestDrawing:
             for x in range(40)
             for y in (1, 3)
         ]
-        _, axis = self.lines(plotting.Plot("x", y="y"), rows)
+        _, axis = self.lines(Plot("x", y="y"), rows)
         (band,) = axis.collections
         (extents,) = [path.get_extents() for path in band.get_paths()]
         assert (extents.ymin, extents.ymax) == (1, 3)
@@ -250,6 +251,6 @@ class TestDrawing:
             {"of": of, "x": str(x), "y": "1"}
             for of, x in (("p", 1), ("p", 3), ("q", 7), ("q", 9))
         ]
-        found, _ = self.lines(plotting.Plot("x", y="y", by="of"), rows)
+        found, _ = self.lines(Plot("x", y="y", by="of"), rows)
         ((line, *_),) = (container.lines for container in found.values())
         assert line.get_xdata().tolist() == [2, 8]
