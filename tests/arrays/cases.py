@@ -22,6 +22,7 @@ import numpy as np
 import dpfl
 from dpfl import arrays, factorization, files, noise_streams
 from dpfl.vectors import (
+    count_sketch,
     gaussian_sketch,
     integer_noise,
     masks,
@@ -134,7 +135,7 @@ def _rounding(nx: Any, seed: Any) -> Iterator[tuple[str, Any]]:
 
 def _noise(nx: Any, seed: Any) -> Iterator[tuple[str, Any]]:
     for kind, stddevs in {
-        "discrete_gaussian": (0.3, 300.0, 2.0**18),
+        "discrete_gaussian": (0.3, 300.0, 2.0**18, 2.0**22),
         "skellam": (5.0,),
     }.items():
         for stddev in stddevs:
@@ -163,6 +164,33 @@ def _streams(nx: Any, seed: Any) -> Iterator[tuple[str, Any]]:
         yield found.method, np.stack(rows)
 
 
+SKETCHES = {
+    "one_row": count_sketch.ShiftSketch(600, 1, 100),
+    "partly_filled": count_sketch.ShiftSketch(600, 16, 7),
+    "no_compression": count_sketch.ShiftSketch(600, 4, 150),
+    "grouped": count_sketch.GroupedSketch(
+        [count_sketch.ShiftSketch(200, 4, 5), count_sketch.ShiftSketch(400, 4, 6)]
+    ),
+}
+
+
+def _sketches(nx: Any, seed: Any) -> Iterator[tuple[str, Any]]:
+    """Integers, which a sketch adds and halves exactly, there and back."""
+    steps = np.random.default_rng(1).integers(-50, 51, 600)
+    for name, sketch in SKETCHES.items():
+        padded = np.pad(steps, (0, sketch.input_length - 600))
+
+        def there_and_back(seed: Any, vector: Any, sketch: Any = sketch) -> Any:
+            expanded = sketch.expand(seed)
+            encoded = sketch.encode(vector, expanded)
+            return encoded, sketch.decode(encoded, expanded)
+
+        vector = nx.asarray(padded, np.float32)
+        encoded, decoded = libraries.traced(nx, there_and_back)(seed, vector)
+        yield name, encoded
+        yield f"{name}_back", decoded
+
+
 def _matrices(nx: Any, seed: Any) -> Iterator[tuple[str, Any]]:
     yield "gaussian", gaussian_sketch.GaussianSketch(60, 17).expand(seed)
 
@@ -175,6 +203,7 @@ VECTORS: dict[str, Callable[[Any, Any], Iterator[tuple[str, Any]]]] = {
     "noise": _noise,
     "streams": _streams,
     "matrices": _matrices,
+    "sketches": _sketches,
 }
 
 

@@ -17,10 +17,9 @@ import dpfl
 from dpfl.engines.jax import networks
 from dpfl.tasks.networks import Dense, Dropout, Flatten, Network
 from dpfl.tasks.task import JaxParts
-from tests.arrays.test_jax_engine import CHOSEN, opened, plan
+from tests.arrays.test_jax_engine import CHOSEN, NETWORK, opened, plan
 
 ROOT = Path(__file__).resolve().parents[2]
-NETWORK = Network((28, 28, 1), np.float32, (Flatten(), Dense(8, "relu"), Dense(10)))
 
 
 def with_model(made, **model):

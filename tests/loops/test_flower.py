@@ -148,13 +148,6 @@ def released(mechanism, updates, plan=None, **options):
     return {"w": result.arrays["w"].numpy()}
 
 
-@pytest.mark.parametrize("name", audited.NOISED)
-def test_noise_that_reaches_the_model_is_the_mechanism_s(name):
-    mechanism = dpfl.TEST_CONFIGS[name]
-    zeros = np.zeros([audited.CLIENTS, audited.DIMENSION], np.float32)
-    audited.check_noise(released(mechanism, zeros)["w"], mechanism)
-
-
 @pytest.mark.parametrize("name", audited.RESTORED)
 def test_two_releases_of_one_state_have_noise_of_their_own(name, tmp_path):
     def after_one_more(mechanism, updates, plan, folder):

@@ -100,13 +100,6 @@ def released(mechanism, updates, plan=None, folder=None, **options):
     return [mean["w"]]
 
 
-@pytest.mark.parametrize("name", audited.NOISED)
-def test_noise_that_reaches_the_model_is_the_mechanism_s(name):
-    mechanism = dpfl.TEST_CONFIGS[name]
-    zeros = np.zeros([audited.CLIENTS, audited.DIMENSION], np.float32)
-    audited.check_noise(released(mechanism, zeros)[0], mechanism)
-
-
 @pytest.mark.parametrize("name", audited.RESTORED)
 def test_two_releases_of_one_state_have_noise_of_their_own(name, tmp_path):
     audited.check_restored(name, tmp_path, lambda *run: released(*run)[0])

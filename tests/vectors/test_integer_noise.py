@@ -200,23 +200,6 @@ def test_draws_follow_from_the_seed_and_are_independent(make, stddev):
     check(draws[::2], draws[1::2])
 
 
-def test_draws_are_stable_under_a_seed():
-    """A saved run must go on with the noise that it began with."""
-    wanted = {
-        ("discrete_gaussian", 1.5): [-2, 1, 0, -6],
-        ("discrete_gaussian", 100.0): [38, -363, 115, -146],
-        ("discrete_gaussian", 2.0**18): [771008, -365065, -236425, -57504],
-        ("discrete_gaussian", 2.0**22): [-2128165, 716839, -5150828, -6510649],
-        ("skellam", 1.5): [-4, 1, -3, -7],
-        ("skellam", 100.0): [38, -363, 115, -146],
-    }
-    for (kind, stddev), draws in wanted.items():
-        found = integer_noise.NOISE[kind](stddev).sample(SEED, 4)
-        assert_array_equal(found, draws)
-    alone = integer_noise.DiscreteGaussian(3.0).sample(SEED, 4)
-    assert_array_equal(alone, [1, 3, -4, -4])
-
-
 @pytest.mark.parametrize("length", [0, 1, 2, 5])
 @pytest.mark.parametrize("stddev", [1.0, 1000.5, 2.0**22])
 def test_short_vectors(length, stddev):

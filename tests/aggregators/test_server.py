@@ -1,24 +1,28 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""A server's release is that of TFF's and of JAX's aggregator under one seed.
+"""A server's release is that of TFF's aggregator under one seed.
 
 Updates are exact, so that integers are equal; floats are made of them in each library.
-Flower's and pfl's sums are compared with a server's in tests/loops.
+Flower's and pfl's sums are compared with a server's in `loops`, and rounds in JAX with
+those of numpy in `arrays/test_jax_aggregator.py`.
 """
 
 import collections
 
 import numpy as np
 import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
 from numpy.testing import assert_allclose, assert_array_equal
 
 import dpfl
+from dpfl import aggregators
 from dpfl.arrays import in_numpy
 from dpfl.loops import wire
 from dpfl.seed_domains import RoundDomain
 from dpfl.vectors import randomness
-from tests.arrays import cases, libraries
+from tests.arrays import cases
 from tests.loops import audited
 
 D, CLIENTS = cases.DIMENSION, cases.CLIENTS
@@ -26,11 +30,6 @@ D, CLIENTS = cases.DIMENSION, cases.CLIENTS
 
 def by_tff(mechanism, updates):
     """Seed, clients' seeds, sum and mean, by the functions of TFF's process."""
-    import tensorflow as tf
-    import tensorflow_federated as tff
-
-    from dpfl import aggregators
-
     value = collections.OrderedDict(
         update=(np.float32, [D]), client_key=(np.int64, [2])
     )
@@ -54,32 +53,10 @@ def by_tff(mechanism, updates):
     return np.array(steps.seed), seeds, total, made["result"].numpy()
 
 
-def by_jax(mechanism, updates):
-    """Seed, clients' seeds, sum and mean, by the aggregator for JAX."""
-    import jax
-    import jax.numpy as jnp
-
-    agg = dpfl.jax_aggregator(mechanism, jnp.zeros(D), measure="released")
-    state = agg.init(seed=5)
-    words = np.asarray(state["seed"]).view(np.int64).reshape(2)
-
-    @jax.jit
-    def update(*given):
-        with audited.sums_of(mechanism) as sums:
-            made = agg.update(*given)
-        return sums[0], made.mean
-
-    total, mean = update(state, jnp.asarray(updates))
-    secret = randomness.fold_in(words, 0, RoundDomain.CLIENT)
-    seeds = [randomness.fold_in(secret, place) for place in range(CLIENTS)]
-    return words, seeds, total, np.asarray(mean)
-
-
 @pytest.mark.parametrize("name", cases.SUMMED)
-def test_a_sum_and_a_release_are_those_of_another_library(name):
+def test_a_sum_and_a_release_are_those_of_tff(name):
     mechanism, updates = cases.EXACT[name], cases.exact_updates()
-    other = by_tff if libraries.HAS_TENSORFLOW else by_jax
-    words, seeds, total, wanted = other(mechanism, updates)
+    words, seeds, total, wanted = by_tff(mechanism, updates)
     plan = dpfl.FixedSize(CLIENTS, CLIENTS, 4)
     server = dpfl.Server(mechanism, plan, D, seed=0)
     server._state = server._steps.first_state(words)
