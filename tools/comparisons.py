@@ -28,9 +28,7 @@ import re
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent import futures
 from pathlib import Path
 from typing import Any
 
@@ -49,15 +47,12 @@ _RESULT = re.compile(r"round 60: accuracy (\S+), epsilon (\S+)")
 Way = Callable[[str, Sequence[sweep.Training]], Iterator[dict[str, Any]]]
 
 
-def _folder(work: sweep.Training) -> Path:
-    """The folder of a run of `dpfl-train`."""
-    return ROOT / "runs/comparisons" / work.folder
-
-
 def in_engine(
     python: str, grid: Sequence[sweep.Training], program: Sequence[str] = _SERVES
 ) -> Iterator[dict[str, Any]]:
     """Yields the results of runs of `dpfl-train`, whose folders are in runs/.
+
+    The mean length of messages is among them, as in loops.
 
     Args:
       python: The interpreter.
@@ -66,18 +61,13 @@ def in_engine(
     """
     with contextlib.closing(trainers.Trainer([python, "-m", *program])) as trainer:
         for work in grid:
-            folder = _folder(work)
+            folder = ROOT / "runs/comparisons" / work.folder
             trainer.train(work, folder)
-            [*_, last] = tables.read_run(folder / "metrics.csv")
-            yield {**sweep.measured(folder), _TOTAL: last[_TOTAL]}
-
-
-def by_message(python: str, grid: Sequence[sweep.Training]) -> Iterator[dict[str, Any]]:
-    """Yields those of `in_engine` with the mean length of messages, as in loops."""
-    for work, result in zip(grid, in_engine(python, grid)):
-        rows = tables.read_run(_folder(work) / "metrics.csv")
-        clients = sum(tables.numbers(rows, "clients"))
-        yield {**result, frameworks.MESSAGE: float(result[_TOTAL]) / clients}
+            rows = tables.read_run(folder / "metrics.csv")
+            total = float(rows[-1][_TOTAL])
+            message = total / sum(tables.numbers(rows, "clients"))
+            measured = sweep.measured(folder)
+            yield {**measured, _TOTAL: rows[-1][_TOTAL], frameworks.MESSAGE: message}
 
 
 def in_loop(python: str, grid: Sequence[sweep.Training]) -> Iterator[dict[str, Any]]:
@@ -136,8 +126,8 @@ COMPARISONS: Mapping[str, tuple[str, Mapping[str, tuple[str, Way]]]] = {
             "numpy": ("", in_loop),
             "flower": ("flower", in_loop),
             "pfl": ("pfl", in_loop),
-            "jax": ("jax", by_message),
-            "tff": ("", by_message),
+            "jax": ("jax", in_engine),
+            "tff": ("", in_engine),
         },
     ),
     "other_loops": (
@@ -183,17 +173,12 @@ def grid(
     return made
 
 
-def serve() -> None:
-    """Trains as `trainers.main`, with random numbers that no setting changes."""
-    with frameworks.one_key():
-        trainers.main()
-
-
 def main(argv: Sequence[str]) -> None:
     """Adds the rows that are missing to a table."""
     if argv == ["--serves"]:
-        serve()
-        return
+        # As the trainers, with random numbers that no setting changes.
+        with frameworks.one_key():
+            return trainers.main()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("table", type=Path, help="a CSV file, named as in docs/results")
     parser.add_argument("--seeds", type=int, default=8, help="runs of each training")
@@ -206,12 +191,6 @@ def main(argv: Sequence[str]) -> None:
         parser.error("--mnist must be the folder of MNIST's images, found none")
     more = {"data_dir": given.mnist.absolute()} if given.mnist else {}
     column, ways = COMPARISONS[name]
-    pythons = {"": Path(sys.executable)}
-    for environment, _ in ways.values():
-        found = pythons.get(environment) or interpreters.find_environment(environment)
-        if found is None:
-            parser.error(f"{environment} must be made by tools/interpreters.py")
-        pythons[environment] = found
     grids = {way: grid(name, way, given.seeds, more) for way in ways}
     columns = list(files.read_csv(ROOT / f"docs/results/{name}.csv")[0])
 
@@ -222,20 +201,16 @@ def main(argv: Sequence[str]) -> None:
     before = files.read_csv(given.table) if given.table.exists() else []
     rows: dict[tuple[str, ...], tables.Row] = {key(row): row for row in before}
     order = [key(work.labels) for runs in zip(*grids.values()) for work in runs]
-    lock = threading.Lock()
-
-    def train(way: str) -> None:
-        environment, in_way = ways[way]
+    for way, (environment, in_way) in ways.items():
+        python = interpreters.find_environment(environment) if environment else None
+        if environment and python is None:
+            parser.error(f"{environment} must be made by tools/interpreters.py")
         left = [work for work in grids[way] if key(work.labels) not in rows]
-        for work, result in zip(left, in_way(str(pythons[environment]), left)):
-            with lock:
-                rows[key(work.labels)] = {**result, **work.labels}
-                every = [rows[k] for k in dict.fromkeys([*order, *rows]) if k in rows]
-                shown = {name: [row[name] for row in every] for name in columns}
-                tables.write_columns(given.table, shown)
-
-    with futures.ThreadPoolExecutor(len(ways)) as pool:
-        list(pool.map(train, ways))
+        for work, result in zip(left, in_way(str(python or sys.executable), left)):
+            rows[key(work.labels)] = {**result, **work.labels}
+            every = [rows[k] for k in dict.fromkeys([*order, *rows]) if k in rows]
+            shown = {name: [row[name] for row in every] for name in columns}
+            tables.write_columns(given.table, shown)
 
 
 if __name__ == "__main__":

@@ -23,17 +23,16 @@ from typing import Any
 import dp_accounting
 import numpy as np
 from dp_accounting import dp_event
-from scipy import integrate, stats
+from scipy import stats
 
 import dpfl
-from dpfl import accounting, files, mechanisms, planning
+from dpfl import accounting
 from dpfl import factorization as mf
 from dpfl.accounting import k_of_t, random_allocation
 from dpfl.accounting.csgm import SparsifiedMatrixFactorizationDpEvent
 from dpfl.accounting.integer import rounding, summed_noise
 from dpfl.factorization import tree
 from experiments import bands_curve, tables
-from experiments.papers import index
 from experiments.papers import stream_errors as streams
 
 # Parameters of the papers' network for F-EMNIST, and the bound on a coordinate's size
@@ -41,7 +40,6 @@ from experiments.papers import stream_errors as streams
 _MODEL = streams.DIMENSION
 _LINF_RATIO = math.sqrt(2 * math.log(_MODEL * 100) / _MODEL)
 _EPSILON = 8.0
-_RESULTS = Path(__file__).resolve().parents[1] / "docs/results"
 # Probability of joining, rounds, delta.
 _TRAININGS = ((0.5, 60, 1e-3), (0.03, 1500, 1e-5))
 # Granularity over the clip that b bits leave, at n = 100 and m = 2^20.
@@ -276,59 +274,13 @@ def _integer_release() -> Numbers:
 
     log_moment = math.log1p(law_of(s) @ moment(x))
 
-    def grown(y: float) -> float:
-        return stats.norm.pdf(y, scale=s) * moment(y)
-
-    integral, _ = integrate.quad(
-        grown, -4, 8, epsabs=1e-18, points=(0.5, 1, 2), limit=500
-    )
+    how: Any = {"epsabs": 1e-18, "points": (0.5, 1, 2), "limit": 500}
+    integral = stats.norm.expect(moment, scale=s, lb=-4, ub=8, **how)
     yield "percent of a sampled moment", 100 * (log_moment / math.log1p(integral) - 1)
-
-
-def _tasks() -> Numbers:
-    plan = mechanisms.PoissonSampling(100, 50, 60)
-    totals = []
-    for dimension in (15_994, 2**20):
-        config: Any = mechanisms.L2Csgm(50, 1.0, 1.0, 0.01)
-        config = planning.calibrate(config, plan, dimension, _EPSILON, 1e-3)
-        yield f"z, d = {dimension}", config.noise_multiplier
-        totals.append(dimension * config.noise_multiplier**2)
-    yield "total noise over that of the small model", totals[1] / totals[0]
-
-
-def _error_of_sums(way: str) -> float:
-    """The noise of all sums in `stream_training`, at z = 1 and clip 1.
-
-    It is the root of the mean over rounds of the variance of the sum so far, for a way
-    of correlating noise, as the table names it.
-    """
-    grid = index.FIGURES["stream_training"].grid("medium")
-    [flags, *_] = (one.settings for one in grid if one.labels["way"] == way)
-    rounds = int(flags["rounds"])
-    if way == "by epochs":
-        epoch = int(flags["rounds_per_epoch"])
-        within = bands_curve.encoder_of(mf.prefix_sum(epoch), epoch).step_errors()
-        ended = np.arange(rounds) // epoch * within[-1]
-        return float(np.mean(ended + np.resize(within, rounds)) ** 0.5)
-    if flags["mechanism"] == "gaussian" or "min_separation" not in flags:
-        return float(((rounds + 1) / 2) ** 0.5)
-    separation = int(flags["min_separation"])
-    encoder = bands_curve.encoder_of(mf.prefix_sum(rounds), separation)
-    return encoder.errors().root_mean
-
-
-def _figures() -> Numbers:
-    """The noise of sums in units of the clip."""
-    # All seeds have the same noise multiplier.
-    for row in tables.where(files.read_csv(_RESULTS / "stream_training.csv"), seed=1):
-        noise = float(row["noise_multiplier"]) * _error_of_sums(row["way"])
-        yield f"noise of sums, {row['mechanism']}, {row['way']}", noise
 
 
 def numbers(is_slow: bool = True) -> Iterator[tuple[str, str, float]]:
     """Yields page, name and value of the numbers, either the slow or the fast ones."""
-    # A uniform float32 is at least 1e-7, which limits Box-Muller.
-    tails = [("end of a float32 normal sampler", math.sqrt(-2 * math.log(1e-7)))]
     for page, results in (
         ("privacy/client_sampling", _client_sampling()),
         ("privacy/gaussian_domination", _gaussian_domination()),
@@ -339,11 +291,6 @@ def numbers(is_slow: bool = True) -> Iterator[tuple[str, str, float]]:
         ("privacy/balls_in_bins", _secret_participation() if is_slow else ()),
         ("privacy/rounding", _rounding()),
         ("privacy/integer_release", _integer_release()),
-        ("tasks", _tasks()),
-        ("privacy/audit", tails),
-        ("noise", tails),
-        ("sketching", [("chance beyond 4 deviations", 2 * stats.norm.sf(4))]),
-        ("figures", _figures()),
     ):
         for name, value in results:
             yield page, name, float(value)

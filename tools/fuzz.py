@@ -32,60 +32,26 @@ import resource
 import shutil
 import signal
 import stat
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
 
 import hypothesis
 from hypothesis import strategies as st
 
+from dpfl import files
 from tools.soaks import runs
 
-ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 1200.0
 _MEMORY = 4 * 2**30
 _DEVICES = ("/dev/full", "/dev/null")
-_SMALL = (
-    "--task=synthetic --model=small_cnn --num_clients=12 --cohort_size=4 --noprogress "
-    "--examples_per_client=4 --num_test_examples=4 --rounds=2"
-)
-_ONCE = "--participation=once_per_epoch"
-_EPSILON = "epsilon --noise_multiplier=1"
 # Valid small lines, by binary.
-BASES: Mapping[str, Sequence[str]] = {
-    "train": (
-        _SMALL,
-        f"{_SMALL} --mechanism=none",
-        f"{_SMALL} --mechanism=distributed_discrete_gaussian --bits=18 "
-        "--noise_source=helpers",
-        f"{_SMALL} --mechanism=dome --sketch_size=8 --server_momentum=0 {_ONCE}",
-        f"{_SMALL} --mechanism=matrix_factorization {_ONCE}",
-        "--task=digits --model=tiny_cnn --rounds=2 --mechanism=gaussian",
-    ),
-    "privacy": (
-        f"{_EPSILON} --population=1000 --rounds=5",
-        f"{_EPSILON} --mechanism=sketched_ddg --bits=16 {_ONCE}",
-        f"{_EPSILON} --mechanism=matrix_factorization {_ONCE} --rounds_per_epoch=4 "
-        "--population=400",
-        f"{_EPSILON} --mechanism=dome --sketch_size=10 --participation=fixed",
-        "calibrate --mechanism=linf_csgm --keep_fraction=0.1 --epsilon=8",
-        "compare --epsilon=8 --mechanisms=gaussian,project_and_perturb",
-        "compare --equal=error --mean_squared_error=9 --mechanisms=gaussian",
-    ),
-    "factorize": (
-        "compute --rounds=8 --epochs=2 --separation=4",
-        "compute --rounds=8 --matrix_method=banded --matrix_bands=3",
-        "compute --rounds=8 --matrix_method=blt --matrix_buffers=2",
-        "compute --rounds=8 --matrix_schedule=drop",
-        "compare --rounds=8",
-    ),
-    "benchmark": ("--quick --repeats=1", "--rows=plain --quick", "--peers=tff"),
-    "reproduce": ("--figure=list", "--figure=csgm_fig1 --jobs=1"),
-}
+BASES: dict[str, list[str]] = {}
+for _row in files.read_csv(Path(__file__).with_suffix(".csv")):
+    BASES.setdefault(_row["binary"], []).append(_row["line"])
 _PATHS = (
     *"out out.png out.npz out.json out.abc folder folder/ folder/x missing/x".split(),
     *"file/x pipe full dangling loop . .. ~x/y /proc/x/y /proc/version".split(),
@@ -252,56 +218,6 @@ def _run(name: str, module: Any, line: Sequence[str]) -> dict[str, Any]:
     return {**result, "said": said[-600:]}
 
 
-def _serve(name: str, count: int, seed: int, is_given: bool) -> None:
-    """Prints the results of a binary's lines, random or given on stdin."""
-    from absl import flags
-
-    module = _imported(name)
-    table = flags.FLAGS.flags_by_module_dict()[module.__name__]
-
-    def run(line: Sequence[str]) -> None:
-        # A line's output goes elsewhere, but not that of libraries at import.
-        print(json.dumps(_run(name, module, line)), flush=True)
-
-    if is_given:
-        for line in sys.stdin:
-            run(json.loads(line))
-        return
-    drawn = hypothesis.given(lines(name, table))(run)
-    settings = hypothesis.settings(
-        max_examples=count,
-        database=None,
-        deadline=None,
-        phases=[hypothesis.Phase.generate],
-        suppress_health_check=list(hypothesis.HealthCheck),
-    )
-    settings(hypothesis.seed(seed)(drawn))()
-
-
-def results(name: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
-    """Yields the results of a binary from a process of its own.
-
-    Args:
-      name: Name of the binary.
-      count: Number of lines.
-      seed: The seed.
-
-    Raises:
-      RuntimeError: If the process fails.
-    """
-    command = [sys.executable, "-m", "tools.fuzz", name]
-    command += [f"--lines={count}", f"--seed={seed}"]
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    done = subprocess.run(
-        command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment
-    )
-    for line in done.stdout.splitlines():
-        if line.startswith("{"):
-            yield json.loads(line)
-    if done.returncode:
-        raise RuntimeError(f"{name} must be there to be run, found {done.returncode}")
-
-
 def main() -> None:
     """Prints the result of each line of a binary, as JSON."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -309,8 +225,29 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--given", action="store_true", help="lines of JSON from stdin")
-    options = parser.parse_args()
-    _serve(options.binary, options.lines, options.seed, options.given)
+    asked = parser.parse_args()
+    from absl import flags
+
+    module = _imported(asked.binary)
+    table = flags.FLAGS.flags_by_module_dict()[module.__name__]
+
+    def run(line: Sequence[str]) -> None:
+        # A line's output goes elsewhere, but not that of libraries at import.
+        print(json.dumps(_run(asked.binary, module, line)), flush=True)
+
+    if asked.given:
+        for line in sys.stdin:
+            run(json.loads(line))
+        return
+    drawn = hypothesis.given(lines(asked.binary, table))(run)
+    settings = hypothesis.settings(
+        max_examples=asked.lines,
+        database=None,
+        deadline=None,
+        phases=[hypothesis.Phase.generate],
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    settings(hypothesis.seed(asked.seed)(drawn))()
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ with open(ROOT / "tools/environments.csv", encoding="utf-8") as _table:
     }
 
 
-def _uv(*words: object) -> str:
+def uv(*words: object) -> str:
     """What a command of uv prints.
 
     Raises:
@@ -73,7 +73,7 @@ def _uv(*words: object) -> str:
 def find(version: str) -> Optional[Path]:
     """An interpreter of the version; None if there is none."""
     try:
-        return Path(_uv("python", "find", "--system", version).strip())
+        return Path(uv("python", "find", "--system", version).strip())
     except subprocess.CalledProcessError:
         return None
 
@@ -95,8 +95,8 @@ def provide_environment(name: str) -> None:
     folder, environment = PROVIDED / name, ENVIRONMENTS[name]
     shutil.rmtree(folder, ignore_errors=True)
     python = folder / "bin/python"
-    _uv("venv", "--quiet", "--no-project", "--python", environment.version, folder)
-    _uv("pip", "install", "--quiet", "--python", python, *environment.pins)
+    uv("venv", "--quiet", "--no-project", "--python", environment.version, folder)
+    uv("pip", "install", "--quiet", "--python", python, *environment.pins)
     compiling = ["env", "-u", "PYTHONDONTWRITEBYTECODE", python]
     subprocess.run([*compiling, "-c", f"import {environment.modules}"], check=True)
     (folder / "made-of").write_text("\n".join(environment.pins))
@@ -108,7 +108,7 @@ def main() -> int:
         for version in VERSIONS:
             if find(version) is None:
                 print(f"Python {version}: downloading it", flush=True)
-                _uv("python", "install", version)
+                uv("python", "install", version)
             print(f"Python {version}: {find(version)}")
         for name in ENVIRONMENTS:
             if find_environment(name) is None:

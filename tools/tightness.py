@@ -30,7 +30,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any, NamedTuple, Union
 
 import dp_accounting
 import numpy as np
@@ -39,6 +39,7 @@ from scipy import fft, optimize, special, stats
 from dpfl import files, mechanisms, planning
 from experiments import tables
 
+Row = Mapping[str, str]
 DIMENSION = 1_018_174
 _STEP = 0.005
 _SERIES = 1 << 14
@@ -258,45 +259,39 @@ def _drawn(
     return float(np.mean(estimates)), float(np.std(estimates, ddof=1) / _BATCHES**0.5)
 
 
-def _of_one(run: Run, release: Pair, slots: int, epochs: int) -> tuple[float, float]:
-    """Delta, and its error, of a client in one of secret slots of each epoch."""
-    there = np.arange(slots) == np.zeros([_DRAWS, 1])
+class Places(NamedTuple):
+    """A secret choice: `chosen` of `places` of `turns` rounds, in each of `epochs`."""
+
+    places: int
+    chosen: int
+    turns: int
+    epochs: int
+
+
+def _places(plan: Any) -> Places:
+    """The secret choice of a plan that has one."""
+    if isinstance(plan, mechanisms.BallsInBins):
+        return Places(plan.groups, 1, plan.rounds // plan.groups, 1)
+    if plan.rounds_per_epoch:
+        return Places(plan.rounds_per_epoch, 1, 1, plan.max_participations)
+    return Places(plan.rounds, plan.max_participations, 1, 1)
+
+
+def of_places(run: Run, mechanism: Any) -> tuple[float, float]:
+    """Delta, and its error, of a client in secret slots, rounds or a secret group."""
+    places, chosen, turns, epochs = _places(run.participation)
+    one, there = _release(mechanism, turns), np.arange(places) < chosen
 
     def draw(generator: np.random.Generator) -> np.ndarray:
-        losses = special.logsumexp(release.drawn(there, generator), axis=1)
-        return np.asarray(losses - math.log(slots))
+        # Sums of the products of 0, 1, ..., k places' ratios.
+        sums = np.zeros([_DRAWS, chosen + 1])
+        sums[:, 0] = 1.0
+        drawn = one.drawn(np.broadcast_to(there, [_DRAWS, places]), generator)
+        for ratio in np.exp(drawn).T:
+            sums[:, 1:] += ratio[:, None] * sums[:, :-1]
+        return np.asarray(np.log(sums[:, chosen] / math.comb(places, chosen)))
 
     return _drawn(draw, epochs, run.epsilon)
-
-
-def of_slots(run: Run, mechanism: Any) -> tuple[float, float]:
-    """Delta, and its error, of a client in one secret round of each epoch."""
-    plan, release = run.participation, _release(mechanism)
-    return _of_one(run, release, plan.rounds_per_epoch, plan.max_participations)
-
-
-def of_secret_group(run: Run, mechanism: Any) -> tuple[float, float]:
-    """Delta, and its error, of a client in all rounds of a secret group."""
-    groups = run.participation.groups
-    release = _release(mechanism, run.participation.rounds // groups)
-    return _of_one(run, release, groups, 1)
-
-
-def of_drawn_rounds(run: Run, mechanism: Any) -> tuple[float, float]:
-    """Delta, and its error, of a client in k secret rounds of all T."""
-    one, rounds = _release(mechanism), run.participation.rounds
-    k = run.participation.max_participations
-    there = np.arange(rounds) < np.full([_DRAWS, 1], k)
-
-    def draw(generator: np.random.Generator) -> np.ndarray:
-        # Sums of the products of 0, 1, ..., k rounds' ratios.
-        sums = np.zeros([_DRAWS, k + 1])
-        sums[:, 0] = 1.0
-        for ratio in np.exp(one.drawn(there, generator)).T:
-            sums[:, 1:] += ratio[:, None] * sums[:, :-1]
-        return np.asarray(np.log(sums[:, k] / math.comb(rounds, k)))
-
-    return _drawn(draw, 1, run.epsilon)
 
 
 def of_separated(run: Run, mechanism: Any) -> tuple[float, float]:
@@ -351,17 +346,15 @@ def longest_sum(mechanism: Any, length: int) -> float:
     gram, begins = encoder.T @ encoder, np.arange(0, encoder.shape[1], length)
     generator, best = np.random.default_rng(0), 0.0
     for _ in range(50):
-        chosen = begins + generator.integers(length, size=len(begins))
-        before, value = -1.0, float(np.sum(gram[np.ix_(chosen, chosen)]))
-        while value > before:
-            before = value
+        chosen, before = begins + generator.integers(length, size=len(begins)), None
+        while not np.array_equal(chosen, before):
+            before = chosen.copy()
             for epoch, begin in enumerate(begins):
                 there = np.arange(begin, begin + length)
                 others = np.sum(gram[there][:, np.delete(chosen, epoch)], axis=1)
                 chosen[epoch] = begin + np.argmax(np.diag(gram)[there] + 2 * others)
-            value = float(np.sum(gram[np.ix_(chosen, chosen)]))
-        best = max(best, math.sqrt(value))
-    return best / mechanism.matrix_sensitivity
+        best = max(best, float(np.sum(gram[np.ix_(chosen, chosen)])))
+    return math.sqrt(best) / mechanism.matrix_sensitivity
 
 
 def of_stream(run: Run, mechanism: Any) -> tuple[float, float]:
@@ -372,39 +365,20 @@ def of_stream(run: Run, mechanism: Any) -> tuple[float, float]:
     return one.summed(1).delta(run.epsilon), 0.0
 
 
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """A row of the table.
+class Run(NamedTuple):
+    """A run of the table.
 
     Attributes:
-      name: Name of the row.
       mechanism: The mechanism, whose noise multiplier is ignored.
       participation: The participation of clients.
       epsilon: Epsilon of the budget.
       delta: Delta of the budget.
-      truth: Function from the run and the mechanism with its noise to the delta of two
-        neighbours and its standard error.
-      peer: Function to the noise multiplier of the best other accountant; None without
-        one.
-      by: Name of the peer's package.
-      why: The reason if dpfl asks for more than the peer, or 2% more than the truth;
-        else "".
     """
 
-    name: str
     mechanism: Any
     participation: Any
     epsilon: float
     delta: float
-    truth: Callable[[Run, Any], tuple[float, float]] = of_rounds
-    peer: Optional[Callable[[Run], float]] = None
-    by: str = ""
-    why: str = ""
-
-    @property
-    def key(self) -> str:
-        """The key of the row."""
-        return f"{self.mechanism.name}, {self.participation.name}, {self.name}"
 
 
 def dpfl_noise(run: Run) -> float:
@@ -413,8 +387,13 @@ def dpfl_noise(run: Run) -> float:
     return float(planning.calibrate(*own).noise_multiplier)
 
 
-def true_noise(run: Run, most: float) -> float:
+def true_noise(run: Run, most: float, truth: str) -> float:
     """A noise multiplier below which the neighbours break the budget.
+
+    Args:
+      run: The run.
+      most: A noise multiplier with which they keep it.
+      truth: Name of the function to the delta of two neighbours, and its error.
 
     Raises:
       ValueError: If they break it even with `most`.
@@ -422,7 +401,7 @@ def true_noise(run: Run, most: float) -> float:
 
     def excess(log_noise: float) -> float:
         noised = run.mechanism.with_noise_multiplier(math.exp(log_noise))
-        delta, error = run.truth(run, noised)
+        delta, error = globals()[truth](run, noised)
         return math.log(max(delta - 3 * error, 1e-30) / run.delta)
 
     high = math.log(most) + 2 * _TOLERANCE
@@ -467,18 +446,10 @@ def of_twice_the_clip(run: Run) -> float:
 
 
 def by_allocation(run: Run) -> float:
-    """The noise by PLD_accounting's random allocation.
-
-    A secret group is one slot, of all its rounds.
-    """
+    """The noise by PLD_accounting's random allocation."""
     import PLD_accounting
 
-    plan = run.participation
-    epoch, turns = plan.rounds_per_epoch or plan.rounds, 1
-    if isinstance(plan, mechanisms.BallsInBins):
-        epoch, turns = plan.groups, plan.rounds // plan.groups
-    epochs = plan.max_participations if plan.rounds_per_epoch else 1
-
+    places, chosen, turns, epochs = _places(run.participation)
     config = PLD_accounting.AllocationSchemeConfig(
         loss_discretization=0.1, tail_truncation=1e-9
     )
@@ -486,8 +457,8 @@ def by_allocation(run: Run) -> float:
     def epsilon_at(z: float) -> float:
         params = PLD_accounting.PrivacyParams(
             sigma=z / math.sqrt(turns),
-            num_steps=epoch,
-            num_selected=plan.max_participations // turns // epochs,
+            num_steps=places,
+            num_selected=chosen,
             num_epochs=epochs,
             delta=run.delta,
         )
@@ -545,22 +516,18 @@ def by_separation(run: Run) -> float:
     bound = sensitivity.get_min_sep_sensitivity_upper_bound(
         encoder, run.participation.separation, run.participation.max_participations
     )
-    once = dataclasses.replace(
-        run,
-        mechanism=mechanisms.Gaussian(100, 1.0, 1.0),
-        participation=mechanisms.FixedSize(100, 100, 1),
-    )
-    longest = run.mechanism.matrix_sensitivity
-    return by_losses(once) * bound / longest
+    one = mechanisms.Gaussian(100, 1.0, 1.0), mechanisms.FixedSize(100, 100, 1)
+    once = Run(*one, run.epsilon, run.delta)
+    return by_losses(once) * bound / run.mechanism.matrix_sensitivity
 
 
-# Functions that compute a peer's noise, and the package that it is of.
-_PEERS = {
-    by_losses: "dp-accounting",
-    of_twice_the_clip: "jax-privacy",
-    by_allocation: "PLD-accounting",
-    by_draws: "jax-privacy",
-    by_separation: "jax-privacy",
+# Packages of the functions that compute a peer's noise.
+_PACKAGES = {
+    "by_losses": "dp-accounting",
+    "of_twice_the_clip": "jax-privacy",
+    "by_allocation": "PLD-accounting",
+    "by_draws": "jax-privacy",
+    "by_separation": "jax-privacy",
 }
 
 
@@ -572,8 +539,8 @@ def _option(word: str) -> Any:
         return word
 
 
-def _run(row: Mapping[str, str]) -> Run:
-    """The run of a row of `tightness.csv`, where functions stand by their names."""
+def run_of(row: Row) -> Run:
+    """The run of a row of `RUNS`."""
     options = dict(word.split("=") for word in row["options"].split())
     mechanism = mechanisms.MECHANISMS[row["mechanism"]](
         cohort_size=int(row["cohort_size"]),
@@ -583,58 +550,52 @@ def _run(row: Mapping[str, str]) -> Run:
     )
     sizes = [int(row[name]) for name in ("population", "cohort_size", "rounds")]
     apart = {"min_separation": int(row["separation"])} if row["separation"] else {}
-    peer = globals()[row["peer"]] if row["peer"] else None
-    return Run(
-        row["run"],
-        mechanism,
-        mechanisms.PARTICIPATIONS[row["participation"]](*sizes, **apart),
-        float(row["epsilon"]),
-        float(row["delta"]),
-        globals()[row["truth"]],
-        peer,
-        _PEERS.get(peer, ""),
-        row["why"],
-    )
+    plan = mechanisms.PARTICIPATIONS[row["participation"]](*sizes, **apart)
+    return Run(mechanism, plan, float(row["epsilon"]), float(row["delta"]))
 
 
-RUNS = tuple(map(_run, files.read_csv(Path(__file__).with_suffix(".csv"))))
+RUNS = tuple(files.read_csv(Path(__file__).with_suffix(".csv")))
+"""Rows of the table's runs.
+
+`truth` and `peer` are functions here, `peer` is empty without another accountant, and
+`why` is the reason where dpfl asks for more than the peer, or 2% more than the truth.
+"""
 
 
-def row(run: Run, before: Mapping[str, str], is_of_peers: bool) -> dict[str, str]:
+def row(given: Row, before: Row, is_of_peers: bool) -> dict[str, str]:
     """A row of the table, parts of which are kept from `before`.
 
     Args:
-      run: The run.
+      given: The row of `RUNS`.
       before: The row that was in the table.
       is_of_peers: Whether to recompute the peers' noise rather than dpfl's.
     """
-    plan = run.participation
-    result = {
-        "mechanism": run.mechanism.name,
-        "trust": "secure sum" if run.mechanism.sums_securely else "server",
-        "participation": plan.name,
-        "run": run.name,
-        "rounds": str(plan.rounds),
-        "epsilon": f"{run.epsilon:g}",
-        "delta": f"{run.delta:g}",
-    }
+    run, of = run_of(given), _PACKAGES.get(given["peer"], "none")
     ours = dpfl_noise(run)
-    result.update(dpfl=f"{ours:.8g}")
     peer, by, least = (before.get(name, "") for name in ("peer", "by", "least"))
-    if run.peer is None:
-        peer, by = "", run.by or "none"
+    if of == "none":
+        peer, by = "", of
     elif is_of_peers:
-        version = importlib.metadata.version(run.by)
-        peer, by = f"{run.peer(run):.6g}", f"{run.by} {version}"
+        peer = f"{globals()[given['peer']](run):.6g}"
+        by = f"{of} {importlib.metadata.version(of)}"
     if not is_of_peers:
-        least = f"{true_noise(run, ours):.6g}"
-    over = f"{100 * (ours / float(least) - 1):.3g}" if least else ""
-    result.update(peer=peer, by=by, least=least, over=over, why=run.why)
-    return result
+        least = f"{true_noise(run, ours, given['truth']):.6g}"
+    copied = "participation run rounds epsilon delta".split()
+    return {
+        "mechanism": given["mechanism"],
+        "trust": "secure sum" if run.mechanism.sums_securely else "server",
+        **{name: given[name] for name in copied},
+        "dpfl": f"{ours:.8g}",
+        "peer": peer,
+        "by": by,
+        "least": least,
+        "over": f"{100 * (ours / float(least) - 1):.3g}" if least else "",
+        "why": given["why"],
+    }
 
 
-def key(row: Mapping[str, str]) -> str:
-    """The key of a row."""
+def key(row: Row) -> str:
+    """The key of a row, here and in the table."""
     return ", ".join(row[name] for name in ("mechanism", "participation", "run"))
 
 
@@ -645,16 +606,15 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--run", default="", help="words of the rows to compute")
     parser.add_argument("--peers", action="store_true", help="the peers' noise instead")
     given = parser.parse_args(argv)
-    before = {key(old): old for old in files.read_csv(given.table)}
-    for run in RUNS:
-        if given.run in run.key:
-            before[run.key] = row(run, before.get(run.key, {}), given.peers)
-            print(before[run.key], flush=True)
+    rows = {key(old): old for old in files.read_csv(given.table)}
+    for name, own in zip(map(key, RUNS), RUNS):
+        if given.run in name:
+            rows[name] = row(own, rows.get(name, {}), given.peers)
+            print(rows[name], flush=True)
     # In the order of `RUNS`, without those that are no longer in it.
-    rows = [before[run.key] for run in RUNS if run.key in before]
-    tables.write_columns(
-        given.table, {column: [line[column] for line in rows] for column in rows[0]}
-    )
+    shown = [rows[name] for name in map(key, RUNS) if name in rows]
+    columns = {column: [line[column] for line in shown] for column in shown[0]}
+    tables.write_columns(given.table, columns)
 
 
 if __name__ == "__main__":

@@ -162,7 +162,8 @@ def test_pinned_requirements_satisfy_the_wheel_s(wheel):
 # All other tests run on this one.
 HERE = "{}.{}".format(*sys.version_info)
 OTHERS = [version for version in interpreters.VERSIONS if version != HERE]
-# Both ends of what setup.py allows; the first is also what stands beside TFF.
+# Both ends of what setup.py allows; the first is also what stands beside TFF, and
+# test_environments.py has others.
 DP_ACCOUNTING = {OTHERS[0]: "0.4.3", OTHERS[-1]: "0.6.0"}
 
 
@@ -174,61 +175,15 @@ def test_installs_and_works_without_tensorflow(version, wheel, tmp_path):
         pytest.skip(
             f"there is no Python {version} here; tools/interpreters.py finds one"
         )
-    # Another environment's pip installs as its own would, which takes longer to make.
-    run([interpreter, "-m", "venv", "--without-pip", tmp_path / "env"], tmp_path)
     binaries = tmp_path / "env" / "bin"
     python = binaries / "python"
-    install = ["--python", python, "install", "--quiet", "--no-compile"]
+    interpreters.uv("venv", "--no-project", "--python", interpreter, tmp_path / "env")
     pinned = f"dp-accounting=={DP_ACCOUNTING[version]}"
-    more = [f"pytest=={pytest.__version__}"] if version == OTHERS[-1] else []
-    run([*PIP, *install, wheel, pinned, *more], tmp_path)
+    interpreters.uv("pip", "install", "--python", python, wheel, pinned)
     assert int(run([python, "-I", CHECKS], tmp_path)) == 5
     check_privacy(binaries, tmp_path)
-    if more:
-        check_accountant(python, tmp_path)
-        check_numbers(python, tmp_path)
+    if version == OTHERS[-1]:
         check_the_rest(binaries, tmp_path)
-
-
-# Tests of dp_accounting's but for functions that dpfl does not call, two that take
-# seconds, and our integrals, in which it has no part.
-OF_A_RELEASE = "not log_a and not bounds_gaussian and not delta_gaussian"
-OF_A_RELEASE += " and not against_integration"
-
-
-def check_accountant(python, folder):
-    """With the tests that the installed dp_accounting has of its own accountant."""
-    shutil.copy(ROOT / "tests/accounting/test_accountant.py", folder)
-    (folder / "tests/accounting").mkdir(parents=True)
-    for name in ("refusals.py", "accounting/event_names.py"):
-        shutil.copy(ROOT / "tests" / name, folder / "tests" / name)
-    options = ["-q", "-p", "no:cacheprovider", "-k", f"OwnTest and {OF_A_RELEASE}"]
-    run([python, "-I", "-m", "pytest", *options, "test_accountant.py"], folder)
-
-
-def check_numbers(python, folder):
-    """With this Python's numpy, a 2, where products of small numbers wrap otherwise."""
-    shutil.copy(ROOT / "tests/test_numbers.py", folder)
-    (folder / "experiments").mkdir()
-    shutil.copy(ROOT / "experiments/bands_curve.py", folder / "experiments")
-    newer = "import numpy; assert int(numpy.__version__.split('.')[0]) >= 2"
-    run([python, "-I", "-c", newer], folder)
-    options = ["-q", "-p", "no:cacheprovider", "test_numbers.py"]
-    run([python, "-I", "-m", "pytest", *options], folder)
-
-
-# Between those two, and the last, beside the TensorFlow Federated of this environment.
-@pytest.mark.parametrize("version", ["0.5.1", "0.6.0"])
-def test_event_trees_work_with_other_dp_accounting_versions(version, tmp_path):
-    options = ["--quiet", "--no-deps", "--no-compile", "--target", tmp_path]
-    run([*PIP, "install", *options, f"dp-accounting=={version}"], tmp_path)
-    own = {"PYTHONPATH": str(tmp_path)}
-    code = "import dp_accounting; print(dp_accounting.__file__)"
-    where = run([sys.executable, "-c", code], ROOT, **own)
-    assert tmp_path in Path(where).parents
-    tests = [f"tests/accounting/test_{name}.py" for name in ("trees", "accountant")]
-    options = ["-q", "-p", "no:cacheprovider", "-k", OF_A_RELEASE]
-    run([sys.executable, "-m", "pytest", *options, *tests], ROOT, **own)
 
 
 def check_the_rest(binaries, tmp_path):
@@ -296,8 +251,7 @@ def test_commands_train_in_jax_from_the_wheel(wheel, tmp_path):
     """Everything but dpfl is what the extra `jax` asks for, without TensorFlow."""
     python = forks.other_python("jax-newest")
     site = tmp_path / "site"
-    options = ["--quiet", "--no-deps", "--no-index", "--target", site]
-    run([*PIP, "install", *options, wheel], tmp_path)
+    interpreters.uv("pip", "install", "--no-deps", "--target", site, wheel)
 
     def dpfl(command, *arguments, exit_code=0):
         # Optimized programs take longer to compile than they save.
@@ -349,8 +303,7 @@ print(json.dumps(sweep.measured(Path("run"))))
 def test_training_works_from_the_wheel(wheel, tmp_path):
     """TensorFlow Federated is this environment's; dpfl is the wheel's alone."""
     site = tmp_path / "site"
-    options = ["--quiet", "--no-deps", "--no-index", "--target", site]
-    run([*PIP, "install", *options, wheel], tmp_path)
+    interpreters.uv("pip", "install", "--no-deps", "--target", site, wheel)
 
     def python(program, *arguments):
         first = functools.partial(forks.import_anew, [site])

@@ -13,16 +13,15 @@ import ctypes
 import errno
 import os
 import pathlib
+import subprocess
 
 from tools.soaks import kills, runs
 
 _CLONE_NEWNS = 0x00020000
 _CLONE_NEWUSER = 0x10000000
-_MS_REMOUNT = 32
 _PAGE = 4096
 _ENOUGH_PAGES = 100_000
 _LOOP_ROUNDS = 200
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def full_at_every_page(name: str) -> kills.Outcome:
@@ -44,7 +43,7 @@ def full_at_every_page(name: str) -> kills.Outcome:
     expected = runs.results(folder)
     count, faults = 0, []
     for pages in range(1, _ENOUGH_PAGES):
-        _unmount(folder)
+        _call("umount", str(folder))
         _mount(folder, pages)
         try:
             programs.run_stub(plan, folder)
@@ -53,7 +52,7 @@ def full_at_every_page(name: str) -> kills.Outcome:
             count += 1
             if error.errno != errno.ENOSPC:
                 faults.append(f"{pages} pages: {error!r}")
-        _mount(folder, _ENOUGH_PAGES, _MS_REMOUNT)
+        _mount(folder, _ENOUGH_PAGES, ",remount")
         programs.run_stub(plan, folder)
         if runs.results(folder) != expected:
             faults.append(f"{pages} pages: the resumed run differs")
@@ -62,23 +61,18 @@ def full_at_every_page(name: str) -> kills.Outcome:
 
 def _own_namespace() -> None:
     user, group = os.getuid(), os.getgid()
-    _check(_libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS), "unshare")
+    if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWUSER | _CLONE_NEWNS):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), "unshare")
     maps = {"setgroups": "deny", "uid_map": f"0 {user} 1", "gid_map": f"0 {group} 1"}
     for file, text in maps.items():
         pathlib.Path("/proc/self", file).write_text(text)
 
 
-def _mount(folder: pathlib.Path, pages: int, flags: int = 0) -> None:
-    options = f"size={pages * _PAGE}".encode()
-    path = os.fsencode(folder)
-    _check(_libc.mount(b"none", path, b"tmpfs", flags, options), "mount")
+def _mount(folder: pathlib.Path, pages: int, more: str = "") -> None:
+    size = f"size={pages * _PAGE}{more}"
+    _call("mount", "-t", "tmpfs", "-o", size, "none", str(folder))
 
 
-def _unmount(folder: pathlib.Path) -> None:
-    _check(_libc.umount2(os.fsencode(folder), 0), "umount")
-
-
-def _check(result: int, call: str) -> None:
-    if result:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), call)
+def _call(*words: str) -> None:
+    subprocess.run(words, check=True)

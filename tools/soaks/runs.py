@@ -21,7 +21,6 @@ import pathlib
 import resource
 import signal
 import sys
-import time
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent import futures
@@ -185,15 +184,12 @@ def ended(pid: int, seconds: float = RUN_SECONDS) -> Optional[int]:
 
     After so many seconds it is killed, and the code is None.
     """
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.002)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    return None
+    try:
+        return psutil.Process(pid).wait(seconds)
+    except psutil.TimeoutExpired:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        return None
 
 
 def is_running(pid: int) -> bool:
