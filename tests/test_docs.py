@@ -30,7 +30,7 @@ BLOCK = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.M | re.S)
 # What a reader runs but a test must not: it would set up or test itself again.
 SETUP = "sh tools/setup.sh && "
 MAIN_JOB = SETUP + ".venv/bin/dpfl-train"
-# The environment that it makes is there, and its wheel is tested (package/test_wheel).
+# package/test_wheel.py runs it, in an environment as it makes one.
 JAX_JOB = "pip install -e '.[jax]' && dpfl-train"
 # What other tests run of them, and run here would take long.
 SHORTER = {
@@ -59,8 +59,8 @@ def shell_lines(page):
 
 
 def runnable(line):
-    """What of a documented command line the test runs: None for the two set-ups."""
-    if "-m pytest" in line or line.startswith("git clone") or line.startswith("cd "):
+    """What of a documented command line the test runs: None for those run elsewhere."""
+    if "-m pytest" in line or line == JAX_JOB or line.startswith(("git clone", "cd ")):
         return None
     return line[len(SETUP) :] if line.startswith(SETUP) else line
 
@@ -114,12 +114,6 @@ def own_commands(line):
     return commands
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_every_block_says_its_language(page):
-    for language, _, text in blocks(page.read_text(encoding="utf-8")):
-        assert language in KNOWN_LANGUAGES, text
-
-
 def python_blocks(text):
     """Yields the code of each Python block and the output shown below it, or None."""
     found = list(blocks(text))
@@ -142,13 +136,6 @@ def check_python_blocks(text, tmp_path):
 @pytest.mark.parametrize("page", PYTHON, ids=lambda p: str(p.relative_to(ROOT)))
 def test_python_blocks_run_and_print_the_shown_output(page, tmp_path):
     check_python_blocks(page.read_text(encoding="utf-8"), tmp_path)
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_shown_output_follows_a_python_block(page):
-    text = page.read_text(encoding="utf-8")
-    compared = [shown for _, shown in python_blocks(text) if shown is not None]
-    assert len(compared) == sum(block[:2] == OUTPUT for block in blocks(text))
 
 
 def test_the_readmes_example_has_a_sensible_epsilon():
@@ -187,9 +174,7 @@ print(x)
 def test_shell_lines_run(page, line, tmp_path):
     command = runnable(line)
     if command is None:
-        pytest.skip("sets up or tests this very checkout; .ci/run runs it")
-    if line == JAX_JOB:
-        command = f"{forks.other_python('jax-newest')} -m experiments.train"
+        pytest.skip("sets up or tests this very checkout; .ci/run or a wheel runs it")
     for long, short in SHORTER.items():
         command = command.replace(long, short)
     (tmp_path / "configs").symlink_to(ROOT / "configs")
@@ -204,14 +189,13 @@ def test_shell_lines_run(page, line, tmp_path):
             fork = functools.partial(programs.fork_trainers, "dpfl.experiments")
             first = fork if words[1] in ("search", "sweep") else None
             succeeds(forks.run(*words, folder=tmp_path, first=first))
-    if line in (MAIN_JOB, JAX_JOB):
-        check_main_job(tmp_path)
+    if line == MAIN_JOB:
+        (summary,) = tmp_path.glob("runs/*/summary.json")
+        check_main_job(json.loads(summary.read_text()))
 
 
-def check_main_job(folder):
-    """The README's commands: what they promise, whatever the noise they drew."""
-    (summary,) = folder.glob("runs/*/summary.json")
-    found = json.loads(summary.read_text())
+def check_main_job(found):
+    """The summary of the README's commands: what they promise, whatever the noise."""
     assert found["final_accuracy"] >= 0.85
     assert found["epsilon"] <= 8
     assert found["delta"] == 1e-3
@@ -240,12 +224,20 @@ def test_shell_lines_are_split_into_commands(line, expected):
 
 
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+PATH = re.compile(r"`((?:dpfl|experiments|tools|tests|configs)/[\w/.]+)`")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_links_resolve(page):
-    for target in LINK.findall(page.read_text(encoding="utf-8")):
+def test_blocks_links_and_files_of_a_page(page):
+    text = page.read_text(encoding="utf-8")
+    found = list(blocks(text))
+    assert {language for language, _, _ in found} <= KNOWN_LANGUAGES
+    compared = [shown for _, shown in python_blocks(text) if shown is not None]
+    assert len(compared) == sum(block[:2] == OUTPUT for block in found)
+    for target in LINK.findall(text):
         assert (page.parent / target).exists(), target
+    for path in PATH.findall(text):
+        assert (ROOT / path).exists() or "NAME" in path, path
 
 
 def test_every_picture_is_shown():
@@ -253,15 +245,6 @@ def test_every_picture_is_shown():
         Path(name).name for page in PAGES for name in LINK.findall(page.read_text())
     }
     assert {path.name for path in (ROOT / "docs/images").iterdir()} <= shown
-
-
-PATH = re.compile(r"`((?:dpfl|experiments|tools|tests|configs)/[\w/.]+)`")
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_files_that_are_named_are_there(page):
-    for path in PATH.findall(page.read_text(encoding="utf-8")):
-        assert (ROOT / path).exists() or "NAME" in path, path
 
 
 def test_ci_runs_the_readmes_test_command():

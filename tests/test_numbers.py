@@ -227,16 +227,6 @@ def small(config: dpfl.Mechanism) -> dpfl.Mechanism:
     return config
 
 
-def costs(config: dpfl.Mechanism) -> list[Any]:
-    return [
-        config,
-        config.uplink_bits(96),
-        config.downlink_bits(96),
-        config.mean_squared_error(96),
-        config.round_dp_event(96, 1.0),
-    ]
-
-
 @pytest.mark.parametrize("name", sorted(dpfl.MECHANISMS))
 class TestMechanisms:
     def test_fields(self, name):

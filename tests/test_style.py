@@ -92,9 +92,15 @@ def test_types(tmp_path):
     tool("mypy", *modules, MYPYPATH=f"{ROOT}{os.pathsep}{tmp_path}")
 
 
+@functools.cache
+def nodes(path):
+    """Syntax nodes of a file."""
+    return [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+
+
 def imported(path):
     """Absolute names of what a file imports, wherever in it."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -125,31 +131,42 @@ def test_imports_go_down(package):
             assert name.split(".")[:2] != ["absl", "flags"], (path, name)
 
 
-@pytest.mark.parametrize(
-    ("engine", "others"),
-    [("jax", {"tensorflow", "tensorflow_federated"}), ("tff", {"jax"})],
-)
-def test_engines_do_not_import_each_other(engine, others):
-    for path in (ROOT / "dpfl/engines" / engine).rglob("*.py"):
+# What files import at no depth, by where they are: engines each other, functions of
+# arrays a library, a wheel what is left in the clone, papers each other.
+CLONE = {*commands.IN_THE_CLONE, "papers", "benchmarks"}
+PAPERS = {"chen2022", "chen2024", "denisov2022", "dome2025", "ours"}
+FORBIDDEN = {
+    "dpfl/engines/jax": ["tensorflow", "tensorflow_federated", "dpfl.engines.tff"],
+    "dpfl/engines/tff": ["jax", "dpfl.engines.jax"],
+    "dpfl/vectors": ["tensorflow", "jax"],
+    "dpfl/codecs": ["tensorflow", "jax"],
+}
+for _path in (ROOT / "experiments").glob("[a-z]*"):
+    if _path.suffix in ("", ".py") and _path.stem not in CLONE:
+        left = [f"experiments.{name}" for name in CLONE]
+        FORBIDDEN[f"experiments/{_path.name}"] = left
+for _path in (ROOT / "experiments/papers").glob("*.py"):
+    if _path.stem != "index":
+        others = [f"experiments.papers.{name}" for name in PAPERS - {_path.stem}]
+        FORBIDDEN[f"experiments/papers/{_path.name}"] = others
+
+
+def is_within(name, package):
+    return f"{name}.".startswith(f"{package}.")
+
+
+@pytest.mark.parametrize("place", sorted(FORBIDDEN))
+def test_what_is_not_imported(place):
+    paths = [ROOT / place, *(ROOT / place).rglob("*.py")]
+    for path in [path for path in paths if path.is_file()]:
         for name in imported(path):
-            other = {"jax": "tff", "tff": "jax"}[engine]
-            assert name.split(".")[0] not in others, (path, name)
-            assert not name.startswith(f"dpfl.engines.{other}"), (path, name)
-
-
-def test_vectors_and_codecs_import_no_array_library():
-    importing = [
-        path
-        for package in ("vectors", "codecs")
-        for path in (ROOT / "dpfl" / package).rglob("*.py")
-        if {name.split(".")[0] for name in imported(path)} & {"tensorflow", "jax"}
-    ]
-    assert not importing
+            wrong = [x for x in FORBIDDEN[place] if is_within(name, x)]
+            assert not wrong, (path, name)
 
 
 def test_arguments_are_what_their_checks_return():
     for path in sorted((ROOT / "dpfl").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
                 call = ast.unparse(node.value)
                 dropped = re.match(r"checks\.\w+\('(\w+)', \1\b", call)
@@ -174,7 +191,7 @@ EXPERIMENTS = sorted((ROOT / "experiments").rglob("*.py"))
 
 def documented(path):
     """Docstrings of a file, and texts behind its constants, with their lines."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         text = getattr(getattr(node, "value", None), "value", None)
         if isinstance(node, ast.Expr) and isinstance(text, str):
             yield node.lineno, text.strip()
@@ -204,7 +221,7 @@ def test_public_functions_of_three_arguments_say_what_each_is():
     silent = [
         f"{path}:{node.lineno} {node.name}"
         for path in sorted([*(ROOT / "dpfl").rglob("*.py"), *EXPERIMENTS])
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes(path)
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
         if len(arguments(node)) >= 3
         and not re.search("Args:|See base class|^$", ast.get_docstring(node) or "")
@@ -230,29 +247,10 @@ def test_binaries_are_imported_by_nothing():
             assert is_sweep or module not in BINARIES, (path, name)
 
 
-def test_papers_do_not_import_each_other():
-    papers = {"chen2022", "chen2024", "denisov2022", "dome2025", "ours"}
-    for path in (ROOT / "experiments/papers").rglob("*.py"):
-        used = {name.split(".")[-1] for name in imported(path)} & papers
-        assert not used or path.name == "index.py", path
-
-
-IN_THE_CLONE = [ROOT / f"experiments/{name}.py" for name in commands.IN_THE_CLONE]
-IN_THE_CLONE += [ROOT / f"experiments/{name}" for name in ("papers", "benchmarks")]
-
-
-def test_the_wheels_commands_import_nothing_of_the_clone():
-    left = {f"experiments.{path.stem}" for path in IN_THE_CLONE}
-    for path in EXPERIMENTS:
-        if not {path, *path.parents} & set(IN_THE_CLONE):
-            used = {".".join(name.split(".")[:2]) for name in imported(path)}
-            assert not used & left, path
-
-
 def test_binaries_import_each_other_relatively():
     for path in EXPERIMENTS:
         assert (path.parent / "__init__.py").exists(), path
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             # Absolute imports would look for the source tree from a wheel.
             if isinstance(node, ast.ImportFrom) and not node.level:
                 assert not node.module.startswith(("experiments", "configs")), path
@@ -260,8 +258,6 @@ def test_binaries_import_each_other_relatively():
 
 STARTED = ["dpfl", "dpfl.arrays", "dpfl.codecs", "dpfl.training.run"]
 STARTED += ["experiments.privacy", *TASKS]
-
-
 STARTED += [f"dpfl.{name}" for name in sorted(WITHOUT_TENSORFLOW)]
 LIGHT = """
 import importlib, sys
@@ -290,11 +286,10 @@ def test_no_todo_comments():
         assert not any(word in text for word in words), path
 
 
-@functools.cache
 def nodes_of_tests():
     """Syntax nodes of all tests, each with its file's path."""
-    paths = sorted((ROOT / "tests").rglob("test_*.py"))
-    return [(p, node) for p in paths for node in ast.walk(ast.parse(p.read_text()))]
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        yield from ((path, node) for node in nodes(path))
 
 
 def test_names_of_tests_have_ten_words_at_most():

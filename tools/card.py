@@ -96,31 +96,26 @@ class Card:
 
 def _train(card: Card) -> None:
     """The README's run, and again with a kill: both have the same bits."""
-    size = ["--rounds=20"] if card.is_quick else []
+    line = [*_TRAIN, *["--rounds=20"] * card.is_quick]
     with tempfile.TemporaryDirectory() as name:
         whole, killed = (Path(name, part) for part in ("whole", "killed"))
-        lines = {
-            folder: [*_TRAIN, *size, f"--output_dir={folder}"]
-            for folder in (whole, killed)
-        }
-        found: dict[str, object] = {"seconds": card.run(*lines[whole])}
-        process = card.begin(*lines[killed])
+        seconds = card.run(*line, f"--output_dir={whole}")
+        process = card.begin(*line, f"--output_dir={killed}")
         while not list(killed.glob("checkpoints/checkpoint-*")):
             if process.poll() is not None or card.left < 0:
-                process.kill()
-                raise RuntimeError("the run that is to be killed ended before")
+                break
             time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
+        process.kill()
         if process.wait() != -signal.SIGKILL:
             raise RuntimeError("the run that is to be killed ended before")
-        found["seconds_resumed"] = card.run(*lines[killed])
-        for key, each in (("model", whole), ("model_resumed", killed)):
-            content = (each / "model.npz").read_bytes()
-            found[key] = hashlib.sha256(content).hexdigest()
-        found["summary"] = json.loads((whole / "summary.json").read_text())
-        if found["model"] != found["model_resumed"]:
-            raise RuntimeError("the resumed run has other weights")
-        _write(card, "train", found)
+        resumed = card.run(*line, f"--output_dir={killed}")
+        contents = [(each / "model.npz").read_bytes() for each in (whole, killed)]
+        models = [hashlib.sha256(content).hexdigest() for content in contents]
+        summary = json.loads((whole / "summary.json").read_text())
+    if models[0] != models[1]:
+        raise RuntimeError("the resumed run has other weights")
+    found = {"seconds": seconds, "seconds_resumed": resumed, "summary": summary}
+    _write(card, "train", {**found, "model": models[0], "model_resumed": models[1]})
 
 
 def _integers(card: Card) -> None:
@@ -167,20 +162,6 @@ STEPS: Mapping[str, tuple[float, str, str]] = {
 }
 
 
-def step(card: Card, name: str) -> None:
-    """Does a step.
-
-    Raises:
-      RuntimeError: If it fails.
-      subprocess.TimeoutExpired: If time is up.
-    """
-    _, rows, flags = STEPS[name]
-    if rows:
-        _benchmark(card, name, rows, flags.split())
-    else:
-        {"train": _train, "integers": _integers}[name](card)
-
-
 def main(argv: Sequence[str]) -> int:
     """Runs the steps that are left; returns 0 once none is."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
@@ -196,7 +177,11 @@ def main(argv: Sequence[str]) -> int:
         if (asked.folder / f"{name}.json").exists() or card.left < STEPS[name][0]:
             continue
         try:
-            step(card, name)
+            _, rows, flags = STEPS[name]
+            if rows:
+                _benchmark(card, name, rows, flags.split())
+            else:
+                {"train": _train, "integers": _integers}[name](card)
         except (RuntimeError, OSError, subprocess.TimeoutExpired) as error:
             print(f"error: {name}: {error}", file=sys.stderr)
             failed.append(name)

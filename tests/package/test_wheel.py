@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from experiments import commands
-from tests import forks
+from tests import forks, test_docs
 from tools import interpreters
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -248,7 +248,8 @@ def ours():
 
 
 def test_commands_train_in_jax_from_the_wheel(wheel, tmp_path):
-    """Everything but dpfl is what the extra `jax` asks for, without TensorFlow."""
+    """The README's line, and others, where the extra `jax` is without TensorFlow."""
+    assert "pip install -e '.[jax]' && dpfl-train\n" in (ROOT / "README.md").read_text()
     python = forks.other_python("jax-newest")
     site = tmp_path / "site"
     interpreters.uv("pip", "install", "--no-deps", "--target", site, wheel)
@@ -262,13 +263,14 @@ def test_commands_train_in_jax_from_the_wheel(wheel, tmp_path):
 
     few = ["--rounds=3", "--cohort_size=4", "--noise_multiplier=1"]
     few += ["--mechanism=gaussian", "--accounting_method=rdp"]
-    said = dpfl("train", *few, "--engine=jax", "--output_dir=run")
-    assert "engine: jax on cpu" in said
-    summary = json.loads((tmp_path / "run/summary.json").read_text())
-    assert summary["rounds"] == 3 and summary["engine"]["engine"] == "jax"
+    assert "engine: jax on cpu" in dpfl("train")
+    [folder] = (tmp_path / "runs").iterdir()
+    summary = json.loads((folder / "summary.json").read_text())
+    test_docs.check_main_job(summary)
+    assert summary["engine"]["engine"] == "jax"
     assert "tensorflow" not in summary["versions"]
-    assert (tmp_path / "run/model.npz").exists()
-    assert list((tmp_path / "run/tensorboard").iterdir())
+    assert (folder / "model.npz").exists()
+    assert list((folder / "tensorboard").iterdir())
     said = dpfl("train", *few, "--concurrency=2", exit_code=2)
     assert said.count("\n") == 1 and "--concurrency" in said
     search = ["--server_lr=1", "--output_dir=searches", "--runs=1"]
@@ -278,7 +280,7 @@ def test_commands_train_in_jax_from_the_wheel(wheel, tmp_path):
     dpfl("sweep", *few, *grid)
     assert (tmp_path / "grid/sweep.png").exists()
     [found] = (tmp_path / "searches").glob("*/summary.json")
-    both = ["run", str(found.parent)]
+    both = [str(folder), str(found.parent)]
     assert len(json.loads(dpfl("compare", *both, "--any_task", "--json"))) == 2
     audit = ["--mechanisms=l2_csgm", "--quick", "--trials=50", "--draws=1000"]
     dpfl("audit", *audit, "--output=audit.json")
