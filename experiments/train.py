@@ -262,7 +262,7 @@ def _train(config: config_lib.RunConfig, **shared: Any) -> None:
                 "stopped; the same command resumes from the newest checkpoint"
             )
             raise
-        except training.input_errors() as error:
+        except training.INPUT_ERRORS as error:
             exits.fail(str(error))
         except loop.DivergedError as error:
             deadlines.say(f"error: {error}")

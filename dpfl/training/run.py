@@ -23,7 +23,9 @@ import secrets
 from collections.abc import Callable
 from typing import Any, Optional
 
-from dpfl import checks, files, locks, privacy_coverage, reading, seed_domains
+from dpfl import checks, files, locks, privacy_coverage, reading
+from dpfl.seed_domains import RunDomain
+from dpfl.tasks.downloads import DataFileError
 from dpfl.training import canaries as canaries_lib
 from dpfl.training import checkpoint as checkpoint_lib
 from dpfl.training import engine as engine_lib
@@ -32,6 +34,12 @@ from dpfl.training import page as page_lib
 from dpfl.training import plan as plan_lib
 from dpfl.training import provenance, record, report, selection
 from dpfl.training.record import METRICS, OWN_EVENTS
+
+# Exceptions of `Run.train` about a damaged file, or too little memory.
+INPUT_ERRORS = (
+    *(checkpoint_lib.DamagedCheckpointError, record.DamagedRecordError),
+    *(DataFileError, engine_lib.NotEnoughMemoryError),
+)
 
 
 class Run:
@@ -189,9 +197,7 @@ class Run:
     @property
     def _model_seed(self) -> int:
         """The model's seed, within the 31 bits that Keras allows."""
-        return (
-            selection.derive_seed(self._seed, seed_domains.RunDomain.MODEL) % 1_000_000
-        )
+        return selection.derive_seed(self._seed, RunDomain.MODEL) % 1_000_000
 
 
 def follow(plan: plan_lib.Plan, say: Callable[[str], None] = print) -> None:
@@ -209,18 +215,6 @@ def follow(plan: plan_lib.Plan, say: Callable[[str], None] = print) -> None:
     nowhere = pathlib.Path(plan.config.output_dir)
     setup = engine_lib.Setup(nowhere, 0, 0, say, engine_lib.LastProcess())
     engine_lib.follow(plan, setup)
-
-
-def input_errors() -> tuple[type[Exception], ...]:
-    """Exceptions of `Run.train` about a damaged file, or too little memory."""
-    from dpfl.tasks import data_files
-
-    return (
-        checkpoint_lib.DamagedCheckpointError,
-        record.DamagedRecordError,
-        data_files.DataFileError,
-        engine_lib.NotEnoughMemoryError,
-    )
 
 
 def _check_places(directory: pathlib.Path) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from dpfl import checks, seed_domains
+from dpfl import checks
 from dpfl.mechanisms import (
     BallsInBins,
     BMinSeparation,
@@ -31,6 +31,7 @@ from dpfl.mechanisms import (
     RandomAllocation,
     WithoutReplacement,
 )
+from dpfl.seed_domains import RunDomain
 
 
 def select_cohort(
@@ -53,27 +54,25 @@ def select_cohort(
     return np.sort(select(participation, seed, round_index)).astype(np.int64)
 
 
-def _generator(
-    seed: int, domain: seed_domains.RunDomain, index: int
-) -> np.random.Generator:
+def _generator(seed: int, domain: RunDomain, index: int) -> np.random.Generator:
     key = derive_seed(seed, domain, index)
     return np.random.Generator(np.random.Philox(key=key))
 
 
 def _places(participation: Any, seed: int, index: int) -> np.ndarray:
     """Each client's place, one of as many as there are clients."""
-    generator = _generator(seed, seed_domains.RunDomain.SLOT, index)
+    generator = _generator(seed, RunDomain.SLOT, index)
     return generator.integers(participation.population, size=participation.population)
 
 
 def _poisson(participation: Any, seed: int, round_index: int) -> np.ndarray:
-    generator = _generator(seed, seed_domains.RunDomain.POISSON_COHORT, round_index)
+    generator = _generator(seed, RunDomain.POISSON_COHORT, round_index)
     draws = generator.random(participation.population)
     return np.flatnonzero(draws < participation.sampling_probability)
 
 
 def _fixed_size(participation: Any, seed: int, round_index: int) -> np.ndarray:
-    generator = _generator(seed, seed_domains.RunDomain.FIXED_COHORT, round_index)
+    generator = _generator(seed, RunDomain.FIXED_COHORT, round_index)
     return generator.permutation(participation.population)[: participation.cohort_size]
 
 
@@ -81,7 +80,7 @@ def _once_per_epoch(participation: Any, seed: int, round_index: int) -> np.ndarr
     epoch, place = divmod(round_index, participation.rounds_per_epoch)
     if participation.separation > 1:
         return _of_window(participation, seed, epoch, place)
-    generator = _generator(seed, seed_domains.RunDomain.EPOCH_ORDER, epoch)
+    generator = _generator(seed, RunDomain.EPOCH_ORDER, epoch)
     order = generator.permutation(participation.population)
     start = place * participation.cohort_size
     return order[start : start + participation.cohort_size]
@@ -95,22 +94,20 @@ def _of_window(participation: Any, seed: int, epoch: int, place: int) -> np.ndar
     length, population = participation.rounds_per_epoch, participation.population
     first = place // participation.window * participation.window
     last = min(first + participation.window, length)
-    dealt = _generator(seed, seed_domains.RunDomain.GROUP, 0).permutation(population)
+    dealt = _generator(seed, RunDomain.GROUP, 0).permutation(population)
     members = dealt[first * population // length : last * population // length]
     begun = epoch * length + first
-    order = _generator(seed, seed_domains.RunDomain.WINDOW_ORDER, begun).permutation(
-        members
-    )
+    order = _generator(seed, RunDomain.WINDOW_ORDER, begun).permutation(members)
     start = (place - first) * participation.cohort_size
     return order[start : start + participation.cohort_size]
 
 
 def _cyclic_poisson(participation: Any, seed: int, round_index: int) -> np.ndarray:
     # One group leaves nothing to draw.
-    own = _generator(seed, seed_domains.RunDomain.GROUP, 0)
+    own = _generator(seed, RunDomain.GROUP, 0)
     groups = own.integers(participation.groups, size=participation.population)
     turn = groups == participation.group_of(round_index)
-    generator = _generator(seed, seed_domains.RunDomain.POISSON_COHORT, round_index)
+    generator = _generator(seed, RunDomain.POISSON_COHORT, round_index)
     draws = generator.random(participation.population)
     return np.flatnonzero(turn & (draws < participation.turn_probability))
 
@@ -133,7 +130,7 @@ def _b_min_separation(participation: Any, seed: int, round_index: int) -> np.nda
 
     def coins(number: int) -> np.ndarray:
         """The number of rounds from when a client is free to its next, inclusive."""
-        generator = _generator(seed, seed_domains.RunDomain.SLOT, number)
+        generator = _generator(seed, RunDomain.SLOT, number)
         return generator.geometric(p, size=population)
 
     turn, number = free + coins(1) - 1, 1
@@ -153,7 +150,7 @@ def _k_of_t(participation: Any, seed: int, round_index: int) -> np.ndarray:
     first, last, node = 0, law.rounds, 1
     while last - first > 1:
         middle = (first + last) // 2
-        generator = _generator(seed, seed_domains.RunDomain.SLOT, node)
+        generator = _generator(seed, RunDomain.SLOT, node)
         others = last - first - numbers
         earlier = generator.hypergeometric(numbers, others, middle - first)
         if round_index < middle:
@@ -186,7 +183,7 @@ def run_key(seed: int, digest: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
 
 
-def derive_seed(seed: int, domain: seed_domains.RunDomain, index: int = 0) -> int:
+def derive_seed(seed: int, domain: RunDomain, index: int = 0) -> int:
     """Derives a seed for a domain and index, independent of all others.
 
     Args:
@@ -203,5 +200,5 @@ def derive_seed(seed: int, domain: seed_domains.RunDomain, index: int = 0) -> in
 
 def client_key(key: int, client: int) -> tuple[int, int]:
     """The two words of a client's secret key, each in [0, 2**63)."""
-    words = derive_seed(key, seed_domains.RunDomain.CLIENT, client)
+    words = derive_seed(key, RunDomain.CLIENT, client)
     return words >> 63, words & ((1 << 63) - 1)
