@@ -179,7 +179,7 @@ class TestEpsilon:
         assert accounting.epsilon(event, 1e-5).epsilon == pytest.approx(exact, rel=1e-3)
 
     def test_a_slot_whose_length_rounds_below_its_rounds(self):
-        event = MinSeparationDpEvent(9.0, columns(93, 1.0), 93, 1.0)
+        event = MinSeparationDpEvent(9.0, columns(93, 1.0), 93, 1.0).as_composition()
         assert accounting.epsilon(event, 1e-5).epsilon > 0
 
     def test_no_more_than_if_rounds_were_known(self, monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 from scipy import optimize
 
 from dpfl import factorization as mf
-from dpfl.factorization import banded, inverse_banded, optimal, sensitivity, toeplitz
+from dpfl.factorization import banded, inverse_banded, sensitivity, toeplitz
 from dpfl.factorization.factors import BandedFactors, series_inverse
 from dpfl.factorization.workloads import LinearCooldown, Workload
 from tests.factorization.test_sensitivity import brute_force, separated
@@ -48,24 +48,6 @@ def test_columns_have_unit_norm_within_the_band():
     np.testing.assert_allclose(np.linalg.norm(encoder, axis=0), 1)
     assert not np.any(np.tril(encoder, -4)) and np.any(np.diagonal(encoder, -3))
     assert found.sensitivity().value == pytest.approx(1)
-
-
-def test_more_bands_are_no_worse_and_all_are_optimal():
-    workload = Workload(32, 0.5)
-    losses = [
-        banded.optimize_banded(workload, bands=bands).loss for bands in (1, 2, 4, 8, 32)
-    ]
-    assert all(b < a for a, b in zip(losses, losses[1:]))
-    assert losses[-1] == pytest.approx(optimal.factorize(workload).loss, rel=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("workload", "most"), [(Workload(64, 0.9), 0.995), (Workload(48), 1)]
-)
-def test_optimization_improves_on_the_banded_toeplitz_start(workload, most):
-    found = banded.optimize_banded(workload, bands=8)
-    start = toeplitz.optimize_toeplitz(workload, bands=8)
-    assert found.loss < most * start.loss
 
 
 @pytest.mark.parametrize("rounds", [1, 5])

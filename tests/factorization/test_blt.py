@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 
-from dpfl.factorization import blt, optimal, sensitivity, toeplitz
+from dpfl.factorization import blt, toeplitz
 from dpfl.factorization.workloads import Workload
 from tests.refusals import refuses
 
@@ -16,15 +16,6 @@ def test_one_buffer_by_hand():
     np.testing.assert_allclose(
         factors.inverse_coefficients(), [1, -1 / 4, -1 / 16, -1 / 64]
     )
-
-
-@pytest.mark.parametrize("workload", [Workload(128), Workload(128, 0.9)])
-def test_more_buffers_are_no_worse_and_near_optimal_toeplitz(workload):
-    losses = [blt.optimize_blt(workload, buffers=d).loss for d in (1, 2, 3)]
-    assert all(b <= a * (1 + 1e-6) for a, b in zip(losses, losses[1:]))
-    best = toeplitz.optimize_toeplitz(workload).loss
-    assert best * (1 - 1e-6) <= losses[-1] < 1.005 * best
-    assert losses[-1] >= optimal.factorize(workload).lower_bound
 
 
 def test_decays_interlace_and_scales_have_their_signs():
@@ -44,20 +35,6 @@ def test_rational_start_approaches_the_root():
 
     assert error(2) > error(4) > error(8)
     assert error(8) < 0.1
-
-
-def test_optimising_improves_on_the_closed_form():
-    workload = Workload(100)
-    closed = blt.rational(workload, buffers=3)
-    assert blt.optimize_blt(workload, buffers=3).loss < closed.loss
-
-
-def test_several_participations_are_optimised_for():
-    workload, plan = Workload(64), sensitivity.MinSeparation(8, 8)
-    once = blt.optimize_blt(workload, buffers=2)
-    many = blt.optimize_blt(workload, buffers=2, separation=8, participations=8)
-    assert many.sensitivity(plan).exact
-    assert many.errors(plan).total < 0.95 * once.errors(plan).total
 
 
 def test_a_million_rounds_need_no_matrix():

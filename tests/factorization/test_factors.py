@@ -58,6 +58,44 @@ def test_no_method_beats_the_lower_bound():
             assert found.loss >= bound * (1 - 1e-9), method
 
 
+@pytest.mark.parametrize(
+    ("method", "name", "sizes", "last", "rel"),
+    [
+        ("toeplitz", "bands", (1, 2, 4, 16, 48), "toeplitz", 1e-9),
+        ("banded", "bands", (1, 2, 4, 8, 48), "optimal", 1e-3),
+        ("blt", "buffers", (1, 2, 3), "toeplitz", 5e-3),
+    ],
+)
+@pytest.mark.parametrize("workload", [Workload(48), Workload(48, 0.5)], ids=str)
+def test_larger_sizes_are_no_worse(workload, method, name, sizes, last, rel):
+    losses = [mf.compute(workload, method, **{name: size}).loss for size in sizes]
+    assert all(b <= a * (1 + 1e-6) for a, b in zip(losses, losses[1:]))
+    assert losses[-1] == pytest.approx(mf.compute(workload, last).loss, rel=rel)
+    if sizes[-1] == 48 and not workload.momentum:
+        # One band is independent noise: n (n + 1) / 2.
+        assert losses[0] == pytest.approx(48 * 49 / 2)
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "closed", "of_closed", "most"),
+    [
+        ("toeplitz", {}, "toeplitz-root", {}, 0.98),
+        ("blt", {"buffers": 3}, "blt-rational", {"buffers": 3}, 1),
+        ("banded", {"bands": 8}, "toeplitz", {"bands": 8}, 0.9999),
+    ],
+)
+@pytest.mark.parametrize(
+    "workload",
+    [Workload(64), Workload(64, 0.9), Workload(20, 0.8, mf.LinearCooldown())],
+    ids=str,
+)
+def test_optimisation_improves_on_the_closed_form(
+    workload, method, params, closed, of_closed, most
+):
+    found = mf.compute(workload, method, **params).loss
+    assert found < most * mf.compute(workload, closed, **of_closed).loss
+
+
 def test_error_summary_by_hand():
     factors = mf.DenseFactors(np.tri(3) / np.array([2, 4, 2]), np.diag([2.0, 4, 2]))
     summary = mf.Factorization(Workload(3), "x", {}, factors).errors()
