@@ -77,10 +77,20 @@ def test_result_meets_the_budget_closely(target, delta, rtol, make_event):
     assert epsilon(make_event(z / (1 + 1.001 * rtol))) > target
 
 
-@pytest.mark.parametrize("make_event", [sparsified, sampled])
-def test_monotone_in_the_target(make_event):
+@pytest.mark.parametrize(
+    ("make_event", "options"),
+    [
+        (GAUSSIAN, {"accounting_method": "tight"}),
+        (sampled_gaussian, {"accounting_method": "auto"}),
+        (sparsified, {"accounting_method": "rdp", "orders": ORDERS}),
+        (sampled, {"accounting_method": "rdp", "orders": ORDERS}),
+    ],
+)
+def test_monotone_in_the_target(make_event, options):
     targets = [1.0, 1.0001, 1.001, 2.0, 2.00001, 50.0]
-    found = [calibrate(make_event, target, 1e-5, rtol=1e-3) for target in targets]
+    found = [
+        calibrate(make_event, target, 1e-5, rtol=1e-3, **options) for target in targets
+    ]
     assert found == sorted(found, reverse=True)
 
 
