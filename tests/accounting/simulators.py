@@ -36,7 +36,8 @@ class SparsifiedGaussianSimulator:
     In each release the canary joins with probability q; each of its coordinates is
     kept with probability gamma by a fresh mask; the server sees the sum, the other
     clients' part of which is known, plus N(0, sigma^2) on every coordinate.
-    The adversary sees some releases together.
+
+    The adversary sees some releases together; to reuse a mask breaks the mechanism.
     """
 
     canary: np.ndarray
@@ -44,20 +45,24 @@ class SparsifiedGaussianSimulator:
     stddev: float
     sampling_probability: float = 1.0
     releases: int = 1
+    reuse_mask: bool = False
 
     def sample(self, rng, present, trials):
         """Outputs, float64[trials, releases, d]."""
         shape = (trials, self.releases, len(self.canary))
         outputs = rng.normal(scale=self.stddev, size=shape)
         if present:
-            kept = rng.random(shape) < self.keep_fraction
+            masks = (trials, 1, shape[2]) if self.reuse_mask else shape
+            kept = rng.random(masks) < self.keep_fraction
             joined = rng.random(shape[:2] + (1,)) < self.sampling_probability
             outputs += self.canary * kept * joined
         return outputs
 
     def score(self, outputs):
-        """The log-likelihood ratio."""
+        """The log-likelihood ratio (for a reused mask, without sampling)."""
         shifted = (outputs - self.canary / 2) * self.canary / self.stddev**2
+        if self.reuse_mask:
+            shifted = np.sum(shifted, axis=1, keepdims=True)
         release = np.sum(adversary.sampled_score(shifted, self.keep_fraction), axis=-1)
         return np.sum(
             adversary.sampled_score(release, self.sampling_probability), axis=-1
@@ -68,7 +73,7 @@ class SparsifiedGaussianSimulator:
 class MatrixFactorizationSimulator:
     """SGMF, and with keep_fraction 1 the matrix mechanism: the stream A G + B Z.
 
-    The canary takes part in the first round, with a fresh mask.
+    The canary takes part in one round (two break the mechanism), with a fresh mask.
     The adversary sees every row and, B being invertible, looks at C G + Z.
     `left` is B and `right` is C, float64[T, T]; the workload is A = B C.
     """
@@ -77,6 +82,7 @@ class MatrixFactorizationSimulator:
     right: np.ndarray
     canary: np.ndarray
     stddev: float
+    rounds: tuple[int, ...]
     keep_fraction: float = 1.0
 
     def sample(self, rng, present, trials):
@@ -85,19 +91,26 @@ class MatrixFactorizationSimulator:
         noise = rng.normal(scale=self.stddev, size=(trials, steps, dimension))
         sums = np.zeros((trials, steps, dimension))
         if present:
-            kept = rng.random((trials, dimension)) < self.keep_fraction
-            sums[:, 0] = self.canary * kept
+            for t in self.rounds:
+                kept = rng.random((trials, dimension)) < self.keep_fraction
+                sums[:, t] += self.canary * kept
         released = np.tensordot(self.left @ self.right, sums, axes=(1, 1))
         released += np.tensordot(self.left, noise, axes=(1, 1))
         return released.swapaxes(0, 1)
 
     def score(self, outputs):
-        """The log-likelihood ratio."""
-        column = self.right[:, 0]
-        along = np.tensordot(outputs, column @ np.linalg.inv(self.left), axes=(1, 0))
-        shift = self.canary * float(column @ column)
-        log_ratio = (along - shift / 2) * self.canary / self.stddev**2
-        return np.sum(adversary.sampled_score(log_ratio, self.keep_fraction), axis=-1)
+        """The log-likelihood ratio (for several rounds, their sum)."""
+        decoder = np.linalg.inv(self.left)
+        total = np.zeros(len(outputs))
+        for t in self.rounds:
+            column = self.right[:, t]
+            along = np.tensordot(outputs, column @ decoder, axes=(1, 0))
+            shift = self.canary * float(column @ column)
+            log_ratio = (along - shift / 2) * self.canary / self.stddev**2
+            total += np.sum(
+                adversary.sampled_score(log_ratio, self.keep_fraction), axis=-1
+            )
+        return total
 
 
 @attr.s(frozen=True, auto_attribs=True)

@@ -4,6 +4,8 @@
 
 import math
 
+import attr
+import dp_accounting
 import numpy as np
 import pytest
 from scipy import stats
@@ -11,7 +13,6 @@ from scipy import stats
 from dpfl import accounting
 from dpfl.accounting import lower_bounds
 from tests.accounting import simulators
-from tests.accounting.event_names import GAUSSIAN, SELF
 from tests.refusals import refuses
 
 TRIALS = 200_000
@@ -21,6 +22,7 @@ CANARY = simulators.extreme_vector(1.0, 0.6, 4)  # K = 2.78: two full and one pa
 
 
 Masked = simulators.SparsifiedGaussianSimulator
+gaussian = dp_accounting.GaussianDpEvent
 
 
 def claimed(event, count=1):
@@ -132,7 +134,7 @@ MF = accounting.MatrixFactorizationDpEvent(0.8 / SENSITIVITY)
 INTEGERS = (10, 0.5, 1.0, math.sqrt(2), 2, 1.0)  # every coordinate is at most a step
 DDG = accounting.DistributedDiscreteGaussianDpEvent(*INTEGERS)
 SKELLAM = accounting.DistributedSkellamDpEvent(*INTEGERS)
-DOME = SELF(GAUSSIAN(math.sqrt(5)), 2)
+DOME = dp_accounting.SelfComposedDpEvent(gaussian(math.sqrt(5)), 2)
 # The five shares of a sum, in each epoch's round with the canary.
 DOMES = Masked(np.array([0.6, 0.8]), 1.0, math.sqrt(5), releases=2)
 EXTREME = np.full(4, 0.6)  # of L-infinity clipping alone
@@ -142,9 +144,9 @@ def csgm(**changes):
     return Masked(CANARY, GAMMA, 0.45, **changes)
 
 
-def stream(stddev=0.8, **changes):
+def stream(stddev=0.8, rounds=(0,), **changes):
     return simulators.MatrixFactorizationSimulator(
-        LEFT, RIGHT, CANARY, stddev, **changes
+        LEFT, RIGHT, CANARY, stddev, rounds, **changes
     )
 
 
@@ -156,7 +158,7 @@ def shares(clients=10, stddev=0.5, **changes):
 
 # name: (event, how often it is composed, simulator, part of the claim to be found)
 SOUND = {
-    "gaussian": (GAUSSIAN(1.0), 1, Masked(CANARY, 1.0, 1.0), 0.6),
+    "gaussian": (gaussian(1.0), 1, Masked(CANARY, 1.0, 1.0), 0.6),
     "l2-csgm": (L2, 1, csgm(), 0.6),
     "l2-csgm, three releases": (L2, 3, csgm(releases=3), 0.5),
     "l2-csgm, sampled clients": (
@@ -173,6 +175,30 @@ SOUND = {
     "dome": (DOME, 1, DOMES, 0.6),
 }  # fmt: skip
 
+# name: (event claimed, how often, simulator of what is done instead)
+BROKEN = {
+    "gaussian, half the noise": (gaussian(1.0), 1, Masked(CANARY, 1.0, 0.5)),
+    "l2-csgm, half the noise": (L2, 1, Masked(CANARY, GAMMA, 0.225)),
+    # Summed, the releases of a kept coordinate stand out; of fresh masks they do not.
+    "l2-csgm, a mask reused": (
+        accounting.SparsifiedGaussianDpEvent(20.0, 0.1, 1.0, 4), 100,
+        Masked(np.array([1.0]), 0.1, 2.0, releases=100, reuse_mask=True)),
+    "l2-csgm, no coordinate dropped": (L2, 1, Masked(CANARY, 1.0, 0.45)),
+    "l2-csgm, no coordinate bound": (
+        attr.evolve(L2, linf_ratio=0.2, dimension=25), 1,
+        Masked(np.array([1.0]), GAMMA, 0.45)),
+    "linf-csgm, half the noise": (LINF, 1, Masked(EXTREME, GAMMA, 0.225)),
+    "csgm, all clients instead of a sample": (SAMPLED, 1, csgm()),
+    "mf, half the noise": (MF, 1, stream(0.4)),
+    "mf, two rounds": (MF, 1, stream(rounds=(0, 1))),
+    "sgmf, half the noise": (SGMF, 1, stream(0.25, keep_fraction=GAMMA)),
+    "ddg, half the noise": (DDG, 1, shares(2, 0.56)),
+    "ddg, half the clients drop out": (DDG, 1, shares(5)),
+    "skellam, half the noise": (SKELLAM, 1, shares(10, 0.25, skellam=True)),
+    "dome, half the noise": (DOME, 1, attr.evolve(DOMES, stddev=math.sqrt(5) / 2)),
+    "dome, twice an epoch": (DOME, 1, attr.evolve(DOMES, releases=4)),
+}  # fmt: skip
+
 
 @pytest.mark.parametrize("name", SOUND)
 def test_claims_are_above_the_measured_lower_bounds(name):
@@ -181,3 +207,10 @@ def test_claims_are_above_the_measured_lower_bounds(name):
     lower, upper = found(simulator, trials=trials), claimed(event, count)
     assert lower <= upper
     assert lower >= part * upper  # an audit that finds nothing would test nothing
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_mechanisms_are_caught(name):
+    event, count, simulator = BROKEN[name]
+    trials = TRIALS if count == 1 else 30_000
+    assert found(simulator, trials=trials) > claimed(event, count)
