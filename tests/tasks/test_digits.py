@@ -85,7 +85,8 @@ def test_seeds_make_the_split_and_the_fingerprint():
     assert np.array_equal(first.clients.y, again.clients.y)
     assert not np.array_equal(first.clients.y, other.clients.y)
     assert first.fingerprint == again.fingerprint != other.fingerprint
-    assert len(first.fingerprint) == 64
+    # A run's seeds are made from it: it stays from version to version.
+    assert first.fingerprint[:16] == "3b83ac45afc81d54"
     assert not first.clients_hold_test_examples
 
 

@@ -52,6 +52,8 @@ def test_held_out_examples_are_a_share_of_each_user_s(tmp_path):
     assert not found & {*test[:, 0]} and tuned.fingerprint != task.fingerprint
     assert loaded(data, test_fraction=0.9).clients.sizes.tolist() == [1, 1, 1]
     assert loaded(data, partition_seed=1).fingerprint != loaded(data).fingerprint
+    # A run's seeds are made from it: it stays from version to version.
+    assert loaded(data).fingerprint[:16] == "078594e9bd85ef27"
 
 
 def test_a_given_test_set_belongs_to_nobody(tmp_path):
