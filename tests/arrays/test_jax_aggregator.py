@@ -54,7 +54,16 @@ def assert_same(one, two):
         assert_array_equal(found, wanted)
 
 
-def test_rounds_have_the_same_bits_however_they_are_executed():
+def assert_same_rounds(one, two):
+    """But for the last bits of means, in which programs add up in another order."""
+    means = ([each.mean for each in rounds] for rounds in (one, two))
+    for found, wanted in zip(*map(jax.tree.leaves, means)):
+        spacing = float(jnp.finfo(found.dtype).eps)
+        assert_allclose(found, wanted, rtol=spacing, atol=1e-7)
+    assert_same([each.measured for each in one], [each.measured for each in two])
+
+
+def test_rounds_are_the_same_however_they_are_executed():
     """Two rounds: at once, in chunks in a scan, and over devices, in chunks too."""
     keys = jax.random.split(jax.random.key(3), CLIENTS)
     cohorts = [updates(seed=number) for number in range(2)]
@@ -65,11 +74,11 @@ def test_rounds_have_the_same_bits_however_they_are_executed():
     stacked = jax.tree.map(lambda *each: jnp.stack(each), *cohorts)
     last, made = scan(chunks.init(seed=1), stacked)
     assert_same(last, state)
-    assert_same(made, jax.tree.map(lambda *each: jnp.stack(each), *first))
+    assert_same_rounds([made], [jax.tree.map(lambda *each: jnp.stack(each), *first)])
     update = jax.jit(over_devices(CSGM, 4, 1))
     last, others = rounds_of(update, at_once.init(1), cohorts, keys)
     assert_same(last, state)
-    assert_same(others, first)
+    assert_same_rounds(others, first)
 
 
 def rounds_of(update, state, cohorts, keys):

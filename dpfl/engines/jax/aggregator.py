@@ -10,7 +10,8 @@
         mean, state, measured = update(state, updates, None, agg.entropy())
 
 Messages and sums are integers, so that clients at once, in chunks, one after the other
-and on several devices give the same bits.
+and on several devices give the same sum. The mean is decoded from it in floats, whose
+last bits are those of a compiled program.
 """
 
 from __future__ import annotations
