@@ -315,6 +315,13 @@ ADAPTED = {
 }
 
 
+def test_absolute_values_are_charged():
+    size, signed = (
+        MinSeparationDpEvent(1.0, columns(3, 1.0, x), 2, 0.5) for x in (0.8, -0.8)
+    )
+    assert np.array_equal(encoder_of(signed), encoder_of(size))
+
+
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 @pytest.mark.parametrize("patterns, first, second", ADAPTED.values(), ids=ADAPTED)

@@ -12,6 +12,7 @@ import scipy.stats
 import dpfl
 from dpfl import mechanisms
 from dpfl.accounting.integer import summed_noise
+from dpfl.codecs import distributed
 from dpfl.vectors import integers, rounding
 from tests.codecs import rounds
 from tests.refusals import refuses
@@ -65,6 +66,29 @@ def test_message_rounds_the_clipped_rotated_update(bits):
     # That it is up or down at random, without bias, is in vectors/test_rounding.py.
     assert 0.5 < np.abs(off).max() < 1.001
     assert abs(off.mean()) < 4.5 * 0.5 / math.sqrt(D)
+
+
+@pytest.mark.parametrize("norm", [0.5, 1.9999, 2.0, 2.5, 1e20])
+def test_rounded_vector_is_closely_within_the_clip(monkeypatch, norm):
+    """And its bounds are those of the event."""
+    config = make("ddg", 1.0, 8, cohort_size=4)
+    codec, grid = dpfl.make_codec(config, D), config.grid(D)
+    shared = codec.decode_broadcast({"round_seed": np.array([1, 2])})
+    seen = {}
+
+    def within(vector, seed, max_norm, max_coordinate):
+        seen.update(vector=vector, max_norm=max_norm, largest=max_coordinate)
+        return np.zeros(vector.shape, np.int32)
+
+    monkeypatch.setattr(distributed.rounding, "randomized_round", within)
+    codec.encode(rounds.updates([norm])[0], shared, np.array([5, 3]))
+    event = config.round_dp_event(D, 1.0)
+    steps = event.clip_norm / event.granularity
+    assert seen["max_norm"] == pytest.approx(steps, rel=1e-12)
+    assert seen["largest"] == pytest.approx(event.max_steps, rel=1e-12)
+    length = np.linalg.norm(seen["vector"].astype(np.float64))
+    wanted = min(norm / 2.0, 1.0) / grid.granularity
+    assert wanted * (1 - 1e-4) < length < wanted * (1 + 2e-6)
 
 
 def test_sums_with_too_few_shares_are_refused():

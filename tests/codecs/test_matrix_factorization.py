@@ -58,11 +58,18 @@ def test_noiseless_results_sum_to_the_workload(maker, workload):
 
 
 @pytest.mark.parametrize(
-    ("method", "workload"), [("optimal", "momentum"), ("honaker-online", "prefix")]
+    "fields",
+    [
+        {"matrix_method": "optimal", **WORKLOADS["momentum"]},
+        {"matrix_method": "honaker-online"},
+        {"matrix_method": "band-low-rank", "matrix_bands": 2, "matrix_rank": 1},
+        {"matrix_method": "blt", "matrix_buffers": 1},
+    ],
+    ids=lambda fields: fields["matrix_method"],
 )
-def test_noise_of_summed_results_has_bs_covariance(method, workload):
+def test_noise_of_summed_results_has_bs_covariance(fields):
     """Of two epochs; each method's matrix is in `noise_streams`."""
-    config = matrix(0.5, matrix_method=method, **WORKLOADS[workload])
+    config = matrix(0.5, **fields)
     dimension = 30_000
     results, found = of_rounds(config, [np.zeros([2, dimension])] * 10)
     scale = 0.5 * config.factorization.sensitivity().value / 2

@@ -271,3 +271,14 @@ def test_tree_cannot_be_structured():
     found = mf.compute(Workload(8), "honaker-full")
     with refuses(ValueError, "factorization", "honaker-full", (8, 15)):
         structured.band_low_rank(found, 1, 1)
+
+
+def test_secret_rounds_are_charged_for_absolute_values():
+    encoder = np.array([[1.0, 0.0], [-0.5, 2.0]])
+    for signed, size in zip(*map(charged_of, (encoder, np.abs(encoder)))):
+        assert np.any(signed) and np.array_equal(signed, size)
+
+
+def charged_of(encoder):
+    own = of(2, encoder)
+    return factorization.columns(own, 2), factorization.group_shifts(own, 2, 2)
