@@ -280,5 +280,6 @@ def test_secret_rounds_are_charged_for_absolute_values():
 
 
 def charged_of(encoder):
-    own = of(2, encoder)
+    factors = mf.DenseFactors(np.tri(2) @ np.linalg.inv(encoder), encoder)
+    own = mf.Factorization(Workload(2), "x", {}, factors)
     return factorization.columns(own, 2), factorization.group_shifts(own, 2, 2)
