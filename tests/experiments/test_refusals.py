@@ -48,24 +48,34 @@ def test_bad_command_line_is_a_one_line_error(binary, tmp_path):
     words = ("tools.fuzz", binary, "--given")
     if binary in ("privacy", "factorize"):
         # A fork with libraries that they never import takes longer than their imports.
-        command = [sys.executable, "-m", *words]
         with (tmp_path / "lines").open() as read:
-            done = subprocess.run(
-                command, stdin=read, capture_output=True, text=True, cwd=programs.ROOT
-            )
+            done = in_python(*words, stdin=read)
     else:
         first = functools.partial(programs.read_from, tmp_path / "lines")
         done = forks.run(*words, first=first)
-    results = [json.loads(x) for x in done.stdout.splitlines() if x.startswith("{")]
-    assert len(results) == len(lines), done.stderr
+    every = results(done.stdout)
+    assert len(every) == len(lines), done.stderr
     wrong = [
         (found, own)
-        for found, own in zip(results, parts)
+        for found, own in zip(every, parts)
         if found["code"] != 2
         or not names(found["said"], *own.split())
         or found["fault"]
     ]
     assert not wrong and not out.exists()
+
+
+def in_python(*words, **options):
+    """A module's run in a process of its own."""
+    command = [sys.executable, "-m", *words]
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=programs.ROOT, **options
+    )
+
+
+def results(text):
+    """What the fuzzer prints of each line."""
+    return [json.loads(x) for x in text.splitlines() if x.startswith("{")]
 
 
 def privacy(**options):
@@ -246,7 +256,10 @@ def test_an_interrupt_during_imports_has_no_traceback(tmp_path):
 
 
 def test_fuzzed_command_lines_exit_cleanly():
-    found = [x for name in ("privacy", "factorize") for x in fuzz.results(name, 20, 7)]
+    found = []
+    for name in ("privacy", "factorize"):
+        done = in_python("tools.fuzz", name, "--lines=20", "--seed=7")
+        found += results(done.stdout)
     assert len(found) == 40 and not [each for each in found if each["fault"]]
 
 
