@@ -18,10 +18,9 @@ import dpfl
 from dpfl.arrays import philox
 from dpfl.codecs.round_functions import RoundFunctions
 from dpfl.engines.jax import layout
-from dpfl.seed_domains import RoundDomain
-from dpfl.vectors import randomness
 from experiments.benchmarks import harness, jax_rounds
 from tests.arrays import cases
+from tests.codecs import rounds
 from tests.loops import audited
 from tests.refusals import refuses
 
@@ -255,15 +254,7 @@ def of_numpy(config, agg, cohorts):
     steps = RoundFunctions(codec, None, released_measurements=declared)
     state, results = steps.first_state(philox.seed_from_int(1, agg._identity)), []
     for cohort in cohorts:
-        shared, total, sums = steps.prepare(state), codec.zero(), {}
-        secret = steps.drawn(state, RoundDomain.CLIENT)
-        for client, update in enumerate(cohort):
-            update = np.pad(update, (0, codec.input_length - len(update)))
-            seed = randomness.fold_in(secret, client)
-            message, more = steps.encode_vector(update, shared, seed)
-            total = codec.accumulate(total, message)
-            sums = {key: sums.get(key, 0) + part for key, part in more.items()}
-        made = steps.finish(state, shared, codec.reduce_modulo(total), sums)
+        _, made = rounds.finished(steps, state, cohort)
         state = made["state"]
         results.append(made["result"])
     return results

@@ -6,6 +6,8 @@
 import numpy as np
 
 from dpfl.arrays import in_numpy
+from dpfl.seed_domains import RoundDomain
+from dpfl.vectors import randomness
 from tests.arrays import libraries
 
 
@@ -27,3 +29,22 @@ def run(config, given, number=0, state=None):
 def means(config, given, count):
     """The means of as many rounds, float32[count, d]."""
     return np.stack([run(config, given, i).decoded.mean for i in range(count)])
+
+
+def finished(steps, state, given):
+    """A round of `RoundFunctions` for clients one after the other in numpy.
+
+    Returns:
+      The opened sum, and the result of `finish`.
+    """
+    codec = steps.codec
+    shared, total, sums = steps.prepare(state), codec.zero(), {}
+    secret = steps.drawn(state, RoundDomain.CLIENT)
+    for client, update in enumerate(given):
+        padded = np.pad(update, (0, codec.input_length - len(update)))
+        own = randomness.fold_in(secret, client)
+        message, more = steps.encode_vector(padded, shared, own)
+        total = codec.accumulate(total, message)
+        sums = {key: sums.get(key, 0) + part for key, part in more.items()}
+    opened = codec.reduce_modulo(total)
+    return opened, steps.finish(state, shared, opened, sums)

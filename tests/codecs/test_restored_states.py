@@ -18,8 +18,7 @@ import dpfl
 from dpfl import mechanisms
 from dpfl.arrays import in_numpy
 from dpfl.codecs.round_functions import RoundFunctions
-from dpfl.seed_domains import RoundDomain
-from dpfl.vectors import randomness
+from tests.codecs import rounds
 
 D, FEWER, CLIENTS = 4000, 1000, 3
 MATRICES = {
@@ -74,18 +73,8 @@ class Rounds:
 
     def __call__(self, state, updates):
         """The state after a round, and its release: a secure sum, or the result."""
-        codec, steps = self.codec, self.steps
-        shared, total, sums = steps.prepare(state), codec.zero(), {}
-        secret = steps.drawn(state, RoundDomain.CLIENT)
-        for client, update in enumerate(updates):
-            padded = np.pad(update, (0, codec.input_length - len(update)))
-            own = randomness.fold_in(secret, client)
-            message, more = steps.encode_vector(padded, shared, own)
-            total = codec.accumulate(total, message)
-            sums = {key: sums.get(key, 0) + part for key, part in more.items()}
-        opened = codec.reduce_modulo(total)
-        made = steps.finish(state, shared, opened, sums)
-        seen = opened if codec.sums_securely else made["result"]
+        opened, made = rounds.finished(self.steps, state, updates)
+        seen = opened if self.codec.sums_securely else made["result"]
         parts = [np.ravel(part) for part in in_numpy.structure_leaves(seen)]
         return made["state"], np.concatenate(parts).astype(np.float64)
 
