@@ -27,6 +27,7 @@ import platform
 import time
 import types
 from collections.abc import Callable, Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Optional, TypeVar
 
@@ -94,17 +95,14 @@ def kept(
 
 def _key(function: Callable[..., Any], args: Any, kwargs: Any) -> Optional[str]:
     """The key of a call; None if the call is not to be cached."""
-    # A process keeps the code that it has loaded, even if the source changes.
-    if cache_folder.folder() is None or not _AT_IMPORT or _sources() != _AT_IMPORT:
-        return None
-    surroundings = _surroundings()
-    if surroundings is None:
+    if cache_folder.folder() is None:
         return None
     try:
         question = [_content(function), _content(args), _content(kwargs)]
     except _UnknownError:
         return None
-    return hashlib.sha256(json.dumps([surroundings, question]).encode()).hexdigest()
+    question.append(_surroundings())
+    return hashlib.sha256(json.dumps(question).encode()).hexdigest()
 
 
 def _content(value: Any) -> Any:
@@ -144,46 +142,30 @@ def _name(definition: Any) -> str:
     return name
 
 
-def _sources() -> tuple[tuple[str, int, int, int], ...]:
-    """The files whose code decides a result, with their sizes and times of change."""
-    root = Path(__file__).parent
+def _digest_of_source() -> str:
+    """The SHA-256 of the files whose code decides a result."""
+    root, hasher = Path(__file__).parent, hashlib.sha256()
     paths = [*root.glob("*.py")]
     for package in _PACKAGES:
         paths += (root / package).rglob("*.py")
-    stats = []
-    try:
-        for path in sorted(paths):
-            about = path.stat()
-            times = about.st_mtime_ns, about.st_ctime_ns
-            stats.append((str(path), about.st_size, *times))
-    except OSError:  # A file has just been removed.
-        return ()
-    return tuple(stats)
+    for path in sorted(paths):
+        content = path.read_bytes()
+        place = path.relative_to(root).as_posix()
+        hasher.update(f"{place} {len(content)}\n".encode())
+        hasher.update(content)
+    return hasher.hexdigest()
 
 
-_AT_IMPORT = _sources()
+# A process keeps the code that it has loaded, even if the source changes.
+_SOURCE = _digest_of_source()
 
 
 @functools.lru_cache(maxsize=1)
-def _surroundings() -> Optional[str]:
-    """A digest of source, versions and machine; None if a version is not known."""
-    from importlib import metadata
-
-    root = Path(__file__).parent
-    hasher = hashlib.sha256()
-    try:
-        for name, *_ in _AT_IMPORT:
-            content = Path(name).read_bytes()
-            place = Path(name).relative_to(root).as_posix()
-            hasher.update(f"{place} {len(content)}\n".encode())
-            hasher.update(content)
-        versions = [metadata.version(library) for library in _LIBRARIES]
-    except (OSError, metadata.PackageNotFoundError):
-        return None
+def _surroundings() -> list[Any]:
+    """Source, versions and machine, on which a result depends beside its arguments."""
+    versions = [metadata.version(library) for library in _LIBRARIES]
     python = [platform.python_version(), platform.machine(), platform.libc_ver()]
-    about = [versions, np.__file__, python, *ADDING_UP]
-    hasher.update(json.dumps(about).encode())
-    return hasher.hexdigest() if _sources() == _AT_IMPORT else None
+    return [_SOURCE, versions, np.__file__, python, *ADDING_UP]
 
 
 def _adding_up() -> list[Any]:

@@ -14,9 +14,6 @@ import errno
 import json
 import os
 import pathlib
-import re
-import stat
-import zipfile
 from collections.abc import Collection, Iterator, Mapping
 from typing import IO, Any, Optional, Union
 
@@ -39,16 +36,11 @@ from dpfl.texts import csv_text as csv_text
 from dpfl.texts import digest as digest
 from dpfl.texts import plain as plain
 
-# Mark in the name of a partial file, before its ending; other programs have files that
-# end in .part.
+# Ending of partial files; other programs have files that end in .part.
 _PARTIAL = ".dpfl-part"
-_PARTIALS = re.compile(rf"\..*\.[0-9]+{re.escape(_PARTIAL)}(\.[^.]*)?")
-_PRIVATE_FILE = 0o600
-_PRIVATE_FOLDER = 0o700
-# Greatest mode, whatever the umask: nobody else may write.
-_PUBLIC_FILE = 0o644
-_PUBLIC_FOLDER = 0o755
-_OTHERS_WRITE = 0o022
+# Modes of what is made; the umask may allow less, and nobody else may write.
+_PRIVATE_FILE, _PUBLIC_FILE = 0o600, 0o644
+_PRIVATE_FOLDER, _PUBLIC_FOLDER = 0o700, 0o755
 
 
 def expanded(path: PathLike) -> Optional[str]:
@@ -56,59 +48,25 @@ def expanded(path: PathLike) -> Optional[str]:
 
     The user of a container may have none: neither HOME nor a line among the users.
     """
-    given = os.fspath(path)
-    result = os.path.expanduser(given)
-    # An empty HOME would expand to the root folder.
-    is_lost = not os.path.isabs(result) or os.environ.get("HOME") == ""
-    return None if given.startswith("~") and is_lost else result
+    result = os.path.expanduser(os.fspath(path))
+    return None if result.startswith("~") else result
 
 
 def private_folder(path: PathLike) -> pathlib.Path:
-    """Makes a folder that nobody but its owner can read, whatever the umask.
+    """Makes a folder that nobody but its owner can read, and those above it.
 
     A folder that is there already keeps its mode: it may hold more than dpfl's files.
-    The ones above it are made as by `public_folder`.
     """
     folder = pathlib.Path(path)
-    public_folder(folder.parent)
-    if _is_made(folder, _PRIVATE_FOLDER):
-        folder.chmod(_PRIVATE_FOLDER)
+    folder.mkdir(_PRIVATE_FOLDER, parents=True, exist_ok=True)
     return folder
 
 
 def public_folder(path: PathLike) -> pathlib.Path:
-    """Makes a folder, and those above it, that nobody but its owner can write to.
-
-    Folders that exist already keep their modes.
-    """
+    """Makes a folder, and those above it, unless they are there."""
     folder = pathlib.Path(path)
-    if not folder.is_dir():
-        if folder.parent != folder:
-            public_folder(folder.parent)
-        _is_made(folder, _PUBLIC_FOLDER)
+    folder.mkdir(_PUBLIC_FOLDER, parents=True, exist_ok=True)
     return folder
-
-
-def _is_made(folder: pathlib.Path, mode: int) -> bool:
-    """Makes a folder unless it is there, and returns whether it was not."""
-    try:
-        folder.mkdir(mode=mode)
-    except FileExistsError:
-        if not folder.is_dir():
-            raise
-        return False
-    return True
-
-
-def others_may_write(folder: PathLike) -> Optional[str]:
-    """A sentence about a folder that others may write to; None if they may not."""
-    mode = stat.S_IMODE(os.stat(folder).st_mode)
-    if os.name == "nt" or not mode & _OTHERS_WRITE:
-        return None
-    return (
-        f"{folder} already existed with the mode {mode:04o}: other users can write to "
-        "it and replace its files"
-    )
 
 
 @contextlib.contextmanager
@@ -120,23 +78,10 @@ def atomically(path: PathLike, private: bool = False) -> Iterator[IO[bytes]]:
 
     Args:
       path: The file's path.
-      private: Whether only its owner can read it, whatever the umask and the mode of a
-        file that it replaces. Otherwise others may read it as the umask, or the old
-        file's mode, allows, and nobody but the owner can write.
+      private: Whether only its owner can read it.
     """
     with replacing(path, private) as partial, open(partial, "wb") as file:
         yield file
-
-
-@contextlib.contextmanager
-def _naming(path: PathLike) -> Iterator[None]:
-    """Adds the path to an OSError without one, as of write() to a full disk."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None and error.errno is not None:
-            error.filename = os.fspath(path)
-        raise
 
 
 @contextlib.contextmanager
@@ -152,21 +97,14 @@ def replacing(path: PathLike, private: bool = False) -> Iterator[pathlib.Path]:
     path = pathlib.Path(os.path.realpath(path))
     _check_replaceable(path)
     partial = _partial(path)
-    # A leftover of a kill, or a file that somebody put there to be written to.
+    # A leftover of a kill.
     partial.unlink(missing_ok=True)
     try:
-        # The mode is set while the file is empty, so that nobody else has it open.
-        mode, is_known = (_PRIVATE_FILE, True) if private else (_PUBLIC_FILE, False)
-        if not private and path.exists():
-            mode, is_known = mode & stat.S_IMODE(path.stat().st_mode), True
+        mode = _PRIVATE_FILE if private else _PUBLIC_FILE
         os.close(os.open(partial, os.O_CREAT | os.O_EXCL, mode))
-        # A new public file has the mode that the umask leaves.
-        if is_known:
-            partial.chmod(mode)
-        with _naming(path):
-            yield partial
-            with open(partial, "r+b") as file:
-                os.fsync(file.fileno())
+        yield partial
+        with open(partial, "r+b") as file:
+            os.fsync(file.fileno())
         os.replace(partial, path)
     except BaseException:
         partial.unlink(missing_ok=True)
@@ -175,21 +113,10 @@ def replacing(path: PathLike, private: bool = False) -> Iterator[pathlib.Path]:
 
 
 def _check_replaceable(path: pathlib.Path) -> None:
-    """Raises PermissionError for a file that this user may not write to.
-
-    Its folder may let it be replaced all the same: another's file in a folder that is
-    shared, or one that is the user's own and read-only.
-    """
-    with contextlib.suppress(FileNotFoundError):
-        about, around = os.stat(path), os.stat(path.parent)
-        is_effective = os.access in os.supports_effective_ids
-        is_allowed = os.access(path, os.W_OK, effective_ids=is_effective)
-        if os.name != "nt" and around.st_mode & stat.S_ISVTX:
-            # As in /tmp, where it could be written to and not replaced.
-            is_allowed &= os.geteuid() in (0, about.st_uid, around.st_uid)
-        if not is_allowed:
-            error = errno.EACCES
-            raise PermissionError(error, os.strerror(error), os.fspath(path))
+    """Raises PermissionError for a file that its folder would let be replaced."""
+    if path.exists() and not os.access(path, os.W_OK):
+        error = errno.EACCES
+        raise PermissionError(error, os.strerror(error), os.fspath(path))
 
 
 def write_atomically(
@@ -255,16 +182,7 @@ def write_npz(
       private: Whether only its owner can read it; see `atomically`.
     """
     with atomically(path, private) as file:
-        write_archive(file, arrays)
-
-
-def write_archive(file: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes arrays by name as an npz archive without the time; see `write_npz`."""
-    # As numpy.savez, whose archive is closed too late where the disk is full.
-    with zipfile.ZipFile(file, "w") as archive:
-        for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as part:
-                np.lib.format.write_array(part, np.asarray(array), allow_pickle=False)
+        np.savez(file, **arrays)
 
 
 def output_path(
@@ -288,14 +206,11 @@ def output_path(
         raise ValueError(
             f"{name} must end in {' or '.join(sorted(endings))}, found {target}"
         )
-    with refused(f"{name} must be a writable file", target):
-        # Links are followed: a link to a device is refused as the device is.
-        with contextlib.suppress(FileNotFoundError):
+    with refused(f"{name} must be a writable file in a writable folder", target):
+        if target.exists():
             check_regular(name, target)
-    with refused(f"{name} must be a file in a writable folder", target):
-        real = pathlib.Path(os.path.realpath(target))
-        _check_replaceable(real)
-        _try(real)
+            _check_replaceable(target)
+        _try(pathlib.Path(os.path.realpath(target)))
     return target
 
 
@@ -338,8 +253,6 @@ def input_path(name: str, path: PathLike) -> pathlib.Path:
 @contextlib.contextmanager
 def refused(must: str, path: pathlib.Path) -> Iterator[None]:
     """Converts an OSError in the block to a ValueError that begins with `must`."""
-    if "\0" in str(path):
-        raise ValueError(f"{must}, found {str(path)!r}")
     try:
         yield
     except OSError as error:
@@ -353,34 +266,13 @@ def _try(path: pathlib.Path) -> None:
     partial.unlink()
 
 
-@contextlib.contextmanager
-def appended(name: str, path: PathLike) -> Iterator[IO[bytes]]:
-    """Opens a log to be added to, unless something else than a file is in its place.
-
-    Raises:
-      OSError: If it cannot be written, or is a link.
-      ValueError: If it is a pipe, a device or a folder; none is waited for.
-    """
-    with contextlib.suppress(FileNotFoundError):
-        check_regular(name, path)
-    with open(path, "ab", opener=public_opener) as file:
-        yield file
-
-
-def public_opener(path: str, flags: int) -> int:
-    """Opener for `open` that follows no link; new files only their owner can write."""
-    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), _PUBLIC_FILE)
-
-
 def remove_partials(folder: PathLike) -> None:
     """Removes the partial files that killed processes left in a folder.
 
-    Call it where no other process writes: in a folder of `locks.locked`. Folders
-    of such a name are kept.
+    Call it where no other process writes: in a folder of `locks.locked`.
     """
-    for partial in pathlib.Path(folder).iterdir():
-        if _PARTIALS.fullmatch(partial.name) and not partial.is_dir():
-            partial.unlink(missing_ok=True)
+    for partial in pathlib.Path(folder).glob(f".*{_PARTIAL}*"):
+        partial.unlink()
 
 
 def _partial(path: pathlib.Path) -> pathlib.Path:

@@ -15,19 +15,15 @@ import contextlib
 import io
 import os
 import pathlib
-import re
 from collections.abc import Iterator
 
 from dpfl import files
-from dpfl.reading import PathLike, check_regular
+from dpfl.reading import PathLike
 
 try:
     import fcntl
 except ImportError:  # Windows has no flock.
     fcntl = None  # type: ignore[assignment]
-
-# More characters than a process id has.
-_MOST_LOCK = 32
 
 
 class InUseError(ValueError):
@@ -40,14 +36,11 @@ def locked(folder: PathLike) -> Iterator[None]:
 
     Raises:
       InUseError: If another process holds it.
-      ValueError: If its file `.lock` holds more than a process id.
+      ValueError: If it is no folder that can be written to.
     """
-    must = "output_dir must be a writable folder without a link at .lock"
+    must = "output_dir must be a writable folder"
     with files.refused(must, pathlib.Path(folder)):
-        path = pathlib.Path(folder) / ".lock"
-        with contextlib.suppress(FileNotFoundError):
-            check_regular(".lock", path)
-        opened = open(path, "a+", errors="replace", opener=files.public_opener)
+        opened = open(pathlib.Path(folder) / ".lock", "a+")
     with opened as file:
         if fcntl is not None:
             try:
@@ -57,9 +50,6 @@ def locked(folder: PathLike) -> Iterator[None]:
                 raise InUseError(
                     f"output_dir {folder} is in use by process {file.read().strip()}"
                 ) from None
-        file.seek(0)
-        if re.fullmatch("[0-9]{,20}", file.read(_MOST_LOCK)) is None:
-            raise ValueError(f"output_dir has another program's lock file {path}")
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()

@@ -9,9 +9,10 @@ free = machine.free_memory()    # bytes, or None
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Optional
 
@@ -36,17 +37,8 @@ def peak_bytes(pid: int) -> Optional[int]:
 _GROUPS = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")
 _MEMORY_INFO = Path("/proc/meminfo")
-# Files of control groups: version 2 writes quota and period into one file, version 1
-# has a file for each number.
-_QUOTA_FILES = (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
-_MEMORY_FILES = (
-    ("memory.max", "memory.current"),
-    ("memory.limit_in_bytes", "memory.usage_in_bytes"),
-)
 # Page cache that the kernel can reclaim, but counts as used.
-_GIVEN_BACK = ("total_inactive_file", "inactive_file")
-# Version 1 writes a number of about 2**63 for no limit.
-_NO_LIMIT = 2**62
+_GIVEN_BACK = "inactive_file"
 
 
 def processors() -> int:
@@ -57,10 +49,9 @@ def processors() -> int:
     unused.
     """
     limits = [len(os.sched_getaffinity(0))]
-    for folder in _folders("cpu"):
-        numbers = _numbers(folder, _QUOTA_FILES)
-        # Version 1 writes -1 for no limit.
-        if numbers and numbers[0] > 0:
+    for folder in _folders():
+        numbers = _numbers(folder / "cpu.max")
+        if numbers:
             quota, period = numbers
             limits.append(math.ceil(quota / period))
     return max(1, min(limits))
@@ -69,9 +60,12 @@ def processors() -> int:
 def memory() -> Optional[int]:
     """The bytes that memory limits leave; None where there is no limit."""
     left = []
-    for folder in _folders("memory"):
-        numbers = _numbers(folder, _MEMORY_FILES)
-        if numbers and numbers[0] < _NO_LIMIT:
+    for folder in _folders():
+        numbers = [
+            *_numbers(folder / "memory.max"),
+            *_numbers(folder / "memory.current"),
+        ]
+        if len(numbers) == 2:
             limit, used = numbers
             left.append(max(0, limit - max(0, used - _given_back(folder))))
     return min(left, default=None)
@@ -92,42 +86,28 @@ def free_memory() -> Optional[int]:
     return free if limit is None else min(free, limit)
 
 
-def _folders(controller: str) -> Iterator[Path]:
-    """The control groups that this process is in, with those around them."""
-    try:
-        lines = _OWN.read_text().splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        # Version 2 names no controllers.
-        if controllers and controller not in controllers.split(","):
-            continue
-        folder = _GROUPS / controller if controllers else _GROUPS
-        yield folder
-        for part in PurePosixPath(path).parts[1:]:
-            folder /= part
+def _folders() -> Iterator[Path]:
+    """The control groups, of version 2, that this process is in."""
+    with contextlib.suppress(OSError):
+        for line in _OWN.read_text().splitlines():
+            folder, path = _GROUPS, line.partition("0::")[2]
             yield folder
+            for part in PurePosixPath(path).parts[1:]:
+                folder /= part
+                yield folder
 
 
 def _given_back(folder: Path) -> int:
     """The bytes of a control group that its kernel reclaims when needed."""
-    try:
+    with contextlib.suppress(OSError, KeyError):
         lines = (folder / "memory.stat").read_text().splitlines()
-        stats = dict(line.split() for line in lines)
-        return next((int(stats[name]) for name in _GIVEN_BACK if name in stats), 0)
-    except (OSError, ValueError):
-        # No such file, or one in another format.
-        return 0
+        return int(dict(line.split() for line in lines)[_GIVEN_BACK])
+    return 0
 
 
-def _numbers(folder: Path, versions: Sequence[Sequence[str]]) -> Optional[list[int]]:
-    """The numbers in a control group's files; None if they are no limit."""
-    for names in versions:
-        try:
-            words = [(folder / name).read_text() for name in names]
-            return [int(word) for word in " ".join(words).split()]
-        except (OSError, ValueError):
-            # Not this version, or "max" for no limit.
-            continue
-    return None
+def _numbers(path: Path) -> list[int]:
+    """The numbers in a control group's file; none if they are no limit."""
+    # Not in this group, or "max" for no limit.
+    with contextlib.suppress(OSError, ValueError):
+        return [int(word) for word in path.read_text().split()]
+    return []

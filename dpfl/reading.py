@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reading of files that dpfl expects, whatever stands in their places.
+"""Reading of files that dpfl expects.
 
     with reading.opened(path) as file:
         arrays = reading.arrays_in(file)
@@ -17,13 +17,11 @@ import contextlib
 import csv
 import hashlib
 import io
-import itertools
 import json
 import os
 import pathlib
 import stat
-import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import IO, Any, Optional, Union
 
 import numpy as np
@@ -34,26 +32,14 @@ PathLike = Union[str, "os.PathLike[str]"]
 # dpfl's.
 MOST_TEXT = 1 << 30
 MOST_ARRAYS = 1 << 34
-# More levels than any file that dpfl writes; readers descend by recursion.
-_MOST_LEVELS = 100
-# Members of archives that unpack no more at a time than is read.
-_PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 # Name of the header in an archive of arrays.
 HEADER = "header"
 
 
 def check_regular(name: str, path: PathLike) -> None:
     """Raises ValueError for a pipe, a device or a folder, since a reader may wait."""
-    mode = os.stat(path).st_mode
-    if not stat.S_ISREG(mode):
-        kind = _kind(mode)
-        raise ValueError(f"{name} must be a regular file, found the {kind} {path}")
-
-
-def _kind(mode: int) -> str:
-    kinds = {stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
-    kinds.update(dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "device"))
-    return kinds.get(stat.S_IFMT(mode), "special file")
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise ValueError(f"{name} must be a regular file, found {path}")
 
 
 @contextlib.contextmanager
@@ -74,8 +60,7 @@ def opened(
     path = pathlib.Path(path)
     name = path.name if name is None else name
     check_regular(name, path)
-    # A pipe that has taken its place by now is not waited for either.
-    with open(path, "rb", opener=_without_waiting) as file:
+    with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > at_most:
             raise ValueError(
@@ -83,10 +68,6 @@ def opened(
                 f"{path}"
             )
         yield file
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def read_bytes(path: PathLike, at_most: int = MOST_ARRAYS) -> bytes:
@@ -129,37 +110,12 @@ def read_json(path: PathLike, at_most: int = MOST_TEXT) -> Any:
 
 def parsed(name: str, text: str) -> Any:
     """The content of JSON; else ValueError, in which the text is called `name`."""
-    content, fault = None, ""
     try:
-        content = json.loads(text, object_pairs_hook=_each_once)
-    except RecursionError:
-        fault = "more"
-    except json.JSONDecodeError as error:
-        fault = f"a syntax error in line {error.lineno}, column {error.colno}"
-    except ValueError:
-        fault = "a duplicate key or a number that is too long"
-    if fault or _levels(content) > _MOST_LEVELS:
-        limit = f"JSON of at most {_MOST_LEVELS} levels"
-        raise ValueError(f"{name} must be {limit}, found {fault or 'more'}")
-    return content
-
-
-def _each_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    mapping = dict(pairs)
-    if len(mapping) < len(pairs):
-        raise ValueError("a duplicate key")
-    return mapping
-
-
-def _levels(content: Any) -> int:
-    """The depth of nested lists and mappings, counted to one past the limit."""
-    level, depth = [content], 0
-    while level and depth <= _MOST_LEVELS:
-        mappings = [part.values() for part in level if isinstance(part, dict)]
-        lists = [part for part in level if isinstance(part, list)]
-        level = list(itertools.chain(*mappings, *lists))
-        depth += 1
-    return depth
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        fault = str(error)
+    # Raised outside of the block: the error of JSON holds the text.
+    raise ValueError(f"{name} must be JSON, found {fault}")
 
 
 def read_csv(path: PathLike, *, cut: bool = False) -> list[dict[str, str]]:
@@ -195,16 +151,11 @@ def read_arrays(
     """The header and the arrays of `files.write_arrays`, without its checksum.
 
     Raises:
-      FileNotFoundError: If there is no such file.
-      ValueError: If it cannot be read as one, or has another checksum.
+      OSError: If there is no such file, or it cannot be read.
+      ValueError: If it is none of these, or has another checksum.
     """
-    try:
-        with opened(path, at_most) as file:
-            arrays = arrays_in(file)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise ValueError(str(error)) from error
+    with opened(path, at_most) as file:
+        arrays = arrays_in(file)
     header = parsed("its header", str(arrays.pop(HEADER, np.array(""))[()]))
     if not isinstance(header, dict):
         raise ValueError("its header is not a mapping")
@@ -229,33 +180,16 @@ def canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def arrays_in(file: IO[bytes], at_most: int = 0) -> dict[str, np.ndarray]:
+def arrays_in(file: IO[bytes]) -> dict[str, np.ndarray]:
     """The arrays of an archive that `numpy.savez` wrote, in their order.
 
-    Args:
-      at_most: The bytes that it may unpack to, where those are more than it has.
-
     Raises:
-      ValueError: If it is damaged, has a name twice, unpacks to more bytes, or holds
-        Python objects.
+      ValueError: If it is damaged, or holds Python objects.
     """
-    size = file.seek(0, os.SEEK_END)
     try:
-        with zipfile.ZipFile(file) as archive:
-            members = archive.infolist()
-            names = [member.filename.rpartition(".npy")[0] for member in members]
-            is_plain = all(m.compress_type in _PACKINGS for m in members)
-            if not is_plain or sum(m.file_size for m in members) > max(size, at_most):
-                raise ValueError("it is too large when unpacked")
-            if len(set(names)) < len(names):
-                raise ValueError("it has a duplicate name")
-            return dict(zip(names, (_array_in(archive, m) for m in members)))
+        with np.load(file, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
     # A damaged archive raises all kinds of errors, and some show its content.
     except Exception as error:
         kind = type(error).__name__
     raise ValueError(f"it is not a readable archive of arrays ({kind})")
-
-
-def _array_in(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
-    with archive.open(member) as content:
-        return np.lib.format.read_array(content, allow_pickle=False)

@@ -10,11 +10,6 @@ from dpfl import machine
 from experiments.trainings import remaining_work
 
 FULL = {"memory.max": "900", "memory.current": "800"}
-# Version 1.
-OLD = {"limit_in_bytes": "900", "usage_in_bytes": "300"}
-OLD["stat"] = "inactive_file 1\ntotal_inactive_file 50"
-USED = {"memory/memory.usage_in_bytes": "300"}
-V1 = "5:memory:/a\n3:cpu,cpuacct:/a/b\n0::/"
 
 
 def control_groups(tmp_path, monkeypatch, own, found):
@@ -43,10 +38,6 @@ def control_groups(tmp_path, monkeypatch, own, found):
         ("0::/a/b", {"a/cpu.max": "200000 50000", "a/b/cpu.max": "max 50000"}, 4),
         ("0::/a/b", {"a/cpu.max": "max 50000", "a/b/cpu.max": "100000 50000"}, 2),
         ("0::/a", {"b/cpu.max": "100000 50000"}, 16),
-        # Version 1.
-        (V1, {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 16),
-        (V1, {"cpu/cpu.cfs_quota_us": "50000", "cpu/cpu.cfs_period_us": "10000"}, 5),
-        (V1, {"cpu/a/cpu.cfs_quota_us": "7", "cpu/a/cpu.cfs_period_us": "1"}, 7),
     ],
 )
 def test_no_more_than_a_container_may_use(tmp_path, monkeypatch, own, found, expected):
@@ -74,9 +65,6 @@ def test_no_more_than_a_container_may_use(tmp_path, monkeypatch, own, found, exp
             },
             500,
         ),
-        # Version 1.
-        (V1, {f"memory/a/memory.{name}": text for name, text in OLD.items()}, 650),
-        (V1, {"memory/memory.limit_in_bytes": str(2**63 - 4096), **USED}, None),
     ],
 )
 def test_no_more_memory_than_a_container_leaves(

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
-from dpfl import checks, files, reading
+from dpfl import checks, reading
 
 
 class Saved(NamedTuple):
@@ -55,5 +55,5 @@ class Saved(NamedTuple):
         header = {"about": about, **self._asdict()}
         arrays, file = header.pop("arrays"), io.BytesIO()
         text = np.array(json.dumps(header))
-        files.write_archive(file, {reading.HEADER: text, **arrays})
+        np.savez(file, **{reading.HEADER: text, **arrays})
         return file.getvalue()

@@ -109,7 +109,7 @@ def archived(
     """
     try:
         with reading.opened(path, at_most) as file:
-            arrays = reading.arrays_in(file, at_most)
+            arrays = reading.arrays_in(file)
     except (OSError, ValueError) as error:
         raise data_files.damaged(path, str(error)) from error
     lacking = [name for name in names if name not in arrays]

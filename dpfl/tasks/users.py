@@ -78,7 +78,7 @@ def read(path: reading.PathLike) -> Data:
     """
     with reading.opened(path, _MOST_BYTES) as file:
         try:
-            parts = reading.arrays_in(file, _MOST_BYTES)
+            parts = reading.arrays_in(file)
         except ValueError as error:
             wanted = "an archive of numpy.savez"
             raise ValueError(f"{path} must be {wanted} ({error})") from error

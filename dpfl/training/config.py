@@ -175,8 +175,7 @@ class RunConfig(Checked):
     eval_every: int = option(1, "Rounds between evaluations.", **_OF_ROUNDS)
     round_deadline: float = option(
         3600.0,
-        "Deadline of a round in seconds, after which the run fails; time while the "
-        "process is stopped or the machine sleeps does not count.",
+        "Deadline of a round in seconds, after which the run fails.",
         above=0,
         at_most=LONGEST_DEADLINE,
     )

@@ -1,15 +1,10 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Deadlines and messages of waiting, in time during which this process ran.
+"""Deadlines, and messages of waiting.
 
-    with deadlines.waiting_for("TFF's worker") as clock:
-        while not is_ready() and clock.seconds() < 60:
-            time.sleep(0.1)
-
-Time while this process was suspended, or its machine slept, does not count towards
-deadlines, since others may have answered long ago. So time is counted in steps, and a
-jump counts as one step.
+with deadlines.waiting_for("TFF's worker"):
+    wait_until_ready()
 """
 
 from __future__ import annotations
@@ -21,53 +16,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Optional
 
-_STEP_SECONDS = 1.0
-# Least number of steps in a limit, so that a jump is a small part of a short limit.
-_STEPS = 10
 # Seconds until the first report of waiting, and the factor between reports.
 _SILENT_SECONDS = 30.0
 _LATER = 4
-
-
-class Clock:
-    """Counts seconds in which this process ran; it must be read once a step."""
-
-    def __init__(self, step: float = _STEP_SECONDS):
-        self._step = step
-        self._seconds = 0.0
-        self._read = time.monotonic()
-        self._lock = threading.Lock()
-
-    def seconds(self) -> float:
-        """The seconds so far."""
-        with self._lock:
-            now = time.monotonic()
-            self._seconds += min(now - self._read, self._step)
-            self._read = now
-            return self._seconds
-
-
-@contextlib.contextmanager
-def counting(
-    act: Callable[[float], bool] = lambda passed: False, step: float = _STEP_SECONDS
-) -> Iterator[Clock]:
-    """Runs a block with a clock that a thread reads at every step.
-
-    Args:
-      act: Called by the thread with the seconds so far; returns whether it is done.
-      step: Seconds between readings.
-    """
-    clock, ended = Clock(step), threading.Event()
-
-    def count() -> None:
-        while not ended.wait(step) and not act(clock.seconds()):
-            pass
-
-    threading.Thread(target=count, daemon=True).start()
-    try:
-        yield clock
-    finally:
-        ended.set()
 
 
 @contextlib.contextmanager
@@ -78,30 +29,32 @@ def time_limit(
     if seconds is None:
         yield
         return
-
-    def is_over(passed: float) -> bool:
-        if passed >= seconds:
-            expire(seconds)
-        return passed >= seconds
-
-    with counting(is_over, min(_STEP_SECONDS, seconds / _STEPS)):
+    timer = threading.Timer(seconds, expire, [seconds])
+    timer.daemon = True
+    timer.start()
+    try:
         yield
+    finally:
+        timer.cancel()
 
 
 @contextlib.contextmanager
-def waiting_for(what: str) -> Iterator[Clock]:
+def waiting_for(what: str) -> Iterator[None]:
     """Reports on stderr that the block waits, after some time and then rarely."""
-    silent = _SILENT_SECONDS
+    begun, ended = time.monotonic(), threading.Event()
 
-    def tell(passed: float) -> bool:
-        nonlocal silent
-        if passed >= silent:
+    def tell() -> None:
+        silent = _SILENT_SECONDS
+        while not ended.wait(max(0.0, begun + silent - time.monotonic())):
+            passed = time.monotonic() - begun
             say(f"still waiting for {what} after {passed:.0f} seconds")
             silent *= _LATER
-        return False
 
-    with counting(tell) as clock:
-        yield clock
+    threading.Thread(target=tell, daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
 
 
 def say(sentence: str) -> None:

@@ -23,7 +23,7 @@ import secrets
 from collections.abc import Callable
 from typing import Any, Optional
 
-from dpfl import checks, files, locks, privacy_coverage, reading
+from dpfl import files, locks, privacy_coverage, reading
 from dpfl.seed_domains import RunDomain
 from dpfl.tasks.downloads import DataFileError
 from dpfl.training import canaries as canaries_lib
@@ -80,15 +80,11 @@ class Run:
             noise or versions.
           DamagedCheckpointError: If a round that was seen would be repeated with other
             updates.
-          ValueError: If the folder cannot be written, something else is in the place of
-            a file, or the manifest is lost or damaged.
+          ValueError: If the folder cannot be written, has files that a new run would
+            replace, or the manifest is lost or damaged.
         """
         try:
-            was_there = self._directory.is_dir()
             files.private_folder(self._directory)
-            warning = files.others_may_write(self._directory) if was_there else None
-            if warning:
-                self._say(warning)
             with contextlib.ExitStack() as opened:
                 self._open(opened)
                 # Kept open unless the run was refused.
@@ -104,7 +100,6 @@ class Run:
         self._stack.close()
 
     def _open(self, stack: contextlib.ExitStack) -> None:
-        _check_places(self._directory)
         stack.enter_context(locks.locked(self._directory))
         files.remove_partials(self._directory)
         self._store = checkpoint_lib.CheckpointStore(
@@ -217,29 +212,13 @@ def follow(plan: plan_lib.Plan, say: Callable[[str], None] = print) -> None:
     engine_lib.follow(plan, setup)
 
 
-def _check_places(directory: pathlib.Path) -> None:
-    """Raises ValueError if something else is in the place of a file or folder."""
-    for place in privacy_coverage.FILES:
-        name, _, inside = place.partition("/")
-        for path in directory.glob(name):
-            if inside:
-                checks.require(path.is_dir(), name, "a folder", str(path))
-                continue
-            # The target of a link is checked.
-            with contextlib.suppress(FileNotFoundError):
-                files.check_regular(path.name, path)
-
-
 def _check_fresh(directory: pathlib.Path) -> None:
     """Raises ValueError if there are files that a new run would replace."""
     for place in (*privacy_coverage.FILES, OWN_EVENTS):
         # Others' events stay, and a log is added to.
         is_kept = place.endswith("/*") or place in (".lock", "worker.log")
-        if not is_kept:
-            # The glob of a name does not see a link that leads nowhere.
-            links = [directory / place] if (directory / place).is_symlink() else []
-            for path in [*links, *directory.glob(place)]:
-                raise ValueError(
-                    f"output_dir has {path}, which this run would replace, and no "
-                    "manifest.json; choose another output_dir"
-                )
+        for path in () if is_kept else directory.glob(place):
+            raise ValueError(
+                f"output_dir has {path}, which this run would replace, and no "
+                "manifest.json; choose another output_dir"
+            )

@@ -178,9 +178,8 @@ class Trainer:
         only_checks: bool,
     ) -> dict[str, Any]:
         try:
-            with files.appended("train.log", log):
-                pass
-        except (OSError, ValueError) as error:
+            open(log, "ab").close()
+        except OSError as error:
             said = f"{log} must be a file that can be added to ({error})"
             raise WorkFailedError(said, exits.USAGE_EXIT_CODE, said) from error
         order = {"arguments": list(arguments), "log": os.fspath(log)}
@@ -272,7 +271,7 @@ def _device() -> str:
 
 def _exit_code(work: Callable[..., Any], arguments: list[str], log: str) -> int:
     """Runs a command line and returns its exit code."""
-    with files.appended("train.log", log) as output:
+    with open(log, "ab") as output:
         for descriptor in (1, 2):
             os.dup2(output.fileno(), descriptor)
     for name in flags.FLAGS:

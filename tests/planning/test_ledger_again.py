@@ -207,7 +207,6 @@ def test_a_ledgers_file_outlives_its_process(tmp_path):
         b'{"round": 0}',
         b'{"round": 1, "participants": [[]]}',
         b'{"round": 1, "participants": {"a": 1}}',
-        b'{"round": 1, "round": 2}',
         b"[" * 10**5,
         b"\xff",
     ):

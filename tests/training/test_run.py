@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The folder of a run: whose noise its files can bring back."""
+"""The folder of a run: its files, and whose noise they can bring back."""
 
 import contextlib
 import dataclasses
@@ -14,9 +14,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from dpfl import disk_cache, files
+from dpfl import disk_cache, files, privacy_coverage
 from dpfl.tasks import registry
-from dpfl.training import checkpoint, engine, provenance, selection
+from dpfl.training import checkpoint, engine, provenance, record, selection
 from dpfl.training import config as config_lib
 from dpfl.training import loop as loop_lib
 from dpfl.training import run as run_lib
@@ -51,6 +51,34 @@ def with_checkpoint(plan):
     run_loop(plan, store)
     with run_lib.Run(plan, pytest.fail) as run:
         return run._key, run._store.save(store.saved[-1])
+
+
+REPLACED = [
+    p
+    for p in privacy_coverage.FILES
+    if "/" not in p and p not in (".lock", "worker.log")
+]
+REPLACED += [record.OWN_EVENTS]
+
+
+def test_foreign_files_are_not_replaced(plan):
+    folder = plan.config.output_dir
+    for place in (*REPLACED, "checkpoints/checkpoint-00000003"):
+        path = folder / place.replace("*", "mine")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine")
+        with pytest.raises(ValueError) as caught, run_lib.Run(plan):
+            pass
+        assert str(folder) in str(caught.value) and path.read_text() == "mine"
+        path.unlink()
+        with run_lib.Run(plan):
+            pass
+        if place in REPLACED and place != "manifest.json":
+            # Beside its manifest they are the run's.
+            path.write_text("the run's")
+            with run_lib.Run(plan):
+                pass
+        shutil.rmtree(folder)
 
 
 @pytest.fixture

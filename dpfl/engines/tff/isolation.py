@@ -36,7 +36,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any, Optional, Union
 
-from dpfl import checks, files, launcher
+from dpfl import checks, launcher
 from dpfl.training import deadlines
 from dpfl.training.engine import ISOLATIONS, EngineLostError
 
@@ -229,11 +229,8 @@ def started(
       IsolationError: If the system does not allow the isolation.
     """
     isolation = checks.choice("isolation", isolation, ISOLATIONS)
-    if log_path is None:
-        opened: Any = open(os.devnull, "ab")
-    else:
-        opened = files.appended("log_path", log_path)
-    with opened as log, contextlib.ExitStack() as stack:
+    log_file = os.devnull if log_path is None else log_path
+    with open(log_file, "ab") as log, contextlib.ExitStack() as stack:
         try:
             isolated = Isolated(isolation)
             stack.callback(isolated.close)
