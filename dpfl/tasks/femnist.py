@@ -54,27 +54,19 @@ def _writers(path: str) -> Iterator[tuple[str, np.ndarray]]:
         raise
     except (OSError, ValueError) as error:
         raise data_files.damaged(path, str(error)) from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise data_files.damaged(path, "it is no file of LEAF's") from error
 
 
 def _of_json(content: Any) -> Iterator[tuple[str, np.ndarray]]:
-    try:
-        users, counts = content["users"], content["num_samples"]
-        data, declared = dict(content["user_data"]), dict(zip(users, counts))
-        is_right = len(users) == len(counts) and declared.keys() <= data.keys()
-    except (KeyError, TypeError, ValueError):
-        is_right = False
-    wanted = "a list num_samples as long as users, and user_data of each of the users"
-    checks.require(is_right, "its content", wanted, "others")
+    counts = dict(zip(content["users"], content["num_samples"]))
     # LEAF keeps, without images, who has too few to be one of the users.
-    for writer, own in data.items():
-        try:
-            pixels, labels = (np.array(own[part], np.float64) for part in "xy")
-            count = declared.get(writer, len(labels))
-            is_right = labels.shape == pixels.shape[:1] == (count,)
-            is_right = is_right and pixels.size == count * _PIXELS
-            is_right = is_right and bool(((pixels >= 0) & (pixels <= 1)).all())
-        except (KeyError, TypeError, ValueError, OverflowError):
-            is_right = False
+    for writer, own in content["user_data"].items():
+        pixels, labels = (np.array(own[part], np.float64) for part in "xy")
+        pixels = pixels.reshape(-1, _PIXELS)
+        count = counts.get(writer, len(labels))
+        is_right = labels.shape == pixels.shape[:1] == (count,)
+        is_right = is_right and bool(((pixels >= 0) & (pixels <= 1)).all())
         wanted = f"a label and {_PIXELS} numbers from 0 to 1 for each of num_samples"
         checks.require(is_right, f"x and y of writer {writer}", wanted, "others")
         yield writer, _rows(labels, np.rint(pixels * 255), f" of writer {writer}")
@@ -83,10 +75,8 @@ def _of_json(content: Any) -> Iterator[tuple[str, np.ndarray]]:
 def _of_archive(
     images: np.ndarray, labels: np.ndarray, counts: np.ndarray, writers: np.ndarray
 ) -> Iterator[tuple[str, np.ndarray]]:
-    is_right = counts.dtype.kind in "iu" and counts.shape == writers.shape
-    is_right = is_right and images.dtype == np.uint8 and labels.dtype.kind in "iu"
-    is_right = is_right and labels.shape == (counts.sum(),)
-    if not is_right or images.shape != (*labels.shape, 28, 28) or (counts < 0).any():
+    is_right = counts.shape == writers.shape and labels.shape == (counts.sum(),)
+    if not is_right or images.shape != (*labels.shape, 28, 28):
         raise ValueError("its arrays do not fit together")
     parts = np.split(_rows(labels, images), np.cumsum(counts, dtype=np.int64))
     yield from zip(map(str, writers), parts)
@@ -94,12 +84,9 @@ def _of_archive(
 
 def _rows(labels: np.ndarray, pixels: np.ndarray, of: str = "") -> np.ndarray:
     """uint8[images, 1 + 784]; ValueError if a label is no class."""
-    wrong = labels[~np.isin(labels, np.arange(emnist.NUM_CLASSES))].astype(np.float64)
-    if wrong.size:
-        wanted = f"a whole number from 0 to {emnist.NUM_CLASSES - 1}"
-        found = float(wrong[0])
-        found = int(found) if found.is_integer() else found
-        raise ValueError(checks.message(f"a label{of}", wanted, found))
+    wrong = labels[~np.isin(labels, np.arange(emnist.NUM_CLASSES))]
+    wanted = f"a whole number from 0 to {emnist.NUM_CLASSES - 1}"
+    checks.require(not wrong.size, f"a label{of}", wanted, [*map(float, wrong[:1])])
     columns = labels.reshape(-1, 1), pixels.reshape(-1, _PIXELS)
     return np.concatenate(columns, axis=1).astype(np.uint8)
 

@@ -23,9 +23,6 @@ import numpy as np
 from dpfl import checks, files, reading
 from dpfl.tasks import data_files, downloads
 
-# Four times what the images of all of NIST's writers take.
-_MOST_BYTES = 1 << 32
-
 
 @dataclasses.dataclass(frozen=True)
 class Source:
@@ -94,21 +91,14 @@ def read(source: Source, config: Any) -> Mapping[str, np.ndarray]:
     return source.arrays(found)
 
 
-def archived(
-    path: str, names: Sequence[str], at_most: int = _MOST_BYTES
-) -> list[np.ndarray]:
+def archived(path: str, names: Sequence[str]) -> list[np.ndarray]:
     """Some arrays of an archive.
-
-    Args:
-      path: Path of the archive.
-      names: Names of the arrays.
-      at_most: The most bytes that it may have, and unpack to.
 
     Raises:
       DataFileError: If it is damaged, or lacks one.
     """
     try:
-        with reading.opened(path, at_most) as file:
+        with reading.opened(path) as file:
             arrays = reading.arrays_in(file)
     except (OSError, ValueError) as error:
         raise data_files.damaged(path, str(error)) from error

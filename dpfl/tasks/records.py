@@ -11,7 +11,6 @@ Example has Features, a map from names to lists of bytes, floats or integers.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -45,34 +44,6 @@ def fields(record: bytes) -> dict[str, Values]:
             f"a record must be a serialised tf.train.Example, found {record[:20]!r}"
         ) from error
     return found
-
-
-def texts(record: bytes, name: str) -> Values:
-    """The texts of a field, `()` without it; others are not parsed where one suffices.
-
-    Args:
-      record: The record.
-      name: Name of the field, of fewer than 128 bytes.
-
-    Raises:
-      DamagedExampleError: If the record cannot be parsed.
-    """
-    key = name.encode()
-    _, *after = record.split(bytes([10, len(key)]) + key + b"\x12")
-    with contextlib.suppress(IndexError, ValueError):
-        if len(after) == 1 and _alone(record):
-            length, begin = _varint(after[0], 0)
-            # A feature with a list that holds a text.
-            return [_alone(_alone(after[0][begin : begin + length]))]
-    return fields(record).get(name, ())
-
-
-def _alone(message: bytes) -> bytes:
-    """The content of field 1 if it is all of a message; else raises ValueError."""
-    length, place = _varint(message, 1)
-    if message[0] != 10 or place + length != len(message):
-        raise ValueError("several fields")
-    return message[place:]
 
 
 def _values(feature: Any) -> Values:

@@ -85,7 +85,7 @@ class PostRecord:
         tokens, most = text.Tokens(len(self.vocabulary)), self.sequence_length + 1
         sentences = []
         for record in found:
-            posts = records.texts(record, "tokens")
+            posts = records.fields(record).get("tokens", ())
             if len(posts) != 1:
                 wanted = "a text of tokens"
                 raise records.DamagedExampleError(

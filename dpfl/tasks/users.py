@@ -24,9 +24,6 @@ from dpfl.tasks import task as task_lib
 from dpfl.tasks.clients import ArrayClients
 from dpfl.tasks.networks import Network
 
-# The most bytes of a file, and of what it unpacks to.
-_MOST_BYTES = 1 << 34
-
 
 @dataclasses.dataclass(frozen=True)
 class UsersConfig(configs.SplitConfig):
@@ -76,7 +73,7 @@ def read(path: reading.PathLike) -> Data:
       OSError: If the file cannot be read.
       ValueError: If it is no such file.
     """
-    with reading.opened(path, _MOST_BYTES) as file:
+    with reading.opened(path) as file:
         try:
             parts = reading.arrays_in(file)
         except ValueError as error:

@@ -80,16 +80,9 @@ def test_damaged_archives_are_refused(tmp_path):
     path.write_bytes(path.read_bytes()[:-20])
     with refuses(data_files.DataFileError, path):
         vocabulary(tmp_path)
-    # Nor is a link in an archive followed.
-    for leads_to in ("nowhere", "stackoverflow.word_count"):
-        pack(tmp_path, "", type=tarfile.SYMTYPE, linkname=leads_to)
-        with refuses(data_files.DataFileError, path):
-            vocabulary(tmp_path)
-    for put in (os.mkfifo, os.mkdir):
-        path.unlink()
-        put(path)
-        with refuses(ValueError, path):
-            vocabulary(tmp_path)
+    pack(tmp_path, "", name="other")
+    with refuses(data_files.DataFileError, path):
+        vocabulary(tmp_path)
 
 
 def test_word_counts_are_downloaded_on_request(tmp_path):
