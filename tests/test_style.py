@@ -277,43 +277,6 @@ def test_tensorflow_and_jax_stay_out():
     assert done.returncode == 0, done.stderr
 
 
-def nodes_of_tests():
-    """Syntax nodes of all tests, each with its file's path."""
-    for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        yield from ((path, node) for node in nodes(path))
-
-
-def test_names_of_tests_have_ten_words_at_most():
-    for path, node in nodes_of_tests():
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-            assert node.name.count("_") <= 10, (path, node.name)
-
-
-OUTPUT = re.compile(r"\.value\)|\bstd(out|err)\b|readouterr")
-
-
-def matched(node):
-    """Literals that a test looks for in a refusal or in a program's output."""
-    if isinstance(node, ast.keyword) and node.arg == "match":
-        return [node.value]
-    if isinstance(node, ast.Call):
-        is_ours = ast.unparse(node.func).split(".")[-1] in ("refuses", "names")
-        return [x for x in node.args if is_ours and isinstance(x, ast.Constant)]
-    if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
-        is_output = OUTPUT.search(ast.unparse(node.comparators[0]))
-        return [node.left] if is_output and isinstance(node.left, ast.Constant) else []
-    return []
-
-
-def test_no_test_matches_a_sentence():
-    """A refusal is matched by its argument and value; see `tests.refusals`."""
-    for path, node in nodes_of_tests():
-        for part in matched(node):
-            text = ast.unparse(part)
-            assert isinstance(part, (ast.Constant, ast.JoinedStr)), (path, text)
-            assert len(re.findall("[A-Za-z_]{2,}", text)) <= 4, (path, text)
-
-
 @pytest.mark.parametrize("place", runpy.run_path(ROOT / "tests/conftest.py")["SLOW"])
 def test_every_slow_entry_exists(place):
     file, *names = place.partition("[")[0].split("::")

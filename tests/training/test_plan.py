@@ -1,14 +1,10 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-import dataclasses
-import re
-
 import pytest
 
 from dpfl import accounting, machine, mechanisms, planning
 from dpfl.training import engine, provenance
-from tests import test_numbers
 from tests.refusals import refuses
 from tests.training import fakes
 
@@ -308,19 +304,3 @@ def test_a_model_of_the_other_engine_is_refused(make_plan, monkeypatch):
     monkeypatch.setattr(fakes, "fake_task", lambda: task)
     with refuses(ValueError, "engine", "jax", "tff"):
         make_plan()
-
-
-def test_settings_accept_any_number_type():
-    given = {"cohort_size": 5, "rounds": 100, "rounds_per_epoch": 2, "epsilon": 1.5}
-    given = {**given, "client_lr": 0.5, "server_lr": 0.5, "server_momentum": 0.5}
-    given = {**given, "noise_multiplier": 1.5, "delta": 0.25, "seed": 100}
-    given = {**given, "checkpoint_every": 100, "keep_checkpoints": 3, "eval_every": 2}
-    given = {**given, "canaries": 100}
-    given = {**given, "round_deadline": 100.0, "concurrency": 100, "weighted": False}
-    given = {**given, "min_separation": 2, "progress": False, "clients_at_once": 100}
-    given = {**given, "participation": "random_allocation", "profile": False}
-    given = {**given, "coordinator_address": "a:1", "num_processes": 3, "process_id": 2}
-    test_numbers.check_all(fakes.run_config, given)
-    fields = dataclasses.fields(type(fakes.run_config()))
-    numbers = {f.name for f in fields if re.search("int|float|bool", str(f.type))}
-    assert numbers <= set(given)
