@@ -14,22 +14,18 @@ cli.run(main)
 from __future__ import annotations
 
 import contextlib
-import difflib
-import errno
 import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from absl import app, flags, logging
 
 from dpfl import __version__, checks, files
 
-from . import early, exits, flag_files
+from . import exits, flag_files
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _HELP = {"help", "helpshort", "h", "?"}
 # Pattern of the names in front of "must": one, or several.
 _HEAD = re.compile(r"(?:\w+(?:, | and ))*\w+(?= must )")
@@ -144,21 +140,6 @@ def check_outputs(endings: Mapping[str, Collection[str]]) -> None:
         users[real_path] = name
 
 
-@contextlib.contextmanager
-def left_if_used(folder: Path) -> Iterator[None]:
-    """Removes a folder again if a refusal leaves it empty."""
-    made = [p for p in (folder, *folder.parents) if not os.path.exists(p)]
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(OSError):
-            if made and {path.name for path in folder.iterdir()} <= {".lock"}:
-                (folder / ".lock").unlink(missing_ok=True)
-                for path in made:
-                    path.rmdir()
-        raise
-
-
 def no_arguments(argv: Sequence[str]) -> None:
     """Raises ValueError for a positional argument."""
     if len(argv) > 1:
@@ -264,9 +245,9 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
     """Runs a binary: absl's `app.run` with errors of the command line in one line.
 
     The exit code is 2 for a flag that is unknown or refused, and for a ValueError,
-    TypeError or OSError that `main` raises before it calls `work_begins`; 1 if its
-    output cannot be written, or memory runs out; 130 after Ctrl-C; 141 if nobody reads
-    its output. With --verbosity=1 the traceback of a refusal is logged too.
+    TypeError or OSError that `main` raises before it calls `work_begins`; 1 for another
+    exception, or if memory runs out; 130 after Ctrl-C; 141 if nobody reads its output.
+    With --verbosity=1 the traceback of a refusal is logged too.
 
     Args:
       main: The binary's function, called with its name and the positional arguments.
@@ -287,38 +268,19 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
         except SystemExit:
             # absl's own help flags have shown the help.
             sys.exit(0)
-        except RecursionError:
-            # absl compares unknown flags with all flags, letter by letter.
-            every = flags.FLAGS.read_flags_from_files(list(argv[1:]))
-            name = max((word.partition("=")[0] for word in every), key=len)
-            exits.fail(f"--{name.lstrip('-')} is not a flag of this command")
 
     def guarded(argv: Sequence[str]) -> Any:
         try:
             return main(argv)
-        except SystemExit as error:
-            # By a package's task or mechanism, say.
-            if not (error.code or _working):
-                exits.fail(
-                    "the program ended before its work began", exits.FAULT_EXIT_CODE
-                )
+        except BrokenPipeError:
             raise
-        except Exception as error:
-            refusals = (OSError, TypeError, ValueError)
+        except (OSError, TypeError, ValueError) as error:
             logging.debug("Refused:", exc_info=True)
-            if early.ran_out(error):
-                exits.fail(
-                    f"memory ran out ({error or type(error).__name__})",
-                    exits.FAULT_EXIT_CODE,
-                )
-            if isinstance(error, BrokenPipeError) or not isinstance(error, refusals):
+            if _working:
                 raise
-            # A disk that fills up while results are written is no fault.
-            is_full = isinstance(error, OSError) and error.errno in _FULL
-            if _working and not is_full:
-                raise
-            code = exits.FAULT_EXIT_CODE if _working else exits.USAGE_EXIT_CODE
-            exits.fail(_of_argument(error, set(flags.FLAGS)), code)
+            exits.fail(_of_argument(error, set(flags.FLAGS)))
+        except MemoryError as error:
+            exits.fail(f"memory ran out ({error})", exits.FAULT_EXIT_CODE)
 
     global _working
     _working = False
@@ -348,23 +310,9 @@ def _of_argument(error: Exception, names: Collection[str]) -> str:
 
 def _of_parsing(error: Exception) -> str:
     """The message of absl, or of a flag's check, about a command line."""
-    text = str(error)
-    cause = error.__context__
-    if isinstance(error, UnicodeDecodeError):
-        wrong = error.object[error.start : error.end]
-        return checks.message("--flagfile", "a file of UTF-8 text", wrong)
+    text, cause = str(error), error.__context__
     if isinstance(error, flags.UnrecognizedFlagError):
-        guesses = text.partition("Did you mean: ")[2].rstrip(" ?").split(", ")
-        # absl also takes names that merely have the letters somewhere.
-        guesses = difflib.get_close_matches(error.flagname, guesses)
-        guess = f"; did you mean --{' or --'.join(guesses)}" if guesses else ""
-        return f"--{error.flagname} is not a flag of this command{guess}"
-    if isinstance(error, flags.CantOpenFlagFileError) and isinstance(cause, OSError):
-        fault = f"{cause.filename} ({cause.strerror})"
-        return f"--flagfile must be a readable file, found {fault}"
-    missing = "Missing value for flag "
-    if text.startswith(missing):
-        return f"{text[len(missing) :]} must have a value, found none"
+        return f"--{error.flagname} is not a flag of this command"
     # absl's form: the value given, and why its parser refused it.
     match = re.match(r"flag --(\w+)=", text)
     ending = f": {cause}"
@@ -372,11 +320,8 @@ def _of_parsing(error: Exception) -> str:
         return text
     name, value = match.group(1), text[match.end() : -len(ending)]
     parser = flags.FLAGS[name].parser
-    value = getattr(parser, "found", value)
-    known = getattr(parser, "enum_values", [])
-    near = difflib.get_close_matches(value, known, 1, 0.75)
-    guess = f"; did you mean {near[0]}" if near else ""
-    return checks.message(f"--{name}", wanted(parser), value) + guess
+    found = getattr(parser, "found", value)
+    return checks.message(f"--{name}", wanted(parser), found)
 
 
 def wanted(parser: flags.ArgumentParser) -> str:

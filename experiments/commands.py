@@ -20,7 +20,7 @@ from typing import Any
 
 import dpfl
 
-from . import early, exits
+from . import exits
 
 COMMANDS = (
     *("train", "privacy", "factorize", "audit"),
@@ -50,22 +50,10 @@ def summary(command: str) -> str:
 def run_command(command: str) -> None:
     """Runs one of `COMMANDS` with the arguments in `sys.argv`.
 
-    The exit code is 2 if it must have TensorFlow Federated and there is none, 1 if it
-    cannot be loaded for want of memory, and 130 if it is interrupted before.
+    The exit code is 2 if it must have TensorFlow Federated and there is none, and 130
+    if it is interrupted.
     """
-    try:
-        early.check_limit()
-        module, cli = _loaded(command)
-    except Exception as error:
-        if early.ran_out(error):
-            exits.fail(f"memory ran out ({error})", exits.FAULT_EXIT_CODE)
-        raise
-    cli.run(module.main)
-
-
-def _loaded(command: str) -> tuple[Any, Any]:
-    """The module of a command, and the one that all commands share."""
-    with early.ends_at_once():
+    with exits.exit_codes():
         has_engine = command in WITH_JAX and importlib.util.find_spec("jax")
         runs = command in WITHOUT_TFF or has_engine
         if not runs and "--version" not in sys.argv[1:]:
@@ -76,7 +64,8 @@ def _loaded(command: str) -> tuple[Any, Any]:
         from . import cli, start
 
         with start.accounting_when_used():
-            return importlib.import_module(f"{PACKAGE}.{_module(command)}"), cli
+            module = importlib.import_module(f"{PACKAGE}.{_module(command)}")
+        cli.run(module.main)
 
 
 # Entry points of the scripts dpfl-train, dpfl-privacy and so on.

@@ -13,21 +13,16 @@ In the tree they are the package `configs` beside `experiments`; installed, both
 from __future__ import annotations
 
 import importlib.resources
-import io
 import itertools
 import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Union
 
 from dpfl import checks, files
 
 _AROUND = __package__.rpartition(".")[0]
 _CONFIGS = f"{_AROUND}.configs" if _AROUND else "configs"
-_MOST_BYTES = 1 << 24
-# Of files that name others, each counted as often as it is read.
-_MOST_FILES = 100
 _NAMED = re.compile(r"--?flagfile=(.+)", re.DOTALL)
 
 
@@ -58,13 +53,8 @@ def lines(name: str) -> list[str]:
 
 def lines_in(file: Path) -> list[str]:
     """The flags in a flag file, one a line, without comments."""
-    return [line for line in map(str.strip, _lines(file)) if line.startswith("-")]
-
-
-def _lines(file: Union[str, Path]) -> list[str]:
-    """The lines of a flag file as absl finds them: a carriage return ends one too."""
-    text = files.read_text(file, _MOST_BYTES, "--flagfile")
-    return io.StringIO(text, newline=None).read().split("\n")
+    text = files.read_text(file, name="--flagfile")
+    return [line for line in map(str.strip, text.splitlines()) if line.startswith("-")]
 
 
 def pair(word: str) -> tuple[str, str]:
@@ -96,32 +86,13 @@ def resolved(argument: str) -> str:
     name = match.group(1)
     own = os.path.expanduser(name.strip())
     if os.path.lexists(own):
-        _check(own)
+        files.input_path("--flagfile", own)
         return argument
     inside = name[len("configs/") :] if name.startswith("configs/") else name
     if inside in names():
         return argument[: match.start(1)] + str(path(inside))
     wanted = f"a readable file, or one of {', '.join(names())}"
     raise ValueError(checks.message("--flagfile", wanted, name))
-
-
-def _check(file: str, around: Sequence[str] = ()) -> int:
-    """How many files absl reads for a flag file; one names others, `around` this one.
-
-    Raises:
-      ValueError: If one cannot be read, or they are too many.
-    """
-    files.input_path("--flagfile", file)
-    count, around = 1, [*around, file]
-    for match in filter(None, map(_NAMED.fullmatch, _lines(file))):
-        named = os.path.expanduser(match.group(1).strip())
-        if named and named not in around:
-            is_deep = len(around) >= _MOST_FILES
-            count += _MOST_FILES if is_deep else _check(named, around)
-        if count > _MOST_FILES:
-            wanted = f"a file that names at most {_MOST_FILES - 1} others"
-            raise ValueError(checks.message("--flagfile", wanted, around[0]))
-    return count
 
 
 def words(argv: Sequence[str]) -> list[str]:

@@ -85,17 +85,16 @@ def main(argv: Sequence[str]) -> None:
         "layers": ",\n        ".join(f"networks.{each}" for each in layers(data)),
         "cohort": max(1, min(_MOST_CLIENTS, len(data.names) // 2)),
     }
-    with cli.left_if_used(folder):
-        files.output_folder("--output_dir", folder)
-        package = folder / "src" / name
-        package.mkdir(parents=True)
-        shutil.copyfile(path, package / f"{name}.npz")
-        for template, path in (
-            ("task.txt", package / "__init__.py"),
-            ("pyproject.txt", folder / "pyproject.toml"),
-        ):
-            text = (_TEMPLATES / template).read_text(encoding="utf-8")
-            files.write_atomically(path, text.format(**content))
+    files.output_folder("--output_dir", folder)
+    package = folder / "src" / name
+    package.mkdir(parents=True)
+    shutil.copyfile(path, package / f"{name}.npz")
+    for template, path in (
+        ("task.txt", package / "__init__.py"),
+        ("pyproject.txt", folder / "pyproject.toml"),
+    ):
+        text = (_TEMPLATES / template).read_text(encoding="utf-8")
+        files.write_atomically(path, text.format(**content))
     print(f"task: {name}, {len(data.names)} users, {len(data.y)} examples")
     print(f"package: {folder}")
     print(f"install: pip install --no-build-isolation --no-deps -e {folder}")

@@ -182,8 +182,7 @@ def main(argv: Sequence[str]) -> None:
     grid = figure.grid(scale, _flags_of_runs(engine_name, scale), seeds)
     # Path.resolve is not used: it has no clear error for cyclic links.
     folder = Path(os.path.realpath(_OUTPUT_DIR.value), f"{figure.folder}-{scale}{own}")
-    with cli.left_if_used(folder):
-        _reproduce(figure, grid, folder)
+    _reproduce(figure, grid, folder)
 
 
 def _reproduce(figure: sweep.Figure, grid: Sequence[sweep.Work], folder: Path) -> None:

@@ -191,18 +191,17 @@ def main(argv: Sequence[str]) -> None:
     grid = [_work(whole, one, seed) for seed in seeds for one in settings]
     # Path.resolve is not used: it has no clear error for cyclic links.
     folder = Path(os.path.realpath(_OUTPUT_DIR.value))
-    with cli.left_if_used(folder):
-        files.output_folder("--output_dir", folder)
-        best_flags = files.output_path("the best settings", folder / "best.flags")
-        with locks.locked(folder):
-            results = folder / "search.csv"
-            is_own = results.exists() or not best_flags.exists()
-            wanted = "a folder of a search, or one without best.flags"
-            checks.require(is_own, "--output_dir", wanted, str(folder))
-            table = sweep.ResultsTable(results)
-            for one in (each for each in grid if each in table):
-                tuning.metric_of(table.row(one), metric.final_column)
-            done = _do_runs(grid, table, folder)
+    files.output_folder("--output_dir", folder)
+    best_flags = files.output_path("the best settings", folder / "best.flags")
+    with locks.locked(folder):
+        results = folder / "search.csv"
+        is_own = results.exists() or not best_flags.exists()
+        wanted = "a folder of a search, or one without best.flags"
+        checks.require(is_own, "--output_dir", wanted, str(folder))
+        table = sweep.ResultsTable(results)
+        for one in (each for each in grid if each in table):
+            tuning.metric_of(table.row(one), metric.final_column)
+        done = _do_runs(grid, table, folder)
     rows = [table.row(one) for one in done]
     column, lower = metric.final_column, metric.lower_is_better
     ranked = [

@@ -31,9 +31,7 @@ from typing import Any, Optional
 
 from absl import app, flags, logging
 
-from dpfl import cache_folder, files
-
-from . import early
+from dpfl import cache_folder
 
 # Modules that dp_accounting and TFF import, and dpfl uses rarely or never, by `import
 # NAME` or as a module of a package.
@@ -59,7 +57,7 @@ def import_engine(name: str) -> None:
     elif "jax" not in sys.modules:
         # A card that JAX does not see is told of by the run.
         standard_logging.getLogger("jax._src.xla_bridge").setLevel("ERROR")
-        with early.ends_at_once(), _never_collected():
+        with _never_collected():
             import jax  # noqa: F401
 
 
@@ -70,22 +68,14 @@ def import_tensorflow() -> None:
     flags are parsed. If that is past, absl runs it in the middle of the import, and no
     Keras model can be built in a graph any more. The callback only counts GPUs for
     TensorFlow's own tests, so it is dropped.
-
-    Raises:
-      MemoryError: If the memory limit is too small for it.
     """
     if not flags.FLAGS["verbosity"].present:
         logging.set_verbosity(logging.WARNING)
     if "tensorflow" in sys.modules:
         return
-    early.check_limit(early.LEAST_FOR_TENSORFLOW)
     # Missing GPUs are reported as errors otherwise.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    if files.expanded("~") is None:
-        # Without a home, Keras makes a folder named ~ for its settings.
-        os.environ.setdefault("KERAS_HOME", os.devnull)
-    without_jax = _not_installed("jax")
-    with early.ends_at_once(), _without_callback(), without_jax, _never_collected():
+    with _without_callback(), _not_installed("jax"), _never_collected():
         import tensorflow  # noqa: F401
     atexit.register(_drop_default_context)
 
@@ -94,8 +84,7 @@ def import_federated() -> None:
     """Imports TFF, with only the used parts of its dependencies."""
     if "tensorflow_federated" in sys.modules:
         return
-    unused = _loaded_when_used(_OF_FEDERATED)
-    with early.ends_at_once(), unused, _never_collected():
+    with _loaded_when_used(_OF_FEDERATED), _never_collected():
         import tensorflow_federated  # noqa: F401
 
 

@@ -50,8 +50,6 @@ class Values(flags.ArgumentParser):
 
     def __init__(self, one: flags.ArgumentParser):
         self.one, self.syntactic_help = one, one.syntactic_help
-        # Names that a misspelt value is compared with.
-        self.enum_values = getattr(one, "enum_values", [])
         # The value that was parsed last, which a refusal names.
         self.found = ""
 
@@ -134,14 +132,13 @@ def main(argv: Sequence[str]) -> None:
     engines = {engine.of(cell.get("engine", "auto")) for cell in cells}
     # Path.resolve is not used: it has no clear error for cyclic links.
     path = Path(os.path.realpath(folder))
-    with cli.left_if_used(path):
-        files.output_folder("--output_dir", path)
-        for name in ("sweep.csv", "sweep.png"):
-            files.output_path("a result", path / name)
-        is_other = (path / "sweep.csv").exists() and not (path / "results.csv").exists()
-        wanted = "a folder of a sweep, or one without sweep.csv"
-        checks.require(not is_other, "--output_dir", wanted, str(path))
-        grid.do(path, jobs=_JOBS.value or (1 if "jax" in engines else None))
+    files.output_folder("--output_dir", path)
+    for name in ("sweep.csv", "sweep.png"):
+        files.output_path("a result", path / name)
+    is_other = (path / "sweep.csv").exists() and not (path / "results.csv").exists()
+    wanted = "a folder of a sweep, or one without sweep.csv"
+    checks.require(not is_other, "--output_dir", wanted, str(path))
+    grid.do(path, jobs=_JOBS.value or (1 if "jax" in engines else None))
 
 
 if __name__ == "__main__":

@@ -8,10 +8,9 @@
 
   python -m tools.soak --seed=1 --only --kills=30   # in an environment with JAX, of JAX
 
-SIGKILL at random moments, over every mechanism; every signal that can be caught; disks
-that are full at every size; command lines that no user would write. Every resumed
-training is compared, bit by bit, with an undisturbed one. It prints a table; the exit
-code is 1 after any fault.
+SIGKILL at random moments, over every mechanism; every signal that can be caught;
+command lines that no user would write. Every resumed training is compared, bit by bit,
+with an undisturbed one. It prints a table; the exit code is 1 after any fault.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from dpfl import mechanisms
-from tools.soaks import disks, kills, runs
+from tools.soaks import kills, runs
 
 Part = Callable[[int, argparse.Namespace, pathlib.Path], kills.Outcome]
 
@@ -60,16 +59,8 @@ def _disturb(
 
 
 # Kinds of trouble, by the flag of their amount: the default amount, a description, and
-# a function of the amount, the other flags and a folder. Forks may compute; this
-# process may not.
+# a function of the amount, the other flags and a folder.
 PARTS: dict[str, tuple[int, str, Part]] = {
-    "disk_sizes": (
-        1,
-        "full disks, a file system of every size",
-        lambda _, asked, folder: runs.fork_call(
-            disks.full_at_every_page, str(folder / "sizes")
-        ),
-    ),
     "loop_kills": (
         500,
         "SIGKILLs of the loop around a process that computes nothing",

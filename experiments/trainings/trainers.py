@@ -33,7 +33,7 @@ from absl import flags
 
 from dpfl import files, launcher
 
-from .. import cli, early, exits, flag_files
+from .. import cli, exits, flag_files
 from .sweep import Training
 
 # Names of our packages, in the source tree or installed.
@@ -256,7 +256,7 @@ def main() -> None:
             work = train.check
         code = _exit_code(work, order["arguments"], order["log"])
         answer(code=code, device="" if code else _device())
-        if code == early.INTERRUPTED_EXIT_CODE:
+        if code == exits.INTERRUPTED_EXIT_CODE:
             break
 
 
@@ -294,4 +294,4 @@ if __name__ == "__main__":
         main()
     except (BrokenPipeError, KeyboardInterrupt):
         # The parent is gone, or was interrupted too.
-        sys.exit(early.INTERRUPTED_EXIT_CODE)
+        sys.exit(exits.INTERRUPTED_EXIT_CODE)

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import itertools
-import os
 import pathlib
 
 import pytest
@@ -78,51 +77,9 @@ def test_missing_flag_file_is_refused_with_available_ones(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("argv", [["--flagfile={}"], ["-flagfile", "{}"]])
-@pytest.mark.parametrize("is_named", [False, True])
-@pytest.mark.parametrize("kind", ["pipe", "folder", "device", "bytes", "size", "none"])
-def test_special_file_as_flag_file_is_refused_without_blocking(
-    tmp_path, kind, is_named, argv
-):
-    """Nor one that a flag file names."""
-    path = tmp_path / kind
-    if kind == "pipe":
-        os.mkfifo(path)
-    elif kind == "folder":
-        path.mkdir()
-    elif kind == "device":
-        path = pathlib.Path("/dev/zero")
-    elif kind == "bytes":
-        path.write_bytes(b"--seed=1\n\x80")
-    elif kind == "size":
-        path.touch()
-        os.truncate(path, 20 * 10**9)
-    first = tmp_path / "first"
-    first.write_text(f"--rounds=1\n--flagfile={path}\n--flagfile={first}\n")
-    given = first if is_named else path
-    with refuses(ValueError, "--flagfile", path):
-        flag_files.words(["dpfl-train", *(word.format(given) for word in argv)])
-
-
-def test_pipe_named_after_carriage_return_does_not_block(tmp_path):
-    """It ends a line where absl reads the file."""
-    os.mkfifo(tmp_path / "pipe")
-    first = tmp_path / "first"
-    first.write_bytes(b"--rounds=1\r--flagfile=%b\r" % os.fsencode(tmp_path / "pipe"))
-    with refuses(ValueError, "--flagfile", tmp_path / "pipe"):
-        flag_files.words(["dpfl-train", f"--flagfile={first}"])
-
-
-@pytest.mark.parametrize("times, files", [(2, 40), (1, 1500)])
-def test_endlessly_nested_flag_files_are_refused(tmp_path, times, files):
-    """Twice each was a trillion reads; one after the other, a traceback."""
-    for number in range(files):
-        line = f"--flagfile={tmp_path / str(number + 1)}\n"
-        (tmp_path / str(number)).write_text(line * times)
-    (tmp_path / str(files)).write_text("--rounds=1")
-    with refuses(ValueError, "--flagfile"):
-        flag_files.words(["dpfl-train", f"--flagfile={tmp_path / '0'}"])
-    some = tmp_path / str(files - 5)
-    flag_files.words(["dpfl-train", f"--flagfile={some}"])
+def test_a_folder_as_flag_file_is_refused(tmp_path, argv):
+    with refuses(ValueError, "--flagfile", tmp_path):
+        flag_files.words(["dpfl-train", *(word.format(tmp_path) for word in argv)])
 
 
 def test_arguments_that_are_no_flag_files_are_unchanged():

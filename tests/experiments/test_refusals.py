@@ -3,13 +3,11 @@
 
 """Numbers without bounds, options without meaning, files that are none: refused."""
 
-import errno
 import functools
 import io
 import json
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -26,10 +24,7 @@ from tools import fuzz
 
 EPSILON = "epsilon --noise_multiplier=1"
 # What stands for words in the table of refused command lines.
-WORDS = {
-    **{"ENDLESS": str(10**400), "HUGE": str(10**23)},
-    **{"LONGEST": "a" * 300, "LONG": "a" * 250},
-}
+WORDS = {"HUGE": str(10**23)}
 # Names and values that the one-line error holds, by binary and command line.
 REFUSED = {}
 for _row in files.read_csv(Path(__file__).with_name("refused.csv")):
@@ -38,8 +33,8 @@ for _row in files.read_csv(Path(__file__).with_name("refused.csv")):
 
 @pytest.mark.parametrize("binary", REFUSED)
 def test_bad_command_line_is_a_one_line_error(binary, tmp_path):
-    out, text = tmp_path / "out", json.dumps(REFUSED[binary])
-    for word, value in {**WORDS, "OUT": str(out)}.items():
+    text = json.dumps(REFUSED[binary])
+    for word, value in {**WORDS, "OUT": str(tmp_path / "out")}.items():
         text = re.sub(rf"\b{word}\b", value, text)
     lines, parts = zip(*json.loads(text))
     (tmp_path / "lines").write_text(
@@ -62,7 +57,7 @@ def test_bad_command_line_is_a_one_line_error(binary, tmp_path):
         or not names(found["said"], *own.split())
         or found["fault"]
     ]
-    assert not wrong and not out.exists()
+    assert not wrong
 
 
 def in_python(*words, **options):
@@ -78,79 +73,15 @@ def results(text):
     return [json.loads(x) for x in text.splitlines() if x.startswith("{")]
 
 
-def privacy(**options):
-    words = programs.command("privacy", *EPSILON.split())
-    return subprocess.Popen(
-        words, stderr=subprocess.PIPE, text=True, cwd=programs.ROOT, **options
-    )
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
-def test_full_disk_under_stdout_is_an_error():
-    with open("/dev/full", "w") as full, privacy(stdout=full) as process:
-        said = process.stderr.read()
-        assert names(said, "error", "stdout", os.strerror(errno.ENOSPC))
-        assert said.count("\n") == 1
-    assert process.returncode == 1
-
-
 def test_closed_stdout_reader_exits_with_141():
     reader, writer = os.pipe()
     os.close(reader)
-    with privacy(stdout=writer) as process:
+    words = programs.command("privacy", "epsilon", "--noise_multiplier=1")
+    options = {"stdout": writer, "stderr": subprocess.PIPE, "cwd": programs.ROOT}
+    with subprocess.Popen(words, text=True, **options) as process:
         os.close(writer)
         assert process.stderr.read() == ""
     assert process.returncode == 141
-
-
-def ended(line, **options):
-    """How dpfl-privacy ends, started by a shell with one line in front of its own."""
-    words = shlex.join([sys.executable, "-m", "dpfl", "privacy", *EPSILON.split()])
-    return subprocess.run(
-        ["bash", "-c", line.format(words)],
-        capture_output=True,
-        cwd=programs.ROOT,
-        env={**programs.environment(), **options},
-    )
-
-
-@pytest.mark.parametrize(
-    ("line", "code", "start"),
-    [
-        (f"{{}} --{'a' * 1200}=1", 2, b"error: --a"),
-        (f"{{}} --rounds={'9' * 5000}", 2, b"error: --rounds"),
-        ("{} >&-", 1, b"error: stdout"),
-        ("{} 2>&- >&- <&-", 1, b""),
-        # Neither is taken for the file.
-        ("{} --output=$OUT 2>&- >&- <&-; cat $OUT >&2", 0, b"mechanism"),
-        ("{} --nosuch 2>/dev/full", 2, b""),
-        ("ulimit -v 100000; exec {}", 1, b"error: "),
-        ("ulimit -f 0; exec {} --output=$OUT", 2, b"error: /"),
-        ("{} --flagfile=<(printf -- '--output=a\\0b')", 2, b"error: --flagfile"),
-        (
-            "printf -- '--output=a\\0b' > $OUT; {} --flagfile=$OUT",
-            2,
-            b"error: --output",
-        ),
-        ("printf -- '--output=\\xff' > $OUT; {} --flagfile=$OUT", 2, b"error: --flagf"),
-    ],
-)
-def test_closed_or_redirected_streams_are_handled(line, code, start, tmp_path):
-    done = ended(line, OUT=str(tmp_path / "out"))
-    assert done.returncode == code, done.stderr
-    assert done.stderr.startswith(start)
-    assert b"Traceback" not in done.stderr and len(done.stderr) < 2000
-
-
-@pytest.mark.parametrize(
-    ("rest", "part"), [(">&-", "closed"), (">/dev/full", os.strerror(errno.ENOSPC))]
-)
-def test_unprintable_command_list_is_an_error(rest, part):
-    words = shlex.join([sys.executable, "-m", "dpfl"])
-    line = ["bash", "-c", f"{words} {rest}"]
-    done = subprocess.run(line, capture_output=True, text=True, cwd=programs.ROOT)
-    assert done.returncode == 1
-    assert names(done.stderr, "error", "stdout", part)
 
 
 def test_any_character_is_printed_in_any_encoding(monkeypatch):
@@ -162,30 +93,27 @@ def test_any_character_is_printed_in_any_encoding(monkeypatch):
     assert stream.buffer.getvalue() == b"\\xe9\\udcff\n"
 
 
-def test_exit_before_work_is_a_failure(monkeypatch):
-    monkeypatch.setattr(cli.app, "run", lambda main, **_: main([]))
-    for code, told in ((0, 1), (None, 1), (3, 3)):
-        with pytest.raises(SystemExit) as ended:
-            cli.run(lambda _, code=code: sys.exit(code))
-        assert ended.value.code == told
-
-
-def test_exhausted_resources_are_one_line_errors(monkeypatch):
+@pytest.mark.parametrize("begins", [False, True])
+def test_what_is_refused_is_one_line_and_what_fails_is_a_fault(
+    monkeypatch, capsys, begins
+):
     def ended_by(error):
         def main(argv):
-            cli.work_begins()
+            if begins:
+                cli.work_begins()
             raise error
 
-        with pytest.raises((SystemExit, RuntimeError, OSError)) as ended:
+        with pytest.raises((SystemExit, ValueError, RuntimeError)) as ended:
             cli.run(main)
         return ended.value
 
     monkeypatch.setattr(cli.app, "run", lambda main, **_: main([]))
-    assert ended_by(MemoryError()).code == 1
-    assert ended_by(RuntimeError("can't start new thread")).code == 1
-    assert ended_by(OSError(errno.ENOSPC, "No space left", "x.npz")).code == 1
-    another = RuntimeError("another")
+    wrong, another = ValueError("rounds must be 1"), RuntimeError("another")
+    found = ended_by(wrong)
+    assert found is wrong if begins else found.code == 2
     assert ended_by(another) is another
+    assert ended_by(MemoryError("of all")).code == 1
+    assert capsys.readouterr().err.endswith("error: memory ran out (of all)\n")
 
 
 HEAVY = ("tensorflow", "tensorflow_federated", "keras", "jax", "tensorboard.compat")
@@ -238,8 +166,7 @@ def test_an_interrupt_during_imports_has_no_traceback(tmp_path):
     (tmp_path / "slow").mkdir()
     (tmp_path / "slow" / "__init__.py").write_text("")
     (tmp_path / "slow" / "privacy.py").write_text(
-        "import time\nprint('begun', flush=True)\n"
-        "try:\n  time.sleep(10000)\nexcept BaseException:\n  raise ImportError('lost')\n"
+        "import time\nprint('begun', flush=True)\ntime.sleep(10000)\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", INTERRUPTED.format(folder=str(tmp_path))],
@@ -270,14 +197,11 @@ def test_fuzzed_command_lines_exit_cleanly():
         (0, "epsilon nan", "", "nan"),
         (0, "", "a.py:1: RuntimeWarning: overflow encountered in exp\n", "warning"),
         (1, "", "Traceback (most recent call last):\nValueError: no\n", "traceback"),
-        (1, "", "", "exit code 1"),
         (-9, "", "", "exit code -9"),
         (None, "", "", "no end"),
         (2, "", "error: rounds must be at least 1, found 0\n", None),
-        (2, "", "error: rounds must be at least 1\nand more\n", "no sentence"),
         (2, "", "error: a\nerror: rounds\n", "no sentence"),
         (2, "", "error: it must be at least 1, found 0\n", "no name"),
-        (2, "", "error: there are no words, found 'junk'\n", None),
     ],
 )
 def test_fuzzer_fault_classification(code, out, err, fault):

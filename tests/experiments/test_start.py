@@ -3,7 +3,6 @@
 
 """TFF's import as the binaries do it, in a program of its own."""
 
-import os
 import subprocess
 import sys
 
@@ -86,24 +85,3 @@ def test_unused_modules_are_loaded_lazily(said):
 
 def test_jax_is_loaded_on_use(said):
     assert said["jax"] == ["False", "True", "(float32->float32)", "jax"]
-
-
-HOMELESS = """
-import pwd
-pwd.getpwuid = {}.__getitem__
-from absl import flags
-from experiments import start
-flags.FLAGS(["start"])
-start.import_tensorflow()
-import keras
-"""
-
-
-def test_no_tilde_directory_is_created_without_home(tmp_path):
-    """Keras makes a folder named ~ there."""
-    environment = programs.environment()
-    environment.pop("HOME", None)
-    environment.pop("KERAS_HOME", None)
-    command = [sys.executable, "-c", HOMELESS]
-    subprocess.run(command, cwd=tmp_path, env=environment, check=True)
-    assert os.listdir(tmp_path) == []

@@ -15,7 +15,6 @@ import ctypes
 import dataclasses
 import importlib.util
 import json
-import multiprocessing
 import os
 import pathlib
 import resource
@@ -23,7 +22,6 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from concurrent import futures
 from typing import Any, NoReturn, Optional
 
 import psutil
@@ -132,13 +130,6 @@ def fork(function: Any, *arguments: Any) -> int:
         traceback.print_exc()
     finally:
         os._exit(_UNEXPECTED)
-
-
-def fork_call(function: Any, *arguments: Any) -> Any:
-    """Calls a function in a fork; returns its result or raises its error."""
-    forking = multiprocessing.get_context("fork")
-    with futures.ProcessPoolExecutor(1, forking) as fork_of_one:
-        return fork_of_one.submit(function, *arguments).result()
 
 
 def fork_program(
