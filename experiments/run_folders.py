@@ -12,11 +12,9 @@ A run is the output folder of `dpfl-train`, once it is done.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import math
-import re
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -44,25 +42,17 @@ _SEEDS = ("seed",)
 DIGEST = "task_fingerprint"
 # Prefix of the name of a metric on the test set.
 _EVAL = "eval_"
-# Required entries of a summary, as `dpfl.training.report.summary` writes it: texts,
-# mappings, and the least and the most of numbers.
-_TEXTS = ("task", "mechanism", "accounting_method", "relation")
-_MAPPINGS = ("settings", "flags", "final_metrics")
-_WORDS = {str: "a text", dict: "a mapping", list: "a list"}
-_LARGEST = 1e300
-_NUMBERS = {
-    "rounds": (0, _LARGEST),
-    "epsilon": (0, math.inf),
-    "delta": (0, 1),
-    "uplink_bits_per_parameter": (0, _LARGEST),
-    "downlink_bits_per_parameter": (0, _LARGEST),
-}
-_SECONDS = "wall_time_seconds"
 _SPENT = (
     *("epsilon", "delta", "accounting_method", "relation"),
     *("uplink_bits_per_parameter", "downlink_bits_per_parameter"),
 )
-_MOST_BYTES = 1 << 26
+# Entries of a summary that are needed, as `dpfl.training.report.summary` writes it, and
+# those of them that are numbers.
+_NEEDED = {
+    *("task", "mechanism", "settings", "flags", "rounds", "final_metrics"),
+    *("lower_is_better", *_SPENT),
+}
+_NUMBERS = [name for name in _SPENT if name not in ("accounting_method", "relation")]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,12 +104,12 @@ def _run(name: str, folder: Path) -> RunFolder:
             f"RUN must be a folder with a summary.json, found {folder}, {why}"
         )
     try:
-        summary = _checked(files.read_json(path, _MOST_BYTES))
+        summary = _read_summary(path)
         rows = [
             {key: float(cell) if cell else None for key, cell in row.items()}
             for row in read_run(folder / "metrics.csv")
         ]
-    except (OSError, ValueError) as error:
+    except (AttributeError, OSError, TypeError, ValueError) as error:
         raise ValueError(
             "RUN must be a folder with summary.json and metrics.csv as dpfl-train "
             f"writes them, found {folder} ({error})"
@@ -127,61 +117,18 @@ def _run(name: str, folder: Path) -> RunFolder:
     return RunFolder(name, summary, rows, folder)
 
 
-def _checked(content: Any) -> dict[str, Any]:
-    """A summary without marks of exact keys, its numbers as floats.
-
-    Raises:
-      ValueError: If an entry is missing, of another type or out of range. A given seed
-        is left out.
-    """
-    if not (
-        isinstance(content, dict)
-        and isinstance(content.get(privacy_coverage.KEY, {}), dict)
-    ):
-        raise ValueError("summary.json must be a mapping")
-    if re.search("[\ud800-\udfff]", json.dumps(content, ensure_ascii=False)):
-        raise ValueError("summary.json must not have a lone surrogate character")
-    summary = privacy_coverage.plain_keys(content)
-    kinds = {**dict.fromkeys(_TEXTS, str), **dict.fromkeys(_MAPPINGS, dict)}
-    for name, kind in {**kinds, "lower_is_better": list}.items():
-        if not isinstance(summary.get(name), kind):
-            raise ValueError(f"summary.json must have {name}, {_WORDS[kind]}")
-    for name, (least, most) in _NUMBERS.items():
-        summary[name] = _number(name, summary.get(name), least, most)
-    if not summary["rounds"].is_integer():
-        raise ValueError("summary.json must have rounds, an integer")
-    summary["rounds"] = int(summary["rounds"])
-    if summary.get(_SECONDS) is not None:
-        summary[_SECONDS] = _number(_SECONDS, summary[_SECONDS], 0, _LARGEST)
-    if not isinstance(summary.get(DIGEST, ""), str):
-        raise ValueError(f"summary.json must have {DIGEST}, a string")
-    for settings in (summary["settings"], summary["flags"]):
-        if type(settings.get("seed")) not in (int, type(None)):
-            raise ValueError("summary.json must have a seed that is an integer")
-    metrics = summary["final_metrics"]
-    if not all(name.startswith(_EVAL) for name in metrics):
-        raise ValueError(f"summary.json must have final_metrics named {_EVAL}NAME")
+def _read_summary(path: Path) -> dict[str, Any]:
+    """A summary without marks of exact keys, its numbers as floats."""
+    summary = privacy_coverage.plain_keys(files.read_json(path))
+    if missing := _NEEDED - set(summary):
+        raise ValueError(f"{path.name} must have {', '.join(sorted(missing))}")
+    # In JSON "inf" and "nan" are texts.
+    summary |= {name: float(summary[name]) for name in _NUMBERS}
     summary["final_metrics"] = {
-        name: None if value is None else _number(name, value, -math.inf, math.inf, True)
-        for name, value in metrics.items()
+        name: None if value is None else float(value)
+        for name, value in summary["final_metrics"].items()
     }
     return summary
-
-
-def _number(
-    name: str, value: Any, least: float, most: float, is_measured: bool = False
-) -> float:
-    """A number of a summary, in which 'inf' and 'nan' are texts."""
-    number = float(value) if value in ("inf", "-inf", "nan") else value
-    if type(number) in (int, float):
-        with contextlib.suppress(OverflowError):
-            number = float(number)
-            if least <= number <= most or (is_measured and math.isnan(number)):
-                return number
-    raise ValueError(
-        f"summary.json must have {name}, a number from {least} to {most}, found "
-        f"{str(value)[:40]!r}"
-    )
 
 
 def headline(runs: Sequence[RunFolder]) -> str:
@@ -291,7 +238,8 @@ def arms(
     """
     by_name = {run.name: run for run in runs}
     if baseline not in by_name:
-        folders = [run.name for run in runs if _is_folder(run, baseline)]
+        path = Path(baseline).resolve()
+        folders = [run.name for run in runs if run.folder.resolve() == path]
         baseline = folders[0] if folders else baseline
     if baseline not in by_name:
         known = ", ".join(by_name)
@@ -338,12 +286,6 @@ def arms(
     return rows
 
 
-def _is_folder(run: RunFolder, path: str) -> bool:
-    with contextlib.suppress(OSError, ValueError):
-        return run.folder.resolve() == Path(path).resolve()
-    return False
-
-
 def _arm(run: RunFolder, settings: Sequence[str]) -> tuple[str, ...]:
     return tuple(json.dumps(_setting(run, name)) for name in settings)
 
@@ -370,5 +312,5 @@ def row(run: RunFolder, settings: Sequence[str], metric: str) -> dict[str, Any]:
     # The number of rounds done may differ from the planned one.
     line["rounds_done"] = summary["rounds"]
     line.update((name, summary[name]) for name in _SPENT)
-    line["seconds"] = summary.get(_SECONDS)
+    line["seconds"] = summary.get("wall_time_seconds")
     return line

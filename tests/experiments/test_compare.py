@@ -157,64 +157,28 @@ def test_a_folder_without_a_finished_run_is_refused(tmp_path, files):
         read(str(tmp_path / "a"))
 
 
-DELETED = object()
-FORGED = {
-    **{f"{name}, none": {name: DELETED} for name in (*SUMMARY, "exact")},
-    **{
-        f"{name} {value!r:.20}": {name: value}
-        for names, values in (
-            (("epsilon", "delta", "rounds"), ("8", True, None, -1, math.nan, 10**400)),
-            (("delta", "rounds"), (1e301, "inf")),
-            (("rounds",), (2.5,)),
-            (("settings", "flags"), (None, "seed", {"seed": [1]}, {"seed": "1"})),
-            (("final_metrics",), ([], {"accuracy": 1}, {"eval_loss": [0.5]})),
-            (("task", "mechanism", "accounting_method", "relation"), (3, None)),
-            (("task",), ("half \ud800",)),
-            (("exact",), (3, {"uplink_bits_per_parameter": "many"})),
-            (("exact",), ({**SUMMARY["exact"], "task_fingerprint": [1]},)),
-        )
-        for name in names
-        for value in values
-    },
-}
-del FORGED["exact, none"]
 WHOLE = json.dumps(SUMMARY).encode()
-
-
-def forged(changes):
-    """A summary's text with some fields changed or deleted."""
-    content = {**SUMMARY, **changes}
-    kept = {name: part for name, part in content.items() if part is not DELETED}
-    return json.dumps(kept).encode()
-
-
-TABLES = ("round,round\n1,2\n", "round,a\n1\n", "round\n1,2\n", "round\n\x00\n")
-TABLES += ("round\nmany\n",)
 SPOILED = {
-    **{name: ("summary.json", forged(changes)) for name, changes in FORGED.items()},
-    "a number": ("summary.json", b"3"),
-    **{f"pipe {n}": (n, os.mkfifo) for n in ("summary.json", "metrics.csv")},
-    "missing": ("metrics.csv", lambda path: None),
+    **{
+        f"no {name}": ("summary.json", json.dumps({**SUMMARY, name: 0}).encode())
+        for name in ("final_metrics", "exact")
+    },
+    "another name": ("summary.json", WHOLE.replace(b'"epsilon"', b'"other"')),
+    "no number": ("summary.json", WHOLE.replace(b"7.5", b'"many"')),
     "another byte": ("summary.json", WHOLE.replace(b"digits", b"dig\x80its")),
-    "twice": ("summary.json", WHOLE[:-1] + b', "epsilon": 0.1}'),
-    "deep": (
-        "summary.json",
-        WHOLE[:-1] + b', "x": ' + b"[" * 9999 + b"]" * 9999 + b"}",
-    ),
-    "long": ("summary.json", WHOLE[:-1] + b', "x": ' + b"1" * 9999 + b"}"),
-    **{repr(text): ("metrics.csv", text.encode()) for text in TABLES},
-    "no text": ("metrics.csv", b"a\n\xed\xa0\x80\n"),
+    "a part": ("summary.json", WHOLE[:-9]),
+    "missing": ("metrics.csv", None),
+    "words": ("metrics.csv", b"round\nmany\n"),
+    "a part of a row": ("metrics.csv", b"round,a\n1\n"),
 }
 
 
 @pytest.mark.parametrize("name, content", SPOILED.values(), ids=SPOILED)
-def test_a_forged_or_malformed_file_is_refused(tmp_path, name, content):
+def test_a_damaged_file_is_refused(tmp_path, name, content):
     folder = tmp_path / "a"
     make(folder)
     (folder / name).unlink()
-    if callable(content):
-        content(folder / name)
-    else:
+    if content is not None:
         (folder / name).write_bytes(content)
     with refuses(ValueError, "RUN", folder):
         read(str(folder))
