@@ -273,13 +273,11 @@ def _compare() -> list[comparison.MechanismCost]:
     participation, candidates = choice.of(_noiseless(), by_error)
     if by_error:
         target = _target_error(participation)
-        costs = choice.each_shown(
-            candidates, lambda m: _cost_at_error(m, participation, target)
-        )
+        costs = [_cost_at_error(m, participation, target) for m in candidates]
     else:
-        costs = choice.each_shown(
-            candidates, lambda m: _cost(_calibrated(m, participation), participation)
-        )
+        costs = [
+            _cost(_calibrated(m, participation), participation) for m in candidates
+        ]
     if _PLOT.value is not None:
         from . import plotting
         from .panels import Plot

@@ -11,8 +11,8 @@ stderr names what is not shown, and why; what --mechanisms names is refused inst
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Optional
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from absl import flags
 
@@ -65,7 +65,7 @@ def _names(values: Mapping[str, Any]) -> list[str]:
                 f"found {', '.join(unknown) or 'none'}"
             )
         return list(asked)
-    wants = dict(each_shown(PRIVATE, lambda n: (n, build.missing_fields(n, values))))
+    wants = {name: build.missing_fields(name, values) for name in PRIVATE}
     notes = [
         f"{name} (--{', --'.join(missing)})"
         for name, missing in wants.items()
@@ -74,27 +74,6 @@ def _names(values: Mapping[str, Any]) -> list[str]:
     if notes:
         print(f"not shown without a flag: {', '.join(notes)}", file=sys.stderr)
     return [name for name, missing in wants.items() if not missing]
-
-
-def each_shown(items: Iterable[Any], call: Callable[[Any], Any]) -> list[Any]:
-    """Calls a function with each mechanism, or the name of each, and lists its results.
-
-    A mechanism of another package that fails is not shown, and costs no other one its
-    place; stderr says why. It fails as usual if --mechanisms has named it.
-    """
-    made = []
-    for each in items:
-        name = getattr(each, "name", each)
-        try:
-            made.append(call(each))
-        except Exception as error:
-            is_own = mechanisms.MECHANISMS[name].__module__.startswith("dpfl.")
-            if is_own or flags.FLAGS.mechanisms is not None:
-                raise
-            print(
-                f"not shown: {name}: {type(error).__name__}: {error}", file=sys.stderr
-            )
-    return made
 
 
 def _fitting(
@@ -106,8 +85,8 @@ def _fitting(
     comparison at equal error needs mechanisms with a known error.
     """
     refused: list[str] = []
-
-    def fitting(mechanism: Mechanism) -> Optional[Mechanism]:
+    fits = []
+    for mechanism in candidates:
         try:
             ready = complete(mechanism, participation)
             if by_error and not ready.has_whole_error:
@@ -119,10 +98,8 @@ def _fitting(
             if flags.FLAGS.mechanisms is not None:
                 raise
             refused.append(f"{mechanism.name}: {error}")
-            return None
-        return ready
-
-    fits = [each for each in each_shown(candidates, fitting) if each is not None]
+            continue
+        fits.append(ready)
     for sentence in dict.fromkeys(refused):
         print(f"not shown: {sentence}", file=sys.stderr)
     return fits
@@ -158,5 +135,5 @@ def of(
     if participation.varies_cohorts and "noise_source" in own:
         # Clients that leave would take their noise along.
         values = {"noise_source": "helpers", **values}
-    groups = each_shown(names, lambda n: comparison.candidates([n], requested, values))
-    return participation, _fitting(sum(groups, []), participation, by_error)
+    candidates = comparison.candidates(names, requested, values)
+    return participation, _fitting(candidates, participation, by_error)

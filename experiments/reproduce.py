@@ -218,14 +218,11 @@ def _drawn_table(
     figure: sweep.Figure, grid: Sequence[sweep.Work], folder: Path
 ) -> tuple[Rows, Path]:
     """The rows of a table written by --table, and their picture."""
-    table = files.input_path("--from_table", _FROM_TABLE.value)
+    table = Path(_FROM_TABLE.value)
     rows = result_tables.read(table, figure, _SCALE.value, grid)
     try:
         return rows, plotting.save(figure, rows, folder)
-    except KeyError as missing:
-        fault = f"{table} without {missing.args[0]}"
-        raise result_tables.refused(figure, _SCALE.value, fault) from missing
-    except ValueError as error:
+    except (KeyError, ValueError) as error:
         fault = f"{table}, which cannot be drawn ({error})"
         raise result_tables.refused(figure, _SCALE.value, fault) from error
 

@@ -14,15 +14,13 @@ identified by its labels, and `NAME.csv` their number.
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from dpfl import files
 
 from ..tables import Row, Rows
-from ..trainings.sweep import CURVES, DEVICE, KEY, Curves, Figure, Work, points_of
+from ..trainings.sweep import CURVES, KEY, Figure, Work, points_of
 
 # The first columns of both files.
 _OWNER = ("figure", "scale")
@@ -32,8 +30,6 @@ _POINTS = "points"
 _LEFT_OUT = (KEY, "folder", "wall_time_seconds")
 # Label that need not be one of the figure's.
 _SEED = "seed"
-# Texts of a missing value, as `str` and `csv` write it.
-_NOTHING = ("", "None")
 
 
 def curves_path(path: Path) -> Path:
@@ -97,87 +93,26 @@ def read(path: Path, figure: Figure, scale: str, works: Sequence[Work]) -> list[
       ValueError: If the table, or the curves beside it, are of another figure or scale,
         are missing or damaged.
     """
-    rows = []
-    seen = set()
-    for place, row in _lines(path, figure, scale):
-        for work in works:
-            labels = {n: str(v) for n, v in work.labels.items() if n != _SEED}
-            if all(row.get(name) == value for name, value in labels.items()):
-                break
-        else:
-            raise refused(figure, scale, f"a row that is not of its grid in {place}")
-        own = tuple(row.get(name) for name in work.labels)
-        if own in seen:
-            raise refused(figure, scale, f"a row for the second time in {place}")
-        seen.add(own)
-        words = (*labels, *figure.words, DEVICE)
-        measured = [name for name in row if name not in words]
-        _check_numbers({name: row[name] for name in measured}, place, figure, scale)
-        rows.append(row)
+    labels = dict.fromkeys(n for work in works for n in work.labels if n != _SEED)
+    grid = {tuple(str(work.labels.get(n, "")) for n in labels) for work in works}
+    rows = _lines(path, figure, scale)
+    for row in rows:
+        own = tuple(row.get(name, "") for name in labels)
+        if own not in grid:
+            raise refused(figure, scale, f"a row that is not of its grid, {own}")
     if figure.curves is None:
         return rows
     curves = curves_path(path)
-    _check_curves(curves, figure, figure.curves, scale, rows)
+    count = len(_lines(curves, figure, scale))
+    if count != sum(int(row.get(_POINTS, 0)) for row in rows):
+        raise refused(figure, scale, f"{count} points in {curves}, not as its rows say")
     return [{**row, CURVES: str(curves)} for row in rows]
 
 
-def _check_curves(
-    path: Path, figure: Figure, curves: Curves, scale: str, rows: Rows
-) -> None:
-    """Raises ValueError if the points of a row are missing or no numbers."""
-    if not path.exists():
-        raise ValueError(
-            f"--from_table must have the curves of {figure.name} beside it, "
-            f"found no file {path}"
-        )
-    files.input_path("--from_table", path)
-    counts: dict[tuple[str, ...], int] = {}
-    labels: list[str] = []
-    for place, point in _lines(path, figure, scale):
-        head = list(point)
-        if not {curves.place, *curves.columns} <= set(head):
-            raise refused(figure, scale, f"{path} without the columns of its curves")
-        labels = head[: head.index(curves.place)]
-        own = {name: point[name] for name in head[len(labels) :]}
-        _check_numbers(own, place, figure, scale)
-        key = tuple(point[name] for name in labels)
-        counts[key] = counts.get(key, 0) + 1
-    for row in rows:
-        count = counts.get(tuple(row.get(name, "") for name in labels), 0)
-        if str(count) != row.get(_POINTS):
-            wanted = row.get(_POINTS, "unknown")
-            text = f"{count} points of a curve in {path} where {wanted} were written"
-            raise refused(figure, scale, text)
-
-
-def _check_numbers(cells: Row, place: str, figure: Figure, scale: str) -> None:
-    """Raises ValueError if a cell is no number, and not empty."""
-    for name, cell in cells.items():
-        try:
-            float(0 if cell in _NOTHING else cell)
-        except ValueError as error:
-            fault = f"{cell!r} for {name} in {place}"
-            raise refused(figure, scale, fault) from error
-
-
-def _lines(path: Path, figure: Figure, scale: str) -> Iterator[tuple[str, Row]]:
-    """Yields the place of each row, and the row without the owner's columns."""
-    try:
-        text = files.read_text(path)
-        head, *lines = list(csv.reader(io.StringIO(text, newline=""))) or [[]]
-    except (ValueError, csv.Error) as error:
-        raise refused(figure, scale, f"{path}, which is no CSV file") from error
-    if not lines:
-        raise refused(figure, scale, f"no row in {path}")
-    if tuple(head[: len(_OWNER)]) != _OWNER:
-        raise refused(figure, scale, f"{path} without the columns figure and scale")
-    for number, cells in enumerate(lines, 2):
-        is_last = number == len(lines) + 1
-        place = f"line {number} of {path}"
-        if len(cells) != len(head) or (is_last and not text.endswith("\n")):
-            raise refused(figure, scale, f"{place} cut off")
-        owner = tuple(cells[: len(_OWNER)])
-        if owner != (figure.name, scale):
-            fault = f"one of {owner[0]} at the {owner[1]} scale in {path}"
-            raise refused(figure, scale, fault)
-        yield place, dict(zip(head[len(_OWNER) :], cells[len(_OWNER) :]))
+def _lines(path: Path, figure: Figure, scale: str) -> list[Row]:
+    """The rows of a file without the owner's columns."""
+    rows = files.read_csv(files.input_path("--from_table", path))
+    owner = dict(zip(_OWNER, (figure.name, scale)))
+    if not rows or any({n: row.get(n) for n in owner} != owner for row in rows):
+        raise refused(figure, scale, f"no rows, or some of another, in {path}")
+    return [{n: v for n, v in row.items() if n not in owner} for row in rows]
