@@ -182,12 +182,12 @@ class Grid:
             some = self._runs([(cell, self.settings(cell)[0]) for cell in self.cells])
             words = _begin(trials, tried, "tuning") + _begin(some, table, "grid")
             checked = _distinct(trials, tried) + _distinct(some, table)
-            parallel_runs.do(trials, tried, folder, checked, some, words, **options)
+            parallel_runs.do(trials, tried, folder, checked, words, **options)
         chosen = [(cell, self.best(cell, tried)) for cell in self.cells]
         runs = self._runs(chosen)
         checked = _distinct(runs, table)
         words = _begin(runs, table, "grid")
-        parallel_runs.do(runs, table, folder, checked, words=words, **options)
+        parallel_runs.do(runs, table, folder, checked, words, **options)
         self.show(chosen, table, folder)
 
     def _runs(self, chosen: Iterable[tuple[Flags, Flags]]) -> list[Training]:

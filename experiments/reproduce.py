@@ -25,11 +25,15 @@ from absl import flags
 from dpfl import checks, files, locks
 from dpfl.training import engine
 
-from . import cli, plotting, tables
+from . import cli, exits, plotting, tables
 from .papers import result_tables
-from .papers.index import FIGURES
 from .tables import Rows
 from .trainings import parallel_runs, sweep
+
+try:
+    from .papers.index import FIGURES
+except ValueError as _error:
+    exits.fail(str(_error))
 
 _FIGURE = flags.DEFINE_enum(
     "figure", "list", ["list", *FIGURES], "The figure to make; 'list' names them all."
@@ -156,9 +160,10 @@ def _do_work(
     grid: Sequence[sweep.Work], table: sweep.ResultsTable, folder: Path
 ) -> None:
     """Does the missing work; raises ValueError before any if data are missing."""
-    missing = [work for work in reversed(grid) if work not in table]
-    runs = [work for work in missing if isinstance(work, sweep.Training)]
-    checked = {work.all_flags["task"]: work for work in runs}
+    runs = [
+        work for work in grid if isinstance(work, sweep.Training) and work not in table
+    ]
+    checked = {work.all_but_seed: work for work in runs}
     is_alone = not all(work.has_groups for work in runs)
     parallel_runs.do(
         *(grid, table, folder, checked.values()),

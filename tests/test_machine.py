@@ -7,7 +7,6 @@ import psutil
 import pytest
 
 from dpfl import machine
-from experiments.trainings import remaining_work
 
 FULL = {"memory.max": "900", "memory.current": "800"}
 
@@ -44,7 +43,6 @@ def test_no_more_than_a_container_may_use(tmp_path, monkeypatch, own, found, exp
     control_groups(tmp_path, monkeypatch, own, found)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(16)))
     assert machine.processors() == expected
-    assert remaining_work.this_machine().processors == expected
 
 
 @pytest.mark.parametrize(
@@ -79,8 +77,6 @@ def test_no_more_memory_than_a_container_leaves(
     assert machine.free_memory() == left
     info.write_text("MemTotal:   9 kB\n")
     assert machine.free_memory() == expected
-    if expected is not None:
-        assert remaining_work.this_machine().memory == expected
 
 
 def test_memory_limit_without_control_groups(tmp_path, monkeypatch):

@@ -26,6 +26,8 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
+from dpfl import checks
+
 from .. import cli, flag_files, tables
 from ..panels import Plot
 from ..trainings.sweep import SCALES, Cell, Curves, Figure, cross
@@ -48,8 +50,10 @@ def _flags(words: str, sets: Sets) -> dict[str, Optional[str]]:
             flags[name] = value if equals else None
         elif word.endswith(".flags"):
             flags |= flag_files.values(word)
-        else:
+        elif word in sets:
             flags |= _flags(sets[word], sets)
+        else:
+            raise ValueError(f"a word of runs must be one of sets, found {word}")
     return flags
 
 
@@ -122,8 +126,11 @@ _PAPERS: Mapping[str, Any] = {
     "dome2025": None,
     "ours": ours,
 }
-FIGURES: dict[str, Figure] = {
-    figure.name: figure
-    for paper, module in _PAPERS.items()
-    for figure in _figures(paper, module)
-}
+FIGURES: dict[str, Figure] = {}
+for _paper, _module in _PAPERS.items():
+    try:
+        FIGURES |= {figure.name: figure for figure in _figures(_paper, _module)}
+    except (configparser.Error, KeyError, TypeError, ValueError) as _error:
+        _wanted = "files of sections with the fields of a figure and its plot"
+        _found = f"{_error!r} in {_paper}.ini"
+        raise ValueError(checks.message("configs/papers", _wanted, _found)) from _error

@@ -7,6 +7,5 @@
     parallel_runs.do([work], table, folder, [work])
 
 `sweep` has the work and its table of results, `trainers` the processes that train,
-`parallel_runs` their order, `remaining_work` what is left, `tuning` the choice of
-settings.
+`parallel_runs` their order, `tuning` the choice of settings.
 """

@@ -9,8 +9,7 @@
 
 Each of a few threads has a `Trainer`, takes runs one after the other and sends events
 to the main thread, which draws the bar and adds the rows. Runs that differ only in
-their seed go to one trainer. The first rounds of each task and model are measured
-before more runs are started than processors and memory surely allow.
+their seed go to one trainer.
 """
 
 from __future__ import annotations
@@ -25,22 +24,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
+import psutil
 import tqdm
 
+from dpfl import machine
 from dpfl.tasks import registry
 
 from .. import exits
-from . import remaining_work, sweep
+from . import sweep
 from .sweep import Training, rounds_done
 from .trainers import Trainer, WorkFailedError, end, refusals
 
-# Rounds after the first one of a run that are measured.
-_MEASURED_ROUNDS = 2
 # Runs after which a process is replaced: each leaves some 20 MB of graphs.
 _RUNS_OF_A_TRAINER = 16
-# Growth of memory since its first run after which a process is replaced: each matrix
-# factorization with a million parameters leaves 150 MB.
-_MOST_GROWTH = 1.5
+# A run's assumed memory, F-EMNIST's at a cohort of 100, and the share of the machine's
+# that runs may fill.
+_BYTES_OF_A_RUN, _PART_OF_MEMORY = 2_500_000_000, 0.8
 # Number of failures after which no further runs are started.
 _MOST_FAILURES = 3
 # Seconds after which a run that another process trains is looked at again.
@@ -53,8 +52,6 @@ class _Round(NamedTuple):
     work: Training
     done: int
     of: int
-    seconds: float
-    memory: int
 
 
 class _Ended(NamedTuple):
@@ -89,10 +86,7 @@ class ParallelRuns:
         """
         self._end = math.inf if hours is None else time.monotonic() + 3600 * hours
         self._folder, self._keep_diverged = folder, keep_diverged
-        self._machine = remaining_work.this_machine()
         self._jobs, self._groups = jobs, 1
-        self._rates = remaining_work.load(folder / "rates.json", self._machine)
-        self._unknown: set[str] = set()
         self._chains: collections.deque[list[Training]] = collections.deque()
         self._events: queue.Queue[Any] = queue.Queue()
         self._trainers: list[Trainer] = []
@@ -100,12 +94,8 @@ class ParallelRuns:
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._failures = 0
-        self._later: Sequence[Training] = ()
         # Times before which runs are not tried again, by key.
-        self._begun: dict[str, float] = {}
         self._put_off: dict[str, float] = {}
-        self._threads = 0
-        self._first: dict[str, _Round] = {}
 
     def check(self, works: Iterable[sweep.Work]) -> Optional[str]:
         """Checks flags and data of runs, before any work is done.
@@ -129,12 +119,7 @@ class ParallelRuns:
             raise
         return devices.pop()
 
-    def do(
-        self,
-        grid: Sequence[sweep.Work],
-        table: sweep.ResultsTable,
-        later: Sequence[Training] = (),
-    ) -> None:
+    def do(self, grid: Sequence[sweep.Work], table: sweep.ResultsTable) -> None:
         """Does the work of a grid that the table lacks; a row is added for each.
 
         Work other than runs of `dpfl-train` is done first, in this process, one by one,
@@ -143,7 +128,6 @@ class ParallelRuns:
         Args:
           grid: The work.
           table: The table.
-          later: Runs that are done afterwards, which count in what is said to be left.
 
         Raises:
           WorkFailedError: If runs fail; the error is that of a refused run, or the
@@ -162,23 +146,17 @@ class ParallelRuns:
             return
         try:
             self._begin(runs)
-            of = [work for work in grid if isinstance(work, Training)]
-            self._later = later
-            self._follow({work.key: work for work in runs}, of, table)
+            self._follow({work.key: work for work in runs}, table)
         finally:
             self.close()
 
-    def _follow(
-        self, left: dict[str, Training], of: Sequence[Training], table: Any
-    ) -> None:
+    def _follow(self, left: dict[str, Training], table: sweep.ResultsTable) -> None:
         """Adds the rows of the remaining runs as their threads finish them."""
         failures: list[BaseException] = []
         done = {k: rounds_done(self._folder / w.folder) for k, w in left.items()}
         totals = {key: work.rounds for key, work in left.items()}
         with _bar(sum(totals.values()), sum(done.values()), "round") as bar:
-            self._start_others(left.values(), of, bar)
             while left:
-                was_unknown = bool(self._unknown)
                 event = self._events.get()
                 if event.work is None:
                     raise event.error or RuntimeError("a thread ended early")
@@ -188,7 +166,6 @@ class ParallelRuns:
                     totals[work.key] = event.of
                     bar.update(event.done - done[work.key])
                     done[work.key] = event.done
-                    self._measure(event)
                 elif event.is_late:
                     del left[work.key]
                 elif event.is_put_off:
@@ -204,11 +181,6 @@ class ParallelRuns:
                         bar.write(f"note: {event.error}", sys.stderr)
                         break
                     bar.write(f"note: {event.error}; the others go on", sys.stderr)
-                if all(each.problem != work.problem for each in left.values()):
-                    # No run is left to measure.
-                    self._unknown.discard(work.problem)
-                if left and was_unknown and not self._unknown:
-                    self._start_others(left.values(), of, bar)
         if failures:
             raise failures[0]
 
@@ -221,41 +193,22 @@ class ParallelRuns:
                 trainer.close()
             self._trainers.clear()
 
-    def _begin(self, missing: Sequence[Training]) -> None:
-        """Starts as many runs as is safe before anything is measured."""
-        problems = dict.fromkeys(work.problem for work in missing)
-        unknown = [each for each in problems if each not in self._rates]
-        self._unknown = set(unknown)
-        known = {} if unknown else {each: self._rates[each] for each in problems}
-        at_a_time = self._at_a_time(len(missing), known)
-        chains = _chains(missing, at_a_time)
-        # One run of each unmeasured problem goes first.
-        first = {chain[0].problem: chain for chain in reversed(chains)}
-        heads = [first[problem] for problem in unknown]
-        others = [chain for chain in chains if not any(chain is h for h in heads)]
-        self._chains.extend([*heads, *others])
-        # With less room than problems, they are measured one after another.
-        at_first = min(len(unknown), at_a_time) if unknown else at_a_time
-        self._hire(self._jobs or at_first)
-
-    def _at_a_time(self, runs: int, rates: remaining_work.Rates) -> int:
-        """The number of concurrent runs; also sets their groups of clients."""
-        jobs = self._jobs or remaining_work.jobs(self._machine, runs, rates)
-        at_a_time = min(jobs, max(1, runs))
-        self._groups = remaining_work.concurrency(self._machine, at_a_time)
-        return jobs
-
-    def _hire(self, threads: int) -> None:
-        """Starts threads up to a number, but no more than chains."""
-        while self._threads < threads and self._threads < len(self._chains) + 1:
-            checked = self._trainers[:1] if self._threads == 0 else []
-            self._threads += 1
-            threading.Thread(target=self._serve, args=checked, daemon=True).start()
+    def _begin(self, runs: Sequence[Training]) -> None:
+        """Starts as many threads as runs may be concurrent."""
+        at_a_time = min(self._jobs or _concurrent(), len(runs))
+        # Groups of clients in each of them.
+        self._groups = max(1, machine.processors() // at_a_time)
+        self._chains.extend(_chains(runs, at_a_time))
+        # The process that has checked runs trains too.
+        checked = self._trainers[:1]
+        for number in range(min(at_a_time, len(self._chains))):
+            own = () if number else checked
+            threading.Thread(target=self._serve, args=own, daemon=True).start()
 
     def _serve(self, trainer: Optional[Trainer] = None) -> None:
         """Does the remaining chains, in a thread of its own."""
         try:
-            runs, first_memory = 0, 0
+            runs = 0
             trainer = trainer or self._new_trainer()
             while self._chains:
                 try:
@@ -270,13 +223,12 @@ class ParallelRuns:
                     if time.monotonic() > self._end:
                         self._events.put(_Ended(work, is_late=True))
                         continue
-                    if _is_spent(trainer, runs, first_memory):
+                    if runs == _RUNS_OF_A_TRAINER:
                         trainer.close()
                         trainer, runs = self._new_trainer(), 0
                     try:
                         self._train_one(trainer, work)
                         runs += 1
-                        first_memory = trainer.memory() if runs == 1 else first_memory
                     except WorkFailedError as error:
                         if self._is_settled(work, error):
                             continue
@@ -296,11 +248,9 @@ class ParallelRuns:
 
     def _train_one(self, trainer: Trainer, work: Training) -> None:
         def on_round(done: int, of: int) -> None:
-            memory = trainer.memory() if work.problem in self._unknown else 0
-            self._events.put(_Round(work, done, of, time.monotonic(), memory))
+            self._events.put(_Round(work, done, of))
 
         folder = self._folder / work.folder
-        self._begun[work.key] = time.monotonic()
         own = {"concurrency": self._groups} if work.has_groups else {}
         trainer.train(work, folder, on_round, **own)
         self._events.put(_Ended(work))
@@ -333,55 +283,12 @@ class ParallelRuns:
             self._trainers.append(trainer)
             return trainer
 
-    def _measure(self, event: _Round) -> None:
-        """Records the cost of a round, if it is unknown and enough rounds are done."""
-        problem = event.work.problem
-        if problem not in self._unknown:
-            return
-        # The first round of a process traces what the others run.
-        first = self._first.get(event.work.key)
-        if first is None or first.done == 0:
-            self._first[event.work.key] = event
-            return
-        rounds = event.done - first.done
-        if rounds < _MEASURED_ROUNDS and event.done < event.of:
-            return
-        self._rates[problem] = remaining_work.Rate(
-            (event.seconds - first.seconds) / max(1, rounds),
-            int(event.work.all_flags["cohort_size"]),
-            self._groups,
-            max(first.memory, event.memory),
-            remaining_work.checkpoint_bytes(self._folder / event.work.folder),
-            max(0.0, first.seconds - self._begun[event.work.key]),
-        )
-        self._unknown.discard(problem)
-        remaining_work.save(self._folder / "rates.json", self._machine, self._rates)
-
-    def _start_others(
-        self, left: Iterable[Training], of: Sequence[Training], bar: Any
-    ) -> None:
-        """Reports the remaining work, once its cost is known, and starts other runs."""
-        if self._unknown:
-            names = ", ".join(sorted(self._unknown))
-            bar.write(f"the first rounds of {names} are measured", sys.stderr)
-            return
-        works = list(left)
-        rates = {work.problem: self._rates[work.problem] for work in works}
-        later = [work for work in self._later if work.problem in rates]
-        at_a_time = max(1, min(self._at_a_time(len(works), rates), len(works)))
-        shared = at_a_time, self._groups
-        every = [*works, *later], [*of, *later]
-        told = remaining_work.sentence(*every, self._folder, rates, *shared)
-        bar.write(told, sys.stderr)
-        self._hire(at_a_time)
-
 
 def do(
     grid: Sequence[sweep.Work],
     table: sweep.ResultsTable,
     folder: Path,
     checked: Iterable[sweep.Work],
-    later: Sequence[Training] = (),
     words: str = "",
     **options: Any,
 ) -> None:
@@ -392,7 +299,6 @@ def do(
       table: The table.
       folder: Parent of the folders of all work.
       checked: Runs whose flags and data are checked before any work is done.
-      later: As for `ParallelRuns.do`.
       words: Printed once the runs are checked.
       **options: Those of `ParallelRuns`.
 
@@ -406,18 +312,20 @@ def do(
         if device is not None:
             table.check_device(device)
         print(words, end="", flush=True)
-        runs.do(grid, table, later)
+        runs.do(grid, table)
     except WorkFailedError as error:
         end(error)
     finally:
         runs.close()
 
 
-def _is_spent(trainer: Trainer, runs: int, first_memory: int) -> bool:
-    """Whether a process must be replaced before its next run."""
-    return runs >= _RUNS_OF_A_TRAINER or (
-        runs > 1 and trainer.memory() > _MOST_GROWTH * first_memory
-    )
+def _concurrent() -> int:
+    """The number of concurrent runs that processors and memory allow."""
+    free = machine.free_memory()
+    if free is None:
+        free = psutil.virtual_memory().available
+    room = int(_PART_OF_MEMORY * free / _BYTES_OF_A_RUN)
+    return max(1, min(machine.processors(), room))
 
 
 def _chains(works: Sequence[Training], at_a_time: int) -> list[list[Training]]:

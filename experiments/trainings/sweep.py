@@ -91,15 +91,6 @@ class Training(Work):
         return _all_flags(self.flags)
 
     @property
-    def problem(self) -> str:
-        """The problem, on which the cost of the run depends.
-
-        It consists of the task, and the model if it is not the task's own.
-        """
-        task, model = self.all_flags["task"], self.all_flags.get("model")
-        return f"{task} with {model}" if model else task
-
-    @property
     def has_groups(self) -> bool:
         """Whether groups of clients run concurrently, as in TFF."""
         return engine.of(self.all_flags.get("engine", "auto")) == "tff"

@@ -28,7 +28,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-import psutil
 from absl import flags
 
 from dpfl import files, launcher
@@ -149,16 +148,6 @@ class Trainer:
             raise
         log.unlink(missing_ok=True)
         return done["device"]
-
-    def memory(self) -> int:
-        """The bytes that the process and its children hold now."""
-        total = 0
-        with contextlib.suppress(psutil.Error):
-            own = psutil.Process(self._process.pid)
-            for process in (own, *own.children(recursive=True)):
-                with contextlib.suppress(psutil.Error):
-                    total += process.memory_info().rss
-        return total
 
     def close(self) -> None:
         """Ends the process immediately."""

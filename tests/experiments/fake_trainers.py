@@ -42,8 +42,5 @@ class FakeTrainer:
             on_round(done, 4)
         self.seeds.append((work.labels["seed"], more.get("concurrency")))
 
-    def memory(self):
-        return 10**9
-
     def close(self):
         pass

@@ -94,9 +94,7 @@ def test_any_character_is_printed_in_any_encoding(monkeypatch):
 
 
 @pytest.mark.parametrize("begins", [False, True])
-def test_what_is_refused_is_one_line_and_what_fails_is_a_fault(
-    monkeypatch, capsys, begins
-):
+def test_refusals_are_one_line_and_faults_are_raised(monkeypatch, capsys, begins):
     def ended_by(error):
         def main(argv):
             if begins:
@@ -113,7 +111,7 @@ def test_what_is_refused_is_one_line_and_what_fails_is_a_fault(
     assert found is wrong if begins else found.code == 2
     assert ended_by(another) is another
     assert ended_by(MemoryError("of all")).code == 1
-    assert capsys.readouterr().err.endswith("error: memory ran out (of all)\n")
+    assert capsys.readouterr().err.count("\n") == (1 if begins else 2)
 
 
 HEAVY = ("tensorflow", "tensorflow_federated", "keras", "jax", "tensorboard.compat")

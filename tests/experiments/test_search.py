@@ -109,7 +109,6 @@ def test_failed_run_is_a_one_line_error(monkeypatch, capsys, tmp_path):
     # Refused at an end of what is searched, before the first run.
     with refuses(ValueError, "clip_norm"):
         searched(monkeypatch, capsys, tmp_path, "--server_lr=1", "--clip_norm=0,0.1")
-    assert list(tmp_path.iterdir()) == []
     # The same command helps, but for a refusal.
     for rate, code, lines in ((3, 1, 2), (4, 2, 1)):
         own = f"--server_lr=1,{rate}", "--clip_norm=0.1"

@@ -10,7 +10,7 @@ from scipy import stats
 
 from dpfl import files, locks
 from experiments import grids, plotting
-from experiments.trainings import parallel_runs, remaining_work, sweep, trainers, tuning
+from experiments.trainings import parallel_runs, sweep, trainers, tuning
 from tests.experiments.fake_trainers import FakeTrainer
 from tests.refusals import names, refuses
 
@@ -64,8 +64,7 @@ def calls(monkeypatch):
     monkeypatch.setattr(Trainer, "elsewhere", set())
     monkeypatch.setattr(parallel_runs, "Trainer", Trainer)
     monkeypatch.setattr(parallel_runs, "_LOOK_AGAIN", 0.01)
-    machine = remaining_work.Machine(processors=2, memory=10**10)
-    monkeypatch.setattr(remaining_work, "this_machine", lambda: machine)
+    monkeypatch.setattr(parallel_runs.machine, "processors", lambda: 2)
     # A picture takes a second.
     monkeypatch.setattr(plotting, "save", lambda figure, rows, folder: folder)
     return found
@@ -126,8 +125,6 @@ def test_each_cell_has_its_best_setting_and_its_interval(
     assert axis.get_xlabel() == "bits up a parameter"
     assert axis.containers[0][0].get_xdata().tolist() == [2.5, 11.5]
     assert "95% interval of gaussian (1)" in axis.get_legend_handles_labels()[1]
-    # The runs of the grid count in what is left before it is tuned.
-    assert names(said.err, "15 of 15 runs", "6 of 6 runs")
     lines = files.read_csv(tmp_path / "sweep.csv")
     assert [one["compression_rate"] for one in lines] == ["", "3", "30"]
     for line in lines:
@@ -198,13 +195,12 @@ def test_tables_of_two_processes_keep_the_rows_of_both(tmp_path):
     assert all(work in sweep.ResultsTable(tmp_path / "results.csv") for work in works)
 
 
-def test_jax_is_given_no_setting_of_tff(calls, tmp_path, monkeypatch, capsys):
+def test_jax_is_given_no_setting_of_tff(calls, tmp_path, monkeypatch):
     monkeypatch.setattr(sweep.engine, "of", lambda name: name)
     for engine in ("tff", "jax"):
         one = grid(tuned={}, server_lr=["1"], engine=[engine])
         one.do(tmp_path / engine, jobs=2)
         assert all(("concurrency" in run) == (engine == "tff") for run in done(calls))
-        assert ("of clients each" in capsys.readouterr().err) == (engine == "tff")
 
 
 def test_the_best_setting_did_not_diverge():
