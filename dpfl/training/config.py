@@ -215,8 +215,8 @@ class RunConfig(Checked):
     progress: bool = option(True, "Show a progress bar on stderr.")
     profile: bool = option(
         False,
-        "Write a jax.profiler trace of three rounds to the folder profile/, for "
-        "TensorBoard, with --engine=jax.",
+        "Write a jax.profiler trace of three rounds to the folder profile/, with "
+        "--engine=jax.",
     )
     flags: Mapping[str, Any] = dataclasses.field(
         default_factory=dict, metadata=said(check=checks.instance(Mapping))

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The rows of a run's rounds: metrics.csv, times.csv and TensorBoard events.
+"""The rows of a run's rounds: metrics.csv and times.csv.
 
 metrics = record.MetricsFiles(directory)
 metrics.append(progress.rows, progress.times)
@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import io
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
@@ -23,10 +22,7 @@ import numpy as np
 from dpfl import files, privacy_coverage, reading
 from dpfl.training import plan as plan_lib
 
-METRICS, TIMES, EVENTS = "metrics.csv", "times.csv", "tensorboard"
-_EVENTS_PREFIX = "events.out.tfevents"
-OWN_EVENTS = f"{EVENTS}/{_EVENTS_PREFIX}.*.dpfl"
-"""The pattern of a run's events; others have files in the folder too."""
+METRICS, TIMES = "metrics.csv", "times.csv"
 # Prefix of the columns of metrics on the evaluation set.
 EVAL = "eval_"
 
@@ -34,16 +30,14 @@ Row = dict[str, Any]
 
 
 class MetricsFiles:
-    """The metrics.csv, times.csv and TensorBoard events of a run.
+    """The metrics.csv and times.csv of a run.
 
     `metrics.csv` is the same for equal runs; values that depend on the machine are in
     `times.csv`.
     """
 
-    def __init__(self, directory: pathlib.Path, say: Callable[[str], None] = print):
+    def __init__(self, directory: pathlib.Path):
         self._directory = directory
-        self._say = say
-        self._events = directory / EVENTS
 
     def rewind(
         self, rounds: int = 0, rows: Sequence[Row] = (), times: Sequence[Row] = ()
@@ -63,10 +57,6 @@ class MetricsFiles:
             every = [*_first_rows(path, rounds), *added]
             text = files.csv_text(every[0], every) if every else ""
             _write(path, text.encode())
-        self._events = choose_path(self._directory / EVENTS, self._say)
-        files.remove_partials(self._events.parent)
-        kept = (read_rows(self._directory / name) for name in (METRICS, TIMES))
-        _write(self._events, encode(*kept, with_version=True))
 
     def append(self, rows: Sequence[Row], times: Sequence[Row]) -> None:
         """Appends the rows since the last checkpoint."""
@@ -77,8 +67,6 @@ class MetricsFiles:
             is_first = not path.exists()
             columns = list(content[0]) if is_first else _columns(path)
             _append(path, files.csv_text(columns, content, with_head=is_first).encode())
-        is_first = not self._events.exists()
-        _append(self._events, encode(rows, times, with_version=is_first))
 
 
 def _first_rows(path: pathlib.Path, rounds: int) -> list[dict[str, str]]:
@@ -293,46 +281,3 @@ def _prefixed(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 class DamagedRecordError(ValueError):
     """A file lacks rows that were written to it, or a row has other noise."""
-
-
-def encode(rows: Sequence[Row], times: Sequence[Row], *, with_version: bool) -> bytes:
-    """Serializes rows as records of a TensorBoard event file.
-
-    Args:
-      rows: Rows of metrics.csv.
-      times: Rows of times.csv.
-      with_version: Whether the file begins here, with its version record.
-    """
-    # Imported here, so that bad settings are refused first.
-    from tensorboard.compat.proto import event_pb2, summary_pb2
-    from tensorboard.summary.writer import record_writer
-
-    buffer = io.BytesIO()
-    writer = record_writer.RecordWriter(buffer)
-    clocks = [float(row.get("exact_unix_time", 0.0)) for row in times]
-    if with_version and rows:
-        first = event_pb2.Event(wall_time=clocks[0], file_version="brain.Event:2")
-        writer.write(first.SerializeToString())
-    for row, wall_time in zip(rows, clocks):
-        values = [
-            summary_pb2.Summary.Value(tag=name, simple_value=float(value))
-            for name, value in row.items()
-            if value is not None and name != "round"
-        ]
-        summary = summary_pb2.Summary(value=values)
-        event = event_pb2.Event(wall_time=wall_time, step=row["round"], summary=summary)
-        writer.write(event.SerializeToString())
-    return buffer.getvalue()
-
-
-def choose_path(folder: pathlib.Path, say: Callable[[str], None]) -> pathlib.Path:
-    """The path for a run's events in a folder, whose other files are not touched."""
-    files.public_folder(folder)
-    path = folder / f"{_EVENTS_PREFIX}.1.dpfl"
-    while path.exists() and not path.is_file():
-        number = int(path.name.split(".")[-2])
-        path = folder / f"{_EVENTS_PREFIX}.{number + 1}.dpfl"
-    for other in sorted(folder.iterdir()):
-        if other != path:
-            say(f"{other} does not belong to this run and is ignored")
-    return path

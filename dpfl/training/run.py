@@ -10,7 +10,7 @@
 
 `output_dir` then holds `manifest.json` (settings, noise, versions and seed: with the
 seed the noise can be removed, so do not publish it, nor the checkpoints),
-`checkpoints/`, `metrics.csv`, `times.csv`, `tensorboard/`, `model.npz`,
+`checkpoints/`, `metrics.csv`, `times.csv`, `model.npz`,
 `summary.json` and `report.html`; from the engine of TFF `model.keras` and `worker.log`
 too. `privacy_coverage.LIST` lists what the guarantee covers.
 """
@@ -33,7 +33,7 @@ from dpfl.training import loop as loop_lib
 from dpfl.training import page as page_lib
 from dpfl.training import plan as plan_lib
 from dpfl.training import provenance, record, report, selection
-from dpfl.training.record import METRICS, OWN_EVENTS
+from dpfl.training.record import METRICS
 
 # Exceptions of `Run.train` about a damaged file, or too little memory.
 INPUT_ERRORS = (
@@ -173,7 +173,7 @@ class Run:
                 self._key,
                 engine=trainer,
                 store=self._store,
-                record=record.MetricsFiles(self._directory, self._say),
+                record=record.MetricsFiles(self._directory),
                 publish=page.at_checkpoint,
                 say=self._say,
                 on_round=self._on_round,
@@ -214,8 +214,8 @@ def follow(plan: plan_lib.Plan, say: Callable[[str], None] = print) -> None:
 
 def _check_fresh(directory: pathlib.Path) -> None:
     """Raises ValueError if there are files that a new run would replace."""
-    for place in (*privacy_coverage.FILES, OWN_EVENTS):
-        # Others' events stay, and a log is added to.
+    for place in privacy_coverage.FILES:
+        # A log is added to.
         is_kept = place.endswith("/*") or place in (".lock", "worker.log")
         for path in () if is_kept else directory.glob(place):
             raise ValueError(

@@ -298,7 +298,7 @@ def run_stub(
         plan.config.seed,
         engine=engine or StubEngine(plan.task_entry.metric.name),
         store=checkpoint.CheckpointStore(folder / "checkpoints", say=say),
-        record=record.MetricsFiles(folder, say),
+        record=record.MetricsFiles(folder),
         publish=say,
         say=say,
         on_round=on_round,

@@ -4,12 +4,9 @@
 import csv
 
 import numpy as np
-import pytest
-import tensorflow as tf
 
-from dpfl import privacy_coverage
 from dpfl.training import record
-from tests.refusals import names, refuses
+from tests.refusals import refuses
 
 
 def rows(n):
@@ -29,14 +26,6 @@ def times(n):
     return [{"round": r, "exact_unix_time": 1000.0 + r} for r in range(1, n + 1)]
 
 
-def steps_of(path):
-    """(step, tag, value) as TensorBoard reads them, from a file of events."""
-    found = []
-    for event in tf.compat.v1.train.summary_iterator(str(path)):
-        found += [(event.step, v.tag, v.simple_value) for v in event.summary.value]
-    return found
-
-
 def contents(directory):
     """The bytes of all files, by their path in the folder."""
     return {
@@ -46,18 +35,9 @@ def contents(directory):
     }
 
 
-def expected_steps(n):
-    return [
-        (row["round"], name, pytest.approx(value))
-        for row in rows(n)
-        for name, value in row.items()
-        if name != "round" and value is not None
-    ]
-
-
-def begun(directory, done=0, say=pytest.fail):
+def begun(directory, done=0):
     """The files, rewound to so many rounds."""
-    found = record.MetricsFiles(directory, say)
+    found = record.MetricsFiles(directory)
     found.rewind(done)
     return found
 
@@ -76,8 +56,6 @@ def test_each_round_is_recorded_once(tmp_path):
         found = list(csv.DictReader(file))
     assert [row["round"] for row in found] == list("12345")
     assert found[0]["eval_accuracy"] == ""
-    [path] = (tmp_path / "tensorboard").iterdir()
-    assert steps_of(path) == expected_steps(5)
 
 
 def test_rows_round_trip(tmp_path):
@@ -129,30 +107,6 @@ def test_a_record_without_a_row_is_refused(tmp_path):
             path.write_bytes(written)
 
 
-def test_edited_event_files_are_rewritten(tmp_path):
-    write(tmp_path, 0, 3)
-    [path] = (tmp_path / "tensorboard").iterdir()
-    written = path.read_bytes()
-    for damage in (written[:-1], b"", written[::-1]):
-        path.write_bytes(damage)
-        begun(tmp_path, 3)
-        assert path.read_bytes() == written
-
-
-def test_foreign_event_files_are_reported_and_kept(tmp_path):
-    folder = tmp_path / "tensorboard"
-    (folder / "events.out.tfevents.1.dpfl").mkdir(parents=True)
-    (folder / "notes.txt").write_text("mine")
-    for _ in range(2):
-        said = []
-        begun(tmp_path, say=said.append).append(rows(2), times(2))
-        for text, name in zip(said, ("events.out.tfevents.1.dpfl", "notes.txt")):
-            assert names(text, folder / name)
-        assert len(said) == 2
-    assert (folder / "notes.txt").read_text() == "mine"
-    assert steps_of(folder / "events.out.tfevents.2.dpfl") == expected_steps(2)
-
-
 def test_append_cost_is_independent_of_history(tmp_path):
     """The same bytes for a late round as for an earlier one."""
     found, sizes = begun(tmp_path), []
@@ -161,12 +115,3 @@ def test_append_cost_is_independent_of_history(tmp_path):
         sizes.append([len(content) for content in contents(tmp_path).values()])
     lengths = np.diff(sizes, axis=0).tolist()
     assert lengths[0] == lengths[-1]
-
-
-def test_events_without_exact_values_have_zero_wall_time(tmp_path):
-    found = begun(tmp_path)
-    found.append(rows(2), [privacy_coverage.without_exact(time) for time in times(2)])
-    assert (tmp_path / "times.csv").read_text() == "round\n1\n2\n"
-    [path] = tmp_path.glob("tensorboard/*tfevents*")
-    events = tf.compat.v1.train.summary_iterator(str(path))
-    assert {event.wall_time for event in events} == {0.0}

@@ -16,7 +16,7 @@ import pytest
 
 from dpfl import disk_cache, files, privacy_coverage
 from dpfl.tasks import registry
-from dpfl.training import checkpoint, engine, provenance, record, selection
+from dpfl.training import checkpoint, engine, provenance, selection
 from dpfl.training import config as config_lib
 from dpfl.training import loop as loop_lib
 from dpfl.training import run as run_lib
@@ -58,7 +58,6 @@ REPLACED = [
     for p in privacy_coverage.FILES
     if "/" not in p and p not in (".lock", "worker.log")
 ]
-REPLACED += [record.OWN_EVENTS]
 
 
 def test_foreign_files_are_not_replaced(plan):

@@ -216,7 +216,6 @@ def results(folder: pathlib.Path) -> dict[str, Any]:
         "checkpoints": sorted(p.name for p in folder.glob("checkpoints/checkpoint-*")),
         "state": [a.tobytes() for a in state],
         "rows": json.dumps([newest.totals, newest.rows] if newest else None),
-        "TensorBoard": events(folder),
         # The loop around a process that computes nothing has none.
         "model": model.read_bytes() if model.exists() else None,
     }
@@ -229,17 +228,6 @@ def differences(folder: pathlib.Path, expected: dict[str, Any]) -> list[str]:
     except (OSError, ValueError) as error:
         return [f"its results cannot be read ({error})"]
     return [f"other {name}" for name in expected if results_now[name] != expected[name]]
-
-
-def events(folder: pathlib.Path) -> list[tuple[int, str, float]]:
-    """The (round, name, value) of all events, without their wall time."""
-    from tensorboard.backend.event_processing import event_file_loader
-
-    rows = []
-    for path in sorted(folder.glob("tensorboard/*tfevents*")):
-        for event in event_file_loader.LegacyEventFileLoader(str(path)).Load():
-            rows += [(event.step, v.tag, v.simple_value) for v in event.summary.value]
-    return rows
 
 
 if __name__ == "__main__":
