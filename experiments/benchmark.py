@@ -87,7 +87,6 @@ _PROCESSES = flags.DEFINE_integer(
     1000,
 )
 _QUICK = flags.DEFINE_bool("quick", False, "Measure a tiny round, as a test.")
-_JSON = flags.DEFINE_bool("json", False, "Print JSON instead of a table.")
 _OUTPUT = flags.DEFINE_string(
     "output",
     None,
@@ -257,15 +256,13 @@ def main(argv: Sequence[str]) -> None:
     for run, measure in measures.items():
         rows += [{"run": run, **row} for row in measure()]
         said = [as_measured(row) for row in rows]
-        as_json = json.dumps(rows, indent=2)
         if _OUTPUT.value is not None:
-            text = f"{as_json}\n"
+            text = f"{json.dumps(rows, indent=2)}\n"
             if _OUTPUT.value.endswith(".csv"):
                 kept = [{name: row[name] for name in columns} for row in said]
                 text = files.csv_text(columns, kept)
             files.write_atomically(_OUTPUT.value, text)
-    shown = tables.text(said, {column: column for column in shown_columns}, digits=4)
-    print(as_json if _JSON.value else shown, flush=True)
+    print(tables.text(said, {name: name for name in shown_columns}, digits=4))
     if _QUICK.value:
         print(_QUICK_NOTE, file=sys.stderr)
 

@@ -32,17 +32,15 @@ def tiny(worker=None, **more):
 
 def test_rows_go_to_a_file(tmp_path):
     output = tmp_path / "rows.csv"
-    given = ("--rows=masks", "--quick", "--repeats=1", "--json", f"--output={output}")
+    given = ("--rows=masks", "--quick", "--repeats=1", f"--output={output}")
     done = forks.run("experiments.benchmark", *given, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert names(done.stderr, "small")
-    rows, kept = json.loads(done.stdout), files.read_csv(output)
-    assert len(rows) == len(kept) == 2
-    for found, row in zip(kept, rows):
-        assert found["run"] == row["run"] == "masks" and found["row"] == row["name"]
-        assert float(found["seconds"]) == pytest.approx(row["seconds_median"], rel=1e-3)
-        assert found["of"] == row["baseline"] and not found["mebibytes"]
-        assert found["repeats"] == "1"
+    first, second = files.read_csv(output)
+    for found in (first, second):
+        assert found["run"] == "masks" and found["row"] in done.stdout
+        assert float(found["seconds"]) > 0 and not found["mebibytes"]
+        assert found["of"] == first["row"] and found["repeats"] == "1"
 
 
 def test_full_size_rows_carry_no_smoke_test_warning(tmp_path, monkeypatch, capsys):

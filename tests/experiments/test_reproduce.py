@@ -1,18 +1,21 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
+import functools
 import pathlib
+import sys
 
 import pytest
 
 from dpfl import files, locks
-from experiments import plotting
-from experiments.papers import chen2024
+from experiments import flag_files, plotting
+from experiments.papers import chen2024, index
 from experiments.papers.index import FIGURES
-from experiments.trainings import sweep
+from experiments.trainings import parallel_runs, sweep, trainers
 from tests import forks
 from tests.experiments import programs
-from tests.refusals import names
+from tests.experiments.fake_trainers import FakeTrainer
+from tests.refusals import names, refuses
 
 RESULTS = pathlib.Path(__file__).resolve().parents[2] / "docs/results"
 
@@ -113,6 +116,46 @@ def test_rows_of_jax_are_kept_and_drawn_apart(tmp_path):
     assert (folder / "secagg_fig3.png").exists()
     assert "missing" in reproduce(*flags, "--engine=jax").stdout
     assert reproduce(*flags).returncode == 2
+
+
+def misspelt(folder):
+    """Has this process read the papers' files from a folder, one with another field."""
+    del sys.modules["experiments.papers.index"]
+    own, flag_files.path = flag_files.path, lambda name: pathlib.Path(folder, name)
+    for path in own("papers/ours.ini").parent.glob("*.*"):
+        text = path.read_text(encoding="utf-8")
+        path = pathlib.Path(folder, "papers", path.name)
+        path.write_text(text.replace("\nseries", "\nsereis"), encoding="utf-8")
+
+
+def test_a_misspelt_field_of_a_figure_is_named(tmp_path):
+    (tmp_path / "papers").mkdir()
+    first = functools.partial(misspelt, tmp_path)
+    done = forks.run("experiments.reproduce", "--figure=list", first=first)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert names(done.stderr, "configs/papers", "sereis")
+    with refuses(ValueError, "sets", "carful"):
+        index._flags("careful carful", {"careful": "--rounds=1"})
+
+
+class Refusing(FakeTrainer):
+    """Refuses the last line of a figure."""
+
+    def check(self, work, folder):
+        last = index.FIGURES["csgm_fig2"].grid("small")[-1]
+        if work.all_but_seed == last.all_but_seed:
+            raise trainers.WorkFailedError("refused", 2, "epsilon must be above 0")
+
+
+def refuse_the_last():
+    parallel_runs.Trainer = Refusing
+
+
+def test_all_lines_are_checked_before_the_first_is_trained(tmp_path):
+    flags = "--figure=csgm_fig2", f"--output_dir={tmp_path}"
+    done = forks.run("experiments.reproduce", *flags, first=refuse_the_last)
+    assert done.returncode == 2 and names(done.stderr, "epsilon", 0), done.stderr
+    assert not list(tmp_path.rglob("*.csv"))
 
 
 def test_list_names_every_figure():
