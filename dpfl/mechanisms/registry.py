@@ -73,7 +73,7 @@ def register(
         raise TypeError(f"config must implement {missing}, found {config!r}")
     if example is not None and type(example) is not config:
         raise TypeError(checks.message("example", f"one of {config!r}", example))
-    plugins.check(plugins.MECHANISMS, name, config)
+    plugins.check(config)
     MECHANISMS[name] = config
     _CODECS[config] = codec
     if example is not None:
@@ -82,7 +82,7 @@ def register(
 
 def load_plugins() -> None:
     """Adds the mechanisms of installed packages."""
-    plugins.load(plugins.MECHANISMS, MECHANISMS, TEST_CONFIGS, _CODECS)
+    plugins.load(plugins.MECHANISMS)
 
 
 def codec(config: type[Mechanism]) -> Any:

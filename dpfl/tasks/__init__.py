@@ -9,12 +9,7 @@
 A worker builds a client's batches in its own graph, from the client's index.
 """
 
-# Mechanisms' fields are flags, which a task's options may not be.
-from dpfl import (
-    mechanisms,  # noqa: F401
-    plugins,
-)
-from dpfl.tasks import registry
+from dpfl import plugins
 from dpfl.tasks.configs import TaskConfig
 from dpfl.tasks.metrics import TaskMetric
 from dpfl.tasks.registry import (
@@ -42,4 +37,4 @@ __all__ = [
 ]
 
 # Last, since they import this package.
-plugins.load(plugins.TASKS, registry.TASKS)
+plugins.load(plugins.TASKS)

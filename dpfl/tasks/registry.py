@@ -79,7 +79,7 @@ def register(name: str, entry: TaskEntry) -> None:
     wanted = f"another than that of the task of {known}"
     checks.require(known == entry.module, "name", wanted, name)
     config = entry.config_class
-    plugins.check(plugins.TASKS, name, config)
+    plugins.check(config)
     unknown = {each.name for each in dataclasses.fields(config)}
     unknown -= set(plugins.field_types(config))
     if unknown:
