@@ -44,11 +44,6 @@ _JSON = flags.DEFINE_bool("json", False, "Print JSON; null stands for infinity."
 _CSV = flags.DEFINE_bool("csv", False, "Print CSV.")
 _OUTPUT = flags.DEFINE_string("output", None, "Write to this file, not to stdout.")
 _HTML = flags.DEFINE_string("html", None, "Write table and curves as one page.")
-_METRIC = flags.DEFINE_string(
-    "metric",
-    None,
-    "Metric on the test set that curves show; default: the one that judges the runs.",
-)
 _BASELINE = flags.DEFINE_string(
     "baseline",
     None,
@@ -156,9 +151,7 @@ def main(argv: Sequence[str]) -> None:
     runs = run_folders.read(argv[1:])
     if not _ANY_TASK.value or _BY_CLIENT.value:
         run_folders.check_one_task(runs)
-    metric = _METRIC.value or run_folders.headline(runs)
-    if flags.FLAGS["metric"].present or _HTML.value:
-        run_folders.check_metric(runs, metric)
+    metric = run_folders.headline(runs)
     notes = run_folders.remarks(runs)
     settings = run_folders.different_settings(runs)
     rows = [run_folders.row(run, settings, metric) for run in runs]

@@ -69,7 +69,6 @@ def band_and_rank(rounds: int) -> tuple[int, int]:
 def contenders(
     workload: Workload,
     *,
-    rtol: float = 1e-6,
     bands: Optional[int] = None,
     rank: Optional[int] = None,
     buffers: int = 3,
@@ -83,7 +82,6 @@ def contenders(
 
     Args:
       workload: The workload A.
-      rtol: Relative duality gap of the optimal factorizations.
       bands: Band of the structured decoder; None for `band_and_rank`'s.
       rank: Rank of the structured decoder; None for `band_and_rank`'s.
       buffers: Buffers of the buffered Toeplitz encoder.
@@ -97,8 +95,8 @@ def contenders(
         "identity": {},
         "honaker-online": {},
         "honaker-full": {},
-        "optimal-prefix-sum": {"rtol": rtol},
-        "optimal": {"rtol": rtol},
+        "optimal-prefix-sum": {},
+        "optimal": {},
         "toeplitz-root": {},
         "toeplitz": several,
         "blt": {"buffers": buffers, **several},

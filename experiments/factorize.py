@@ -29,7 +29,8 @@ from dpfl import cache_folder, checks
 from dpfl import factorization as mf
 from dpfl.factorization import iteration
 from dpfl.factorization.sensitivity import participations
-from dpfl.factorization.workloads import MOST_ROUNDS, RATE_RANGE
+from dpfl.factorization.workloads import MOST_ROUNDS
+from dpfl.mechanisms.matrix_fields import SCHEDULES
 
 from . import cli, exits, factorizations, tables
 
@@ -40,18 +41,11 @@ _MOMENTUM = flags.DEFINE_float(
     "matrix_momentum", 0.0, "Momentum that the workload applies."
 )
 _SCHEDULE = flags.DEFINE_enum(
-    "matrix_schedule",
-    "constant",
-    ["constant", "cooldown", "drop"],
-    "Learning rates of the workload.",
+    "matrix_schedule", "constant", [*SCHEDULES], "Learning rates of the workload."
 )
-_DROP_FACTOR = flags.DEFINE_float("drop_factor", 0.1, "Rate after the drop.")
-_COOLDOWN_FINAL = flags.DEFINE_float("cooldown_final", 0.05, "Rate of the last round.")
-_TAIL = flags.DEFINE_float("tail", 0.25, "Share of the rounds with the lower rates.")
 _METHOD = flags.DEFINE_enum(
     "matrix_method", "optimal", sorted(mf.METHODS), "Method of compute."
 )
-_RTOL = flags.DEFINE_float("rtol", None, "Relative duality gap; by default 1e-6.")
 _BANDS = flags.DEFINE_integer(
     "matrix_bands",
     None,
@@ -61,9 +55,6 @@ _BANDS = flags.DEFINE_integer(
 _RANK = flags.DEFINE_integer("matrix_rank", None, "Rank of the structured decoder.")
 _BUFFERS = flags.DEFINE_integer(
     "matrix_buffers", None, "Buffers of a buffered encoder."
-)
-_OBJECTIVE = flags.DEFINE_enum(
-    "objective", None, ["total", "last"], "Error that Toeplitz encoders minimise."
 )
 _EPOCHS = flags.DEFINE_integer(
     "epochs", 1, "Most rounds that one client takes part in."
@@ -83,26 +74,15 @@ _OUTPUT = flags.DEFINE_string(
 )
 _PLOT = flags.DEFINE_string("plot", None, "PNG file: the error of each step (compare).")
 
-_SCHEDULES: Mapping[str, Callable[[], mf.Schedule]] = {
-    "constant": mf.ConstantRate,
-    "drop": lambda: mf.DropRate(_DROP_FACTOR.value, _TAIL.value),
-    "cooldown": lambda: mf.LinearCooldown(_COOLDOWN_FINAL.value, _TAIL.value),
-}
-
 # Flags that do not belong to a command.
 _MEANINGLESS: Mapping[str, Sequence[str]] = {
     "compute": ("plot",),
-    "compare": ("matrix_method", "objective"),
-}
-_OF_SCHEDULES: Mapping[str, Sequence[str]] = {
-    "drop_factor": ("drop",),
-    "cooldown_final": ("cooldown",),
-    "tail": ("drop", "cooldown"),
+    "compare": ("matrix_method",),
 }
 # The flags of each parameter of a method.
 _PARAMETERS: Mapping[str, flags.FlagHolder] = {
-    **{"rtol": _RTOL, "bands": _BANDS, "band": _BANDS, "rank": _RANK},
-    **{"buffers": _BUFFERS, "objective": _OBJECTIVE, "separation": _SEPARATION},
+    **{"bands": _BANDS, "band": _BANDS, "rank": _RANK},
+    **{"buffers": _BUFFERS, "separation": _SEPARATION},
 }
 # Flags of the methods, of the workload and of the participations.
 _FLAG_OF: Mapping[str, str] = {
@@ -123,22 +103,13 @@ def _check_lengths(name: str, value: Sequence[str]) -> None:
 cli.check_flag("rounds", _check_lengths)
 for _flag in (_BANDS, _BUFFERS, _EPOCHS, _SEPARATION):
     cli.check_flag(_flag.name, checks.integer, at_most=MOST_ROUNDS)
-_RATES = {"at_least": RATE_RANGE[0], "at_most": RATE_RANGE[1]}
-_BOUNDS: Mapping[str, Mapping[str, float]] = {
-    "rtol": {"above": 0, "at_most": 1},
-    "matrix_momentum": {"at_least": 0, "below": 1},
-    "drop_factor": _RATES,
-    "cooldown_final": _RATES,
-    "tail": {"above": 0, "at_most": 1},
-    "matrix_rank": {"at_least": 0, "at_most": MOST_ROUNDS},
-}
-for _name, _bounds in _BOUNDS.items():
-    cli.check_flag(_name, checks.real, **_bounds)
+cli.check_flag(_MOMENTUM.name, checks.real, at_least=0, below=1)
+cli.check_flag(_RANK.name, checks.integer, at_least=0, at_most=MOST_ROUNDS)
 
 
 def _workloads() -> list[mf.Workload]:
     return [
-        mf.Workload(int(rounds), _MOMENTUM.value, _SCHEDULES[_SCHEDULE.value]())
+        mf.Workload(int(rounds), _MOMENTUM.value, SCHEDULES[_SCHEDULE.value]())
         for rounds in _ROUNDS.value
     ]
 
@@ -176,7 +147,7 @@ def _params(method: str) -> dict[str, Any]:
     )
     if missing:
         raise ValueError(f"{missing} must be given for --matrix_method={method}")
-    for flag in (_RTOL, _BANDS, _RANK, _BUFFERS, _OBJECTIVE):
+    for flag in (_BANDS, _RANK, _BUFFERS):
         names = [name for name, other in _PARAMETERS.items() if other is flag]
         if flag.value is not None and not set(names) & set(takes):
             raise ValueError(f"--{flag.name} has no meaning for the method {method}")
@@ -188,10 +159,6 @@ def _check_meaning(command: str) -> None:
     cli.refuse(command, *_MEANINGLESS[command])
     if _EPOCHS.value == 1:
         cli.refuse("--epochs=1", "separation")
-    schedule = _SCHEDULE.value
-    for name, schedules in _OF_SCHEDULES.items():
-        if schedule not in schedules:
-            cli.refuse(f"--matrix_schedule={schedule}", name)
 
 
 def _write(
@@ -228,7 +195,6 @@ def compare() -> None:
     for workload in workloads:
         last = factorizations.contenders(
             workload,
-            rtol=_RTOL.value or 1e-6,
             bands=_BANDS.value,
             rank=_RANK.value,
             buffers=_BUFFERS.value or 3,
@@ -270,7 +236,7 @@ def main(argv: Sequence[str]) -> None:
         with checks.renaming(_FLAG_OF):
             COMMANDS[command]()
     except iteration.ConvergenceError as error:
-        exits.fail(f"--rtol must be larger: {error}")
+        exits.fail(str(error))
 
 
 if __name__ == "__main__":

@@ -15,16 +15,17 @@
 rho and true positive rates (docs/privacy/README.md#what-auditors-ask-for).
 
 `compare` sets every mechanism's noise so that all have the same epsilon, or
-(--equal=error) the same error of the mean. The error is the expected squared L2 error
-of the mean of cohort_size updates of norm clip_norm, from the mechanism and not from
-the choice of clients. `bits` shows the error against the bits that are sent, at equal
-epsilon: of every number of bits a coordinate for mechanisms that have one, and of every
-compression rate. Where cohorts vary both have helpers bring the noise in integers,
-unless --noise_source says otherwise. --bits=auto and --compression_rate=auto choose
-numbers, and say on stderr what was chosen. `bands` shows the error of the iterates
-against the number of bands of a stream of noise over the whole run, for clients that
-are dealt into as many groups, or with --participation=once_per_epoch take part once in
-an epoch, or with balls_in_bins or b_min_separation have rounds that are their secret.
+(--equal=error) the error that the Gaussian mechanism has at --epsilon. The error is the
+expected squared L2 error of the mean of cohort_size updates of norm clip_norm, from the
+mechanism and not from the choice of clients. `bits` shows the error against the bits
+that are sent, at equal epsilon: of every number of bits a coordinate for mechanisms
+that have one, and of every compression rate. Where cohorts vary both have helpers bring
+the noise in integers, unless --noise_source says otherwise. --bits=auto and
+--compression_rate=auto choose numbers, and say on stderr what was chosen. `bands` shows
+the error of the iterates against the number of bands of a stream of noise over the
+whole run, for clients that are dealt into as many groups, or with
+--participation=once_per_epoch take part once in an epoch, or with balls_in_bins or
+b_min_separation have rounds that are their secret.
 `explain` shows why an epsilon is what it is, of the run of an output folder or of flags
 as for epsilon or calibrate: the event, and of each route to an epsilon its value, why
 it was taken or not, and the pages of docs/privacy that prove it.
@@ -61,7 +62,7 @@ from typing import Any, Optional
 
 from absl import flags
 
-from dpfl import checks, fields, mechanisms, planning
+from dpfl import checks, mechanisms, planning
 from dpfl.accounting import audit_figures, calibration
 from dpfl.mechanisms import Mechanism, Participation, build, integer
 from dpfl.mechanisms import participation as participation_lib
@@ -100,12 +101,6 @@ flags.DEFINE_list(
 _EQUAL = flags.DEFINE_enum(
     "equal", "epsilon", ["epsilon", "error"], "Quantity that compare holds equal."
 )
-_MEAN_SQUARED_ERROR = flags.DEFINE_float(
-    "mean_squared_error",
-    None,
-    "Error of every mechanism for compare --equal=error; default: the error of the "
-    "Gaussian mechanism at --epsilon.",
-)
 _EPSILON = flags.DEFINE_float("epsilon", None, "The privacy budget's epsilon.")
 _DELTA = flags.DEFINE_float("delta", 1e-5, "The privacy budget's delta.")
 _DIMENSION = flags.DEFINE_integer("dimension", 1018174, "Parameters of the model.")
@@ -142,12 +137,6 @@ flags.DEFINE_list(
     [str(bits) for bits in range(4, 17)],
     "Numbers of bits a coordinate, for bits.",
 )
-flags.DEFINE_list(
-    "bands",
-    None,
-    "Numbers of bands, for bands; default: 1, 2, 3, 4, 6, 8, 12 and so on up to the "
-    "number of rounds in an epoch.",
-)
 flags.DEFINE_bool("progress", True, "Whether bits and bands show a bar on stderr.")
 _JSON = flags.DEFINE_bool("json", False, "Print JSON; null stands for infinity.")
 _OUTPUT = flags.DEFINE_string("output", None, "Write to this file, not to stdout.")
@@ -164,15 +153,12 @@ mechanism_flags.define(
 )
 for _name in ("dimension", "population", "rounds", "min_separation", "cohort_size"):
     cli.check_flag(_name, checks.integer)
-for _name in ("epsilon", "mean_squared_error", "clip_norm"):
+for _name in ("epsilon", "clip_norm"):
     cli.check_flag(_name, checks.positive)
 cli.check_flag("delta", checks.delta)
 cli.check_flag("noise_multiplier", _check_noise_multiplier)
 
-_COMPARE_ONLY = (
-    *("plot", "equal", "mechanisms", "compression_rates", "mean_squared_error"),
-    *("widths", "bands"),
-)
+_COMPARE_ONLY = (*("plot", "equal", "mechanisms", "compression_rates", "widths"),)
 
 
 def _cost(
@@ -245,8 +231,7 @@ def _calibrate() -> list[comparison.MechanismCost]:
 
 
 def _target_error(participation: Participation) -> float:
-    if _MEAN_SQUARED_ERROR.value is not None:
-        return _MEAN_SQUARED_ERROR.value
+    """The error of the Gaussian mechanism at the budget."""
     gaussian = mechanisms.Gaussian(
         cohort_size=participation.cohort_size,
         clip_norm=flags.FLAGS.clip_norm,
@@ -257,19 +242,11 @@ def _target_error(participation: Participation) -> float:
 
 def _compare() -> list[comparison.MechanismCost]:
     """The subcommand compare: the costs of several mechanisms."""
-    cli.refuse("compare", "noise_multiplier", "widths", "bands")
+    cli.refuse("compare", "noise_multiplier", "widths")
     cli.refuse("compare, which has --mechanisms", "mechanism")
     cli.refuse("compare, which has --compression_rates", *build.RATE_FIELDS)
     by_error = _EQUAL.value == "error"
-    if not by_error:
-        cli.refuse("compare --equal=epsilon", "mean_squared_error")
-    if _MEAN_SQUARED_ERROR.value is None:
-        cli.require("compare", "epsilon")
-    else:
-        cli.refuse("compare --mean_squared_error", "epsilon")
-        if flags.FLAGS.bits == fields.AUTO:
-            wanted = "a number for compare --mean_squared_error, whose epsilons differ"
-            raise ValueError(checks.message("--bits", wanted, fields.AUTO))
+    cli.require("compare", "epsilon")
     participation, candidates = choice.of(_noiseless(), by_error)
     if by_error:
         target = _target_error(participation)
@@ -301,8 +278,8 @@ def _cost_at_error(
 
 def _bits() -> list[comparison.MechanismCost]:
     """The subcommand bits: points of the curve of error against bits."""
-    cli.refuse("bits", "noise_multiplier", "mechanism", "bits", "equal", "bands")
-    cli.refuse("bits", "mean_squared_error", *build.RATE_FIELDS)
+    cli.refuse("bits", "noise_multiplier", "mechanism", "bits", "equal")
+    cli.refuse("bits", *build.RATE_FIELDS)
     cli.require("bits", "epsilon")
     widths = privacy_curves.widths()
     participation, candidates = choice.of({**_noiseless(), "bits": integer.MOST_BITS})
@@ -312,7 +289,7 @@ def _bits() -> list[comparison.MechanismCost]:
 def _bands() -> list[privacy_curves.BandsRow]:
     """The subcommand bands: points of the curve of error against bands."""
     cli.refuse("bands", "noise_multiplier", "mechanism", "widths", "equal")
-    cli.refuse("bands", "mean_squared_error", "min_separation", *build.RATE_FIELDS)
+    cli.refuse("bands", "min_separation", *build.RATE_FIELDS)
     cli.require("bands", "epsilon")
     values = mechanism_flags.given()
     cli.refuse("bands", *(n for n in values if n not in privacy_curves.BANDS_FIELDS))

@@ -129,7 +129,6 @@ def of_bands(rates: Sequence[float], values: Mapping[str, Any]) -> list[BandsRow
     number of bands of least error is reported on stderr.
     """
     options: Any = flags.FLAGS
-    counts = None if options.bands is None else _counts()
     participation = _participation(options.participation)
     reference: Optional[float] = None
     if participation == mechanisms.CyclicPoisson.name:
@@ -150,7 +149,7 @@ def of_bands(rates: Sequence[float], values: Mapping[str, Any]) -> list[BandsRow
     wanted = [
         (curve, bands)
         for curve, run in runs.items()
-        for bands in sorted(set(counts or bands_curve.usual_bands(run)))
+        for bands in bands_curve.usual_bands(run)
     ]
     points: dict[tuple[str, float], list[bands_curve.StreamPoint]] = {}
     guess = 1.0
@@ -215,15 +214,6 @@ def _names(given: Optional[Sequence[str]]) -> Sequence[str]:
     for name in given or [""]:
         checks.choice("--mechanisms", name, RELEASES)
     return given
-
-
-def _counts() -> list[int]:
-    wanted = "positive whole numbers with commas between them"
-    counts = cli.integers("bands", wanted)
-    if min(counts, default=1) < 1:
-        message = checks.message("--bands", wanted, ",".join(map(str, counts)))
-        raise ValueError(message)
-    return counts
 
 
 def _of_whole_sums(

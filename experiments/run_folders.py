@@ -137,15 +137,6 @@ def headline(runs: Sequence[RunFolder]) -> str:
     return names[0][len(_EVAL) :] if names else ""
 
 
-def check_metric(runs: Sequence[RunFolder], metric: str) -> None:
-    """Raises ValueError if no run has the metric, such as "accuracy"."""
-    names = dict.fromkeys(n for run in runs for n in run.summary["final_metrics"])
-    known = [name[len(_EVAL) :] for name in names]
-    if metric not in known:
-        wanted = f"one of {', '.join(known)}" if known else "left out for these runs"
-        raise ValueError(f"--metric must be {wanted}, found {metric!r}")
-
-
 def check_one_task(runs: Sequence[RunFolder]) -> None:
     """Raises ValueError if the runs are not all of the same data and split.
 

@@ -222,13 +222,6 @@ def test_runs_on_other_data_need_a_flag(tmp_path):
     assert [row["run"] for row in json.loads(done.stdout)] == ["a", "b"]
 
 
-def test_unknown_metric_is_refused(tmp_path):
-    done = compare(make(tmp_path / "a"), "--metric=f1")
-    assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert names(done.stderr, "--metric", "accuracy", "loss", "f1")
-    assert not done.stdout
-
-
 def seeds(tmp_path):
     """Runs of two rates with three and two seeds."""
     return [

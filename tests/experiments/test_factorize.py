@@ -20,10 +20,10 @@ def rows(done):
 
 
 def test_compute_saves_the_printed_factorization(tmp_path):
-    flags = ["--rounds=32", "--matrix_momentum=0.9", "--rtol=1e-8", "--output=m.npz"]
+    flags = ["--rounds=32", "--matrix_momentum=0.9", "--output=m.npz"]
     (row,) = rows(factorize(tmp_path, "compute", "--json", *flags))
-    assert row["total"] == pytest.approx(2564.239220, rel=1e-7)
-    assert row["method"] == "optimal" and 0 <= row["gap"] <= 1e-8
+    assert row["total"] == pytest.approx(2564.239220, rel=1e-6)
+    assert row["method"] == "optimal" and 0 <= row["gap"] <= 1e-6
     found = mf.load(tmp_path / "m.npz")
     assert found.loss == row["total"] and found.workload == mf.Workload(32, 0.9)
 
