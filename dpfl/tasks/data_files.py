@@ -15,7 +15,6 @@ import functools
 import hashlib
 import math
 import os
-import re
 import sqlite3
 import tarfile
 import urllib.request
@@ -107,7 +106,6 @@ def sql_pieces(
         clients=SqlClients(path, training, client_ids, sizes, record),
         test_examples=lambda: record.parse([one for one, _ in sample()]),
         test_owners=lambda: np.array([str(owner) for _, owner in sample()]),
-        data_file=path,
     )
 
 
@@ -197,22 +195,6 @@ def damaged(path: str, fault: str) -> DataFileError:
         f"The data file {path} is damaged or only part of a download ({fault}): delete"
         " it and fetch it again"
     )
-
-
-# Messages of SQLite and TensorFlow about damaged bytes.
-_DAMAGE = re.compile(
-    "database disk image is malformed|file is not a database|disk I/O error"
-    "|Could not parse example|Can't parse serialized"
-)
-
-
-def damage_met(path: str, message: str) -> Optional[DataFileError]:
-    """The error for a file found damaged while it was read; None for other failures.
-
-    The check reads no examples, so that training may be the first to find damage.
-    """
-    match = _DAMAGE.search(message)
-    return damaged(path, match.group()) if match else None
 
 
 def _check_counts(

@@ -21,7 +21,7 @@ import re
 import sysconfig
 import tokenize
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -44,7 +44,6 @@ _SKIPPED_FOLDERS = frozenset(
     + ["lib-dynload", "ensurepip"]
 )
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-_STATEMENTS = ("body", "handlers", "orelse", "finalbody", "cases")
 _SENTENCE_END = re.compile(r"(?<=[.!?:;])\s+|\n\s*\n")
 _WORD = re.compile(r"[a-z_]+(?:'[a-z]+)?|[0-9]+|[^\sa-z0-9_]")
 _DOCTEST = re.compile(r"^\s*(>>>|\.\.\. ).*$", re.MULTILINE)
@@ -81,18 +80,9 @@ def docstrings(path: str) -> list[str]:
             tree = ast.parse(source.read())
     except (OSError, SyntaxError, ValueError, RecursionError):
         return []
-    return list(_docstrings_in(tree))
-
-
-def _docstrings_in(node: ast.AST) -> Iterator[str]:
-    """Yields the docstrings of a node and of the statements in it, in source order."""
-    if isinstance(node, _DOCUMENTED):
-        docstring = ast.get_docstring(node)
-        if docstring:
-            yield docstring
-    for field in _STATEMENTS:
-        for child in getattr(node, field, ()):
-            yield from _docstrings_in(child)
+    documented = [node for node in ast.walk(tree) if isinstance(node, _DOCUMENTED)]
+    documented.sort(key=lambda node: getattr(node, "lineno", 0))
+    return [text for text in map(ast.get_docstring, documented) if text]
 
 
 def split(docstring: str) -> list[Sentence]:

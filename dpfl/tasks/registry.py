@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import typing
-from typing import Any, Optional
+from typing import Any
 
 from dpfl import checks, plugins
 from dpfl.fields import Checked, required
@@ -40,15 +40,12 @@ class TaskEntry(Checked):
       module: Module with the function `load(config)`.
       dimension: d, the trainable parameters of the default model.
       metric: Metric by which the task's runs are judged.
-      flag_file: Name of the task's files in the folders of flag files; None if it has
-        none.
     """
 
     config_class: type[configs.TaskConfig] = required(None, check=_config_class)
     module: str = required(None)
     dimension: int = required(None, check=checks.dimension)
     metric: TaskMetric = metrics.ACCURACY
-    flag_file: Optional[str] = None
 
     def lower_is_better(self, name: str) -> bool:
         """Whether smaller values of a metric are better; known of two metrics alone."""
@@ -100,9 +97,7 @@ for _name, _module, _class, _dimension in (
     ("synthetic", "synthetic", configs.SyntheticConfig, 1_018_174),
 ):
     _metric = metrics.HEADLINES.get(_name, metrics.ACCURACY)
-    _file = None if _name == "synthetic" else f"{_name}.flags"
-    _of_dpfl = f"dpfl.tasks.{_module}"
-    register(_name, TaskEntry(_class, _of_dpfl, _dimension, _metric, _file))
+    register(_name, TaskEntry(_class, f"dpfl.tasks.{_module}", _dimension, _metric))
 
 
 def task_names() -> tuple[str, ...]:

@@ -114,8 +114,6 @@ class Task:
       input_spec: Shape and dtype of an example's input; by default the network's.
       benchmark_only: Whether the examples are made up, so that no accuracy means
         anything.
-      data_file: Path of the file that examples are read from during training; None if
-        they are in memory.
     """
 
     name: str
@@ -136,7 +134,6 @@ class Task:
     jax: Optional[JaxParts] = None
     input_spec: Optional[tuple[tuple[int, ...], Any]] = None
     benchmark_only: bool = False
-    data_file: Optional[str] = None
 
     def __post_init__(self) -> None:
         given = [name for name in _MODELS if getattr(self, name) is not None]
@@ -277,12 +274,7 @@ class Task:
         for index in sorted({last * i // _SAMPLED for i in range(_SAMPLED + 1)}):
             for part in self.clients.read(np.array([index])):
                 hasher.update(f"{part.dtype.str} {part.shape[1:]}".encode())
-                sample = part[:_EXAMPLES_SAMPLED]
-                content = sample.tobytes()
-                if sample.dtype.hasobject:
-                    # Bytes of objects are addresses in memory.
-                    content = repr(sample.tolist()).encode()
-                hasher.update(content)
+                hasher.update(part[:_EXAMPLES_SAMPLED].tobytes())
         return hasher.hexdigest()
 
     @functools.cached_property

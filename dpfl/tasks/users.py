@@ -112,20 +112,17 @@ def _examples(
       y: Labels.
       ending: Ending of their names.
     """
-    wanted = "[examples, ...], with one example or more"
-    checks.require(x.ndim > 1 and x.size, f"x{ending}", wanted, list(x.shape))
-    checks.require(x.dtype.kind in "buif", f"x{ending}", "numbers", x.dtype)
     # Pictures without channels have one.
     x = x[..., np.newaxis] if x.ndim == 3 else x
-    if x.dtype != np.uint8:
-        x = x.astype(np.float32)
-    checks.require(bool(np.isfinite(x).all()), f"x{ending}", "finite", "others")
-    is_right = y.dtype.kind in "biu" and y.shape == x.shape[:1] and len(y) > 0
-    wanted = f"a whole number for each of {len(x)} examples"
+    is_right = x.ndim > 1 and x.size and x.dtype.kind in "buif"
+    is_right = is_right and bool(np.isfinite(x).all())
+    wanted = "finite numbers [examples, ...], with one example or more"
+    checks.require(is_right, f"x{ending}", wanted, f"{x.dtype} {list(x.shape)}")
+    x = x if x.dtype == np.uint8 else x.astype(np.float32)
+    is_right = y.dtype.kind in "biu" and y.shape == x.shape[:1]
+    is_right = is_right and y.min() >= 0 and y.max() < 10**6
+    wanted = f"a whole number from 0 to 999999 for each of {len(x)} examples"
     checks.require(is_right, f"y{ending}", wanted, f"{y.dtype} {list(y.shape)}")
-    least, most = int(y.min()), int(y.max())
-    in_range = least >= 0 and most < 10**6
-    checks.require(in_range, f"y{ending}", "from 0 to 999999", f"{least} to {most}")
     return x, y.astype(np.int32)
 
 

@@ -25,7 +25,6 @@ from dpfl.privacy_coverage import MEASURES, RELEASED
 from dpfl.tasks import TaskConfig, registry
 from dpfl.training import engine as engine_lib
 
-_ADDRESS = re.compile(r"(\[[^\[\]]+\]|[^:\[\]]+):([0-9]+)", re.ASCII)
 # Settings that may change on resume: nothing that a result depends on.
 HARMLESS = (
     *("output_dir", "checkpoint_every", "keep_checkpoints", "round_deadline"),
@@ -252,11 +251,10 @@ class RunConfig(Checked):
         place = self.coordinator_address
         if (place, self.num_processes, self.process_id) == (None, None, None):
             return
-        parts = _ADDRESS.fullmatch(place or "")
-        if parts is None:
-            wanted = "HOST:PORT, with num_processes and process_id"
-            raise ValueError(checks.message("coordinator_address", wanted, place))
-        checks.integer("the port of coordinator_address", int(parts[2]), 1, 65535)
+        host, _, port = (place or "").rpartition(":")
+        wanted = "HOST:PORT, with num_processes and process_id"
+        is_right = host and re.fullmatch("[0-9]{1,5}", port)
+        checks.require(is_right, "coordinator_address", wanted, place)
         for name in ("num_processes", "process_id"):
             value, wanted = getattr(self, name), "given with coordinator_address"
             checks.require(value is not None, name, wanted, value)

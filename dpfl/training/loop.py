@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Optional
 import numpy as np
 import tqdm
 
-from dpfl import privacy_coverage
 from dpfl.planning import ledger as ledger_lib
 from dpfl.privacy_coverage import RELEASED
 from dpfl.training import canaries as canaries_lib
@@ -83,7 +82,6 @@ class Loop:
         self._on_round = on_round
         self._ledger = ledger_lib.Ledger.of(plan.cost)
         self._canaries = canaries_lib.Canaries(plan, key)
-        self._warned = False
 
     def run(self) -> tuple[Any, Progress]:
         """Runs the remaining rounds; returns the last state and the progress.
@@ -103,7 +101,6 @@ class Loop:
                 begun = time.monotonic()
                 state, row, cohort, scores = self._round(state, progress.totals)
                 problem = self._problem(state, row)
-                self._warn(row)
                 progress = progress.advanced(
                     row,
                     cohort,
@@ -148,17 +145,6 @@ class Loop:
         return (
             f"training diverged in round {row['round']}: {flaw}; smaller client_lr and "
             "server_lr, or less noise, may help, in another output_dir"
-        )
-
-    def _warn(self, row: Row) -> None:
-        """Warns once if every update of a round is non-finite, if that is measured."""
-        measured = row.get(privacy_coverage.measured_column("nonfinite_clients"))
-        if self._warned or not measured or measured < row["exact_clients"]:
-            return
-        self._warned = True
-        self._say(
-            f"exact: no client of round {row['round']} had a finite update; a smaller "
-            "client_lr may help, in another output_dir"
         )
 
     def _bar(self, done: int) -> Any:

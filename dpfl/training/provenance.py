@@ -70,16 +70,14 @@ def manifest(plan: plan_lib.Plan) -> dict[str, dict[str, Any]]:
     """The facts that must not change when a run resumes, by kind and name.
 
     These are its settings, the resulting noise, the versions of the packages that
-    compute it, the engine's device, the commit of the source tree if there is one, the
-    digests of dpfl's own files and of plug-ins, and what the last bits of sums depend
-    on. Without the source digests, a changed calibration in the same version
-    could give some rounds another noise, or a changed task could give other updates the
-    same noise.
+    compute it, the engine's device, the digests of dpfl's own files and of plug-ins,
+    and what the last bits of sums depend on. Without the source digests, a changed
+    calibration in the same version could give some rounds another noise, or a changed
+    task could give other updates the same noise.
     """
     return {
         **_of_release(plan),
         "source": {
-            "commit": (git_state() or {}).get("commit"),
             "dpfl's files": source_digest(),
             "plug-ins' files": plugins_digest(plan),
         },
@@ -100,7 +98,7 @@ def _of_release(plan: plan_lib.Plan) -> dict[str, dict[str, Any]]:
 def digest(plan: plan_lib.Plan) -> str:
     """The SHA-256 of everything that a release depends on, except seed and data.
 
-    The task's fingerprint represents the data. The source's commit and digests and the
+    The task's fingerprint represents the data. The source's digests and the
     processors are left out, so that a seed gives the same results within one version.
     Measurements beside the release are left out too.
     """

@@ -36,8 +36,8 @@ def test_every_paper_folder_has_a_flag_file_per_task():
         *itertools.product(papers, ("court", "fashion", "femnist")),
     ]
     for task in tasks.task_names():
-        name = tasks.task_entry(task).flag_file
-        if name is None:
+        name = f"{task}.flags"
+        if task == "synthetic":
             continue
         for folder in ("tasks", *papers):
             if (folder, task) not in elsewhere:

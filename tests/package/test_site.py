@@ -176,10 +176,8 @@ def test_hosted_ci_covers_every_supported_python():
     first, end = map(int, classifiers.groups())
     supported = {f"3.{minor}" for minor in range(first, end)}
     assert set(found["base"]["strategy"]["matrix"]["python"]) == supported
-    from dpfl import missing
-
     with_tff = set(found["everything"]["strategy"]["matrix"]["python"])
-    assert with_tff == {f"{major}.{minor}" for major, minor in missing.PYTHONS_OF_TFF}
+    assert with_tff == {"3.9", "3.10", "3.11"}
     runs = [step.get("run") for step in found["everything"]["steps"]]
     assert "bash .ci/run" in runs
 

@@ -231,37 +231,6 @@ def test_a_damaged_file_is_refused_even_if_partial(
     assert _one_sentence(caught)
 
 
-@pytest.mark.parametrize("limit", [None, 4])
-def test_overwritten_pages_are_reported_as_damage(emnist_copy, tff_context, limit):
-    """The check reads no examples: a worker, or what evaluates, is the first to."""
-    import tensorflow_federated as tff
-
-    from dpfl.engines.tff import connection, federated_averaging
-
-    content = bytearray(emnist_copy.read_bytes())
-    content[4096 * 3 :] = b"\xff" * len(content[4096 * 3 :])
-    task = _emnist(emnist_copy.parent, max_test_examples=limit)
-    emnist_copy.write_bytes(content)
-
-    def evaluates():
-        evaluate = federated_averaging.Evaluator(task, 0)
-        evaluate._dataset.reduce(0, lambda n, _: n + 1)
-
-    @tff.tensorflow.computation
-    def trains():
-        counts = [
-            task.dataset_from_index(client, 0).reduce(0, lambda n, _: n + 1)
-            for client in range(EMNIST_CLIENTS)
-        ]
-        return tf.add_n(counts)
-
-    for work in (trains, evaluates):
-        with _refused(emnist_copy) as caught:
-            with connection.failures_told(task.data_file):
-                work()
-        assert _one_sentence(caught)
-
-
 def test_fingerprint_follows_the_data(emnist_copy, emnist_folder):
     before = _emnist(emnist_folder).fingerprint
     assert _emnist(emnist_copy.parent).fingerprint == before

@@ -145,7 +145,7 @@ def test_the_manifest_says_noise_and_versions(make_plan):
     for name in ("dpfl", "python", "tensorflow", "numpy", "scipy", "dp-accounting"):
         assert found["versions"][name]
     assert found["flags"]["population"] == fakes.POPULATION
-    assert set(found["source"]) == {"commit", "dpfl's files", "plug-ins' files"}
+    assert set(found["source"]) == {"dpfl's files", "plug-ins' files"}
     assert found["source"]["dpfl's files"] == provenance.source_digest()
 
 
@@ -283,16 +283,10 @@ def test_settings_of_the_other_engine_are_refused(
         make_plan(**{setting: value})
 
 
-@pytest.mark.parametrize(
-    ("place", "named"),
-    [
-        *((bad, repr(bad)) for bad in ("a", "a:", ":1", "::1:80", "a:b", "a:²", "")),
-        *(("a:1,b:1", "'a:1,b:1'"), ("a:70000", 70000), (None, None)),
-    ],
-)
-def test_an_address_is_a_host_and_a_port(place, named):
+@pytest.mark.parametrize("place", ["a", "a:", ":1", "a:b", "", None])
+def test_an_address_is_a_host_and_a_port(place):
     given = {"num_processes": 2, "process_id": 1}
-    with refuses(ValueError, "coordinator_address", named):
+    with refuses(ValueError, "coordinator_address", repr(place)):
         fakes.run_config(**given, coordinator_address=place)
     for right in ("a.b:1", "10.0.0.1:65535", "[::1]:80"):
         fakes.run_config(**given, coordinator_address=right)

@@ -11,15 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import sqlite3
 from collections.abc import Callable, Iterator
-from typing import Any, Optional
+from typing import Any
 
 import grpc
-import tensorflow as tf
 import tensorflow_federated as tff
 
-from dpfl.tasks import data_files
 from dpfl.training.engine import EngineLostError
 
 _GIGABYTE = 1000**3
@@ -53,27 +50,16 @@ class WorkerDiedError(EngineLostError):
 
 
 @contextlib.contextmanager
-def failures_told(data_file: Optional[str] = None) -> Iterator[None]:
+def failures_told() -> Iterator[None]:
     """Turns failures beyond this process into errors of one sentence.
 
-    Args:
-      data_file: Path of the file that examples are read from, here and in the worker;
-        None if there is none.
-
     Raises:
-      DataFileError: If that file turns out to be damaged.
       WorkerDiedError: If gRPC gives up a call.
     """
     try:
         yield
-    except (grpc.RpcError, tf.errors.OpError, sqlite3.Error) as error:
-        details = str(error.details() if isinstance(error, grpc.Call) else error)
-        damage = data_file and data_files.damage_met(data_file, details)
-        if damage:
-            raise damage from error
-        if isinstance(error, grpc.RpcError):
-            raise WorkerDiedError(_sentence(error)) from error
-        raise
+    except grpc.RpcError as error:
+        raise WorkerDiedError(_sentence(error)) from error
 
 
 def _sentence(error: grpc.RpcError) -> str:

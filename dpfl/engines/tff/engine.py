@@ -46,7 +46,6 @@ def opened(plan: plan_lib.Plan, setup: Setup) -> Iterator[TffEngine]:
     """The engine of a plan, with its worker.
 
     Raises:
-      DataFileError: If the task's data file is found damaged by the block.
       EngineLostError: If the worker ends or fails.
       NotEnoughMemoryError: If the vectors of a run exceed the free memory. That of a
         small model is not counted: it is hardly known, and fits.
@@ -56,7 +55,7 @@ def opened(plan: plan_lib.Plan, setup: Setup) -> Iterator[TffEngine]:
     mend = "a smaller --concurrency needs less"
     check_memory(plan.about.memory, machine.free_memory(), what, mend)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(connection.failures_told(plan.task.data_file))
+        stack.enter_context(connection.failures_told())
         worker = stack.enter_context(
             local_worker.start(
                 concurrency=concurrency,

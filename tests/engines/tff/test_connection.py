@@ -1,15 +1,12 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-import sqlite3
 
 import grpc
 import pytest
-import tensorflow as tf
 
 from dpfl import machine
 from dpfl.engines.tff import connection, engine
-from dpfl.tasks import data_files
 from dpfl.training.engine import NotEnoughMemoryError
 from tests.refusals import refuses
 from tests.training import fakes
@@ -53,29 +50,8 @@ def test_grpc_failures_become_one_line_errors(error, parts):
 
 
 def test_unrelated_errors_pass_unchanged():
-    with pytest.raises(ZeroDivisionError), connection.failures_told("a.sqlite"):
+    with pytest.raises(ZeroDivisionError), connection.failures_told():
         raise ZeroDivisionError
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        Failure(grpc.StatusCode.INTERNAL, "Step() failed: [11] " + MALFORMED),
-        Failure(grpc.StatusCode.INTERNAL, "Could not parse example input, value: '?'"),
-        sqlite3.DatabaseError(MALFORMED),
-        tf.errors.DataLossError(None, None, f"Step() failed: [11] {MALFORMED}"),
-    ],
-)
-def test_damaged_data_file_error_names_the_file(error):
-    path = "/data/emnist_all.sqlite"
-    with refuses(data_files.DataFileError, path) as caught:
-        with connection.failures_told(path):
-            raise error
-    assert "f000" not in str(caught.value)
-    # Of a task in memory it is an error like another.
-    with pytest.raises((connection.WorkerDiedError, type(error))):
-        with connection.failures_told():
-            raise error
 
 
 def test_groups_that_exceed_the_memory_are_refused_before_the_worker(monkeypatch):
