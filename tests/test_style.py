@@ -189,28 +189,6 @@ BINARIES = {
 EXPERIMENTS = sorted((ROOT / "experiments").rglob("*.py"))
 
 
-def documented(path):
-    """Docstrings of a file, and texts behind its constants, with their lines."""
-    for node in nodes(path):
-        text = getattr(getattr(node, "value", None), "value", None)
-        if isinstance(node, ast.Expr) and isinstance(text, str):
-            yield node.lineno, text.strip()
-
-
-HEADLESS = {"What", "Those", "That", "Whose", "Of", "Who", "Which", "Has"}
-
-
-def test_docstrings_begin_with_a_noun_or_a_verb():
-    paths = [*(ROOT / "dpfl").rglob("*.py"), *EXPERIMENTS]
-    headless = [
-        f"{path}:{line} {text.splitlines()[0]}"
-        for path in sorted(paths)
-        for line, text in documented(path)
-        if re.split(r"\W", text, maxsplit=1)[0] in HEADLESS
-    ]
-    assert not headless, "\n".join(headless)
-
-
 def arguments(node):
     """Names of a function's arguments, but for the object or class it belongs to."""
     names = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]

@@ -88,7 +88,11 @@ def test_vocabulary_is_by_frequency_then_alphabet():
 
 def test_held_out_modules_are_excluded_from_clients_and_vocabulary(tmp_path):
     folder = _library(tmp_path)
+    (tmp_path / "short.py").write_text('"""Only one sentence here."""\n')
     before = docs.load(_small(), folder)
+    x, y = before.clients.x, before.clients.y
+    assert np.array_equal(x[:, 1:], y[:, :-1])
+    assert np.all(x[:, 0] == text.Tokens(5).begin)
     held_out = {f"mod{m:02d}" for m in range(30)} - set(before.client_ids)
     assert len(held_out) == 3
     assert list(before.client_ids) == sorted(before.client_ids)
@@ -107,24 +111,9 @@ def test_held_out_modules_are_excluded_from_clients_and_vocabulary(tmp_path):
     assert np.array_equal(before.clients.x, after.clients.x)
 
 
-def test_labels_are_the_inputs_one_token_on(tmp_path):
-    task = docs.load(_small(), _library(tmp_path))
-    x, y = task.clients.x, task.clients.y
-    assert np.array_equal(x[:, 1:], y[:, :-1])
-    assert np.all(x[:, 0] == text.Tokens(5).begin)
-    assert [s.shape.as_list() for s in task.element_spec] == [[None, 6]] * 2
-
-
 def test_too_little_source_is_refused(tmp_path):
     with refuses(ValueError, 20, 3):
         docs.load(_small(), _library(tmp_path, modules=3))
-
-
-def test_short_modules_are_no_clients(tmp_path):
-    folder = _library(tmp_path)
-    (tmp_path / "short.py").write_text('"""Only one sentence here."""\n')
-    clients = docs.load(_small(min_sentences=2), folder).client_ids
-    assert "short" not in clients
 
 
 def test_validation_takes_the_place_of_the_test_set(tmp_path):

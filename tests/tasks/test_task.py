@@ -114,12 +114,6 @@ def test_sizes_must_add_up():
         ArrayClients(X, Y, np.array([4, 5]))
 
 
-def test_client_names_sort_in_numerical_order():
-    names = task_lib.client_names(101)
-    assert list(names) == sorted(names)
-    assert names[0] == "client_000" and names[100] == "client_100"
-
-
 @pytest.mark.parametrize("options", [{}, {"max_examples_per_client": 2}])
 def test_orders_of_graphs_are_those_of_numpy(options):
     config = TaskConfig(client_epochs=2, shuffle_seed=2**62, **options)

@@ -2,14 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
-from dpfl import locks
 from dpfl.training import checkpoint
 from tests.refusals import names, refuses
 
@@ -142,16 +138,10 @@ SECRET = "98765432109876543210"
     "change",
     [
         lambda text: text.replace(b"flags", b"fl\x80gs"),
-        lambda text: b"\xff" + text,
         lambda text: text[:-3],
-        lambda text: text.replace(b'"seed"', b'"seed'),
         lambda text: text.replace(SECRET.encode(), SECRET.encode() + b"x"),
-        lambda text: text.replace(b'"1.25.2"', b'"\n"'),
-        lambda text: text[:-2] + b', "seed": "1"}',
         lambda text: b"{}",
         lambda text: b"[]",
-        lambda text: b'{"seed": "x", "flags": {}, "checksum": ""}',
-        lambda text: b"[" * 10_000 + b"]" * 10_000,
     ],
 )
 def test_damaged_manifest_is_kept_and_its_seed_not_said(path, change):
@@ -193,15 +183,10 @@ def test_checkpoints_are_of_one_manifest(tmp_path):
 def test_changed_flags_are_named(path):
     wanted = "rounds", 3, 4, "seed", "flags", "output_dir"
     with refuses(checkpoint.ChangedFlagsError, *wanted) as caught:
-        checkpoint.open_manifest(path, changed("flags", rounds=4, seed=2), lambda: 1)
-    assert "client_lr" not in str(caught.value)
-
-
-def test_a_fact_of_two_kinds_is_named_once(path):
-    facts = {**changed("flags", rounds=4), "engine": {"rounds": 4}}
-    with refuses(checkpoint.ChangedFlagsError, "engine", "flags", 3, 4) as caught:
-        checkpoint.open_manifest(path, facts, lambda: 1)
-    assert str(caught.value).count("rounds (") == 1
+        checkpoint.open_manifest(
+            path, changed("flags", rounds=4, seed=98765), lambda: 1
+        )
+    assert not any(x in str(caught.value) for x in ("client_lr", "98765"))
 
 
 def test_changed_noise_version_or_commit_is_named(path):
@@ -214,17 +199,3 @@ def test_changed_noise_version_or_commit_is_named(path):
         wanted = kind, name, FACTS[kind][name], value
         with refuses(checkpoint.ChangedFlagsError, *wanted):
             checkpoint.open_manifest(path, changed(kind, **{name: value}), lambda: 1)
-
-
-def test_output_dir_is_locked_by_one_run(tmp_path):
-    code = (
-        "import pathlib, sys\n"
-        "from dpfl import locks\n"
-        "with locks.locked(pathlib.Path(sys.argv[1])): pass\n"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    with locks.locked(tmp_path):
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode != 0
-        assert names(done.stderr, tmp_path, os.getpid())
-    assert subprocess.run(command).returncode == 0

@@ -20,6 +20,9 @@ def test_missing_settings_default_to_the_task_s(make_plan):
     assert plan.mechanism.clip_norm == 0.5
     assert 7.9 < plan.cost.planned.epsilon <= 8
     assert plan.last_round == 8
+    assert make_plan(server_optimizer="adam").config.server_momentum is None
+    without = make_plan(mechanism="none", weighted=True)
+    assert without.config.epsilon is None and without.last_round == 8
 
 
 def test_given_settings_are_kept(make_plan):
@@ -74,10 +77,6 @@ def test_insufficient_memory_is_refused_before_work(make_plan, monkeypatch):
         make_plan(epsilon=4.0, concurrency=2)
 
 
-def test_only_sgd_uses_the_task_s_momentum(make_plan):
-    assert make_plan(server_optimizer="adam").config.server_momentum is None
-
-
 @pytest.mark.parametrize(
     ("mechanism", "participation"),
     [("matrix_factorization", "cyclic_poisson"), ("sgmf", "once_per_epoch")],
@@ -103,27 +102,11 @@ def test_run_long_noise_stream_spans_all_rounds(make_plan, mechanism, participat
     assert halved.mechanism.stddev == stream.stddev
 
 
-def test_correlated_noise_has_the_participations_epochs(make_plan):
-    plan = make_plan(
-        mechanism="matrix_factorization",
-        participation="once_per_epoch",
-        noise_multiplier=1.0,
-        rounds_per_epoch=3,
-        server_momentum=0.0,
-    )
-    assert plan.mechanism.rounds_per_epoch == 3 == plan.participation.rounds_per_epoch
-
-
 def test_evaluation_and_checkpoint_rounds(make_plan):
     plan = make_plan(rounds=7, eval_every=3, checkpoint_every=2)
     numbers = range(1, 8)
     assert [n for n in numbers if plan.is_evaluated(n)] == [3, 6, 7]
     assert [n for n in numbers if plan.is_saved(n)] == [1, 2, 4, 6, 7]
-
-
-def test_without_privacy_nothing_is_calibrated(make_plan):
-    plan = make_plan(mechanism="none", weighted=True)
-    assert plan.config.epsilon is None and plan.last_round == 8
 
 
 def test_settings_hold_only_what_affects_results(make_plan):
@@ -198,21 +181,12 @@ def test_budget_needing_too_much_noise_is_refused(make_plan):
             for changes in (
                 {"measure": "everything"},
                 {"rounds": 0},
-                {"rounds": 10**8},
                 {"noise_multiplier": 1e30},
-                {"client_lr": 1e30},
-                {"server_lr": 1e30},
                 {"client_lr": -1.0},
-                {"epsilon": 0.0},
                 {"delta": 1.0},
-                {"noise_multiplier": -1.0},
                 {"server_momentum": 1.0},
-                {"seed": -1},
                 {"task": "cifar"},
                 {"mechanism": "laplace"},
-                {"participation": "never"},
-                {"accounting_method": "guess"},
-                {"server_optimizer": "lamb"},
             )
         ),
         ({"rounds_per_epoch": 2}, ["rounds_per_epoch", 2]),
