@@ -27,7 +27,6 @@ import re
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
@@ -156,15 +155,12 @@ def _run(name: str, module: Any, line: Sequence[str]) -> dict[str, Any]:
         os.chdir(folder)
         module.cli.run(module.main)
 
-    begun = time.monotonic()
     child = runs.fork_program(be, [f"dpfl-{name}", *line], out, err)
     code = runs.ended(child, SECONDS)
-    seconds = round(time.monotonic() - begun, 3)
     printed, said = (path.read_text("utf-8", "replace") for path in (out, err))
     shutil.rmtree(folder, ignore_errors=True)
     fault = fault_of(line, code, printed, said, sorted(flags.FLAGS))
-    result = {"line": line, "code": code, "seconds": seconds, "fault": fault}
-    return {**result, "said": said[-600:]}
+    return {"line": line, "code": code, "fault": fault, "said": said[-600:]}
 
 
 def main() -> None:

@@ -124,7 +124,8 @@ class _Fork:
 
         (asked, stdin), (stdout, answers) = os.pipe(), os.pipe()
         self.stdin, self.stdout = os.fdopen(stdin, "w"), os.fdopen(stdout)
-        self.pid = runs.fork(self._serve, main, asked, answers)
+        self._process = runs.fork(self._serve, main, asked, answers)
+        self.pid = self._process.pid
         os.close(asked)
         os.close(answers)
 
@@ -139,7 +140,8 @@ class _Fork:
         main()
 
     def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
+        self._process.kill()
 
     def wait(self) -> int:
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        self._process.join()
+        return self._process.exitcode

@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.context import ForkProcess
 from typing import Any, NamedTuple
 
 from tools.soaks import runs
@@ -34,7 +35,7 @@ Outcome = tuple[int, list[str]]
 class Kind(NamedTuple):
     """A kind of run: a function that starts one in a folder, and its rounds."""
 
-    start: Callable[[pathlib.Path], int]
+    start: Callable[[pathlib.Path], ForkProcess]
     rounds: int
 
 
@@ -50,7 +51,7 @@ def trainings(names: Sequence[str]) -> dict[str, Kind]:
 def loops() -> dict[str, Kind]:
     """Loops that compute nothing, so that most kills come in writes."""
 
-    def start(folder: pathlib.Path) -> int:
+    def start(folder: pathlib.Path) -> ForkProcess:
         log = runs.log_of(folder)
         return runs.fork_program(lambda: _loop(folder), ["loop"], log, log)
 
@@ -96,12 +97,13 @@ def disturb(
         expected, seconds = whole[name]
         drawn = (draw.randrange(kind.rounds + 1) for _ in left[-_SIGNALS_OF_A_RUN:])
         for target in sorted(drawn):
-            pid = kind.start(own)
-            while runs.is_running(pid) and runs.newest_round(own) < target:
+            run = kind.start(own)
+            while run.is_alive() and runs.newest_round(own) < target:
                 time.sleep(0.002)
             time.sleep(draw.random() * 2 * seconds / kind.rounds)
-            os.kill(pid, left[-1])
-            code, wanted = runs.ended(pid), _documented(left[-1])
+            if run.is_alive():
+                os.kill(run.pid or 0, left[-1])
+            code, wanted = runs.ended(run), _documented(left[-1])
             if code == wanted:
                 left.pop()
             elif code != 0:

@@ -15,14 +15,15 @@ import ctypes
 import dataclasses
 import importlib.util
 import json
+import multiprocessing
 import os
 import pathlib
 import resource
 import signal
 import sys
-import traceback
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, Optional
+from multiprocessing.context import ForkProcess
+from typing import Any, Optional
 
 import psutil
 
@@ -34,7 +35,6 @@ _libc = ctypes.CDLL(None, use_errno=True)
 # Most seconds of a training, and of processes that survive a kill.
 RUN_SECONDS = 3600.0
 _LINGER_SECONDS = 60.0
-_UNEXPECTED = 99
 # In an environment with JAX its engine is disturbed.
 ENGINE = "tff" if importlib.util.find_spec("tensorflow") else "jax"
 
@@ -99,8 +99,8 @@ def log_of(folder: pathlib.Path) -> pathlib.Path:
     return folder.with_name(f"{folder.name}.log")
 
 
-def start(flags: Sequence[str], folder: pathlib.Path) -> int:
-    """Starts the train binary in a fork; returns its process id."""
+def start(flags: Sequence[str], folder: pathlib.Path) -> ForkProcess:
+    """Starts the train binary in a fork."""
 
     def train() -> None:
         # A shell that starts the soak in the background has some of them ignored.
@@ -115,27 +115,27 @@ def start(flags: Sequence[str], folder: pathlib.Path) -> int:
     return fork_program(train, words, log_of(folder), log_of(folder))
 
 
-def fork(function: Any, *arguments: Any) -> int:
-    """Forks a process that calls a function and ends; returns its id."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    pid = os.fork()
-    if pid:
-        return pid
-    try:
+def fork(function: Callable[..., Any], *arguments: Any) -> ForkProcess:
+    """Forks a process that calls a function and ends, with this one at the latest."""
+
+    def be() -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-        function(*arguments)
-        os._exit(0)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(_UNEXPECTED)
+        try:
+            function(*arguments)
+        finally:
+            # As by the interpreter at its end.
+            atexit._run_exitfuncs()
+
+    sys.stdout.flush()
+    process = multiprocessing.get_context("fork").Process(target=be)
+    process.start()
+    return process
 
 
 def fork_program(
     run: Callable[[], Any], words: Sequence[str], out: pathlib.Path, err: pathlib.Path
-) -> int:
-    """Forks a program into a session of its own; returns its id.
+) -> ForkProcess:
+    """Forks a program into a session of its own.
 
     Args:
       run: The program's function, to its exit code.
@@ -144,48 +144,31 @@ def fork_program(
       err: File for stderr, which may be the same.
     """
 
-    def be() -> NoReturn:
+    def be() -> None:
         os.setsid()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        errors = os.open(err, flags, 0o600)
-        os.dup2(errors if out == err else os.open(out, flags, 0o600), 1)
-        os.dup2(errors, 2)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        for number, path in ((1, out), (2, err)):
+            os.dup2(os.open(path, flags, 0o600), number)
         sys.argv = list(words)
-        code = 0
-        try:
-            run()
-        except SystemExit as ended:
-            code = ended.code if isinstance(ended.code, int) else int(bool(ended.code))
-        except BaseException:
-            sys.excepthook(*sys.exc_info())
-            code = 1
-        # Flushed as by the interpreter at its end.
-        atexit._run_exitfuncs()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        run()
 
+    for path in (out, err):
+        path.write_text("")
     return fork(be)
 
 
-def ended(pid: int, seconds: float = RUN_SECONDS) -> Optional[int]:
-    """A child's exit code, or minus its signal.
+def ended(process: ForkProcess, seconds: float = RUN_SECONDS) -> Optional[int]:
+    """A process's exit code, or minus its signal.
 
     After so many seconds it is killed, and the code is None.
     """
-    try:
-        return psutil.Process(pid).wait(seconds)
-    except psutil.TimeoutExpired:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+    process.join(seconds)
+    if process.is_alive():
+        process.kill()
+        process.join()
         return None
-
-
-def is_running(pid: int) -> bool:
-    """Whether a child is running; it can still be waited for."""
-    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+    return process.exitcode
 
 
 def newest_round(folder: pathlib.Path) -> int:
