@@ -14,7 +14,6 @@ cli.run(main)
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -120,24 +119,19 @@ def check_flag(name: str, check: Callable[..., Any], **bounds: Any) -> None:
 def check_outputs(endings: Mapping[str, Collection[str]]) -> None:
     """Refuses files that could not be written, before anything is computed.
 
+    A file that is there is replaced.
+
     Args:
       endings: The allowed endings of a file's path by flag; empty for any. Flags that
         were not given are skipped.
 
     Raises:
-      ValueError: As for `files.output_path`; or if two flags name the same file.
+      ValueError: As for `files.output_path`.
     """
-    users: dict[str, str] = {}
     for name, allowed in endings.items():
         path = flags.FLAGS[name].value
-        if path is None:
-            continue
-        real_path = os.path.realpath(files.output_path(f"--{name}", path, allowed))
-        if real_path in users:
-            raise ValueError(
-                f"--{name} must be another file than --{users[real_path]}, found {path}"
-            )
-        users[real_path] = name
+        if path is not None:
+            files.output_path(f"--{name}", path, allowed)
 
 
 def no_arguments(argv: Sequence[str]) -> None:

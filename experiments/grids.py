@@ -310,7 +310,7 @@ def _distinct(runs: Sequence[Training], table: sweep.ResultsTable) -> list[Train
 def _measured(cell: Flags, rows: Sequence[Row]) -> dict[str, Any]:
     """The measured columns of a cell's line, from the rows of its runs."""
     metric = tasks.task_entry(cell["task"]).metric
-    values = {r["seed"]: tuning.metric_of(r, metric.final_column) for r in rows}
+    values = {row["seed"]: float(row[metric.final_column]) for row in rows}
     finite = {seed: value for seed, value in values.items() if math.isfinite(value)}
     line: dict[str, Any] = {"metric": metric.label, "mean": None}
     if finite:

@@ -199,8 +199,6 @@ def main(argv: Sequence[str]) -> None:
         wanted = "a folder of a search, or one without best.flags"
         checks.require(is_own, "--output_dir", wanted, str(folder))
         table = sweep.ResultsTable(results)
-        for one in (each for each in grid if each in table):
-            tuning.metric_of(table.row(one), metric.final_column)
         done = _do_runs(grid, table, folder)
     rows = [table.row(one) for one in done]
     column, lower = metric.final_column, metric.lower_is_better

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional, Union
 
-from dpfl import checks, files, privacy_coverage, reading
+from dpfl import checks, files, privacy_coverage
 from dpfl.tasks import registry
 from dpfl.training import engine
 
@@ -291,14 +291,6 @@ class Figure:
         ]
 
 
-def _is_key(text: str) -> bool:
-    """Whether a cell is what `Work.key` makes."""
-    with contextlib.suppress(ValueError):
-        content = reading.parsed(KEY, text)
-        return isinstance(content, list) and list(map(type, content)) == [dict, dict]
-    return False
-
-
 class ResultsTable:
     """A CSV file with one row for each piece of work, in the order of completion."""
 
@@ -310,8 +302,7 @@ class ResultsTable:
     def _read(self) -> dict[str, dict[str, str]]:
         path = self._path
         rows = files.read_csv(path, cut=True) if path.exists() else []
-        keys = {row[KEY] for row in rows if _is_key(row.get(KEY, ""))}
-        if len(keys) < len(rows):
+        if len({row.get(KEY) for row in rows} - {None}) < len(rows):
             raise ValueError(
                 f"{path} must be a table of results, each with another {KEY}, found "
                 "one that dpfl did not write, or that was changed"

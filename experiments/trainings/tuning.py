@@ -89,15 +89,6 @@ def in_order(texts: Collection[str]) -> list[str]:
     return list(distinct)
 
 
-def metric_of(row: tables.Row, column: str) -> float:
-    """The metric of a finished run; ValueError if its row has no number."""
-    try:
-        return float(row[column])
-    except (KeyError, ValueError):
-        wanted = f"have a number as {column} of each run"
-        raise ValueError(f"results must {wanted}, found {row.get(column)!r}") from None
-
-
 def ranked(
     rows: tables.Rows, names: Collection[str], metric: str, lower_is_better: bool
 ) -> list[Tried]:
@@ -114,7 +105,7 @@ def ranked(
     groups: dict[tuple[tuple[str, str], ...], list[float]] = {}
     for row in rows:
         key = tuple((name, str(row[name])) for name in names if row.get(name))
-        groups.setdefault(key, []).append(metric_of(row, metric))
+        groups.setdefault(key, []).append(float(row[metric]))
     tried = [
         Tried(dict(key), len(values), sum(values) / len(values))
         for key, values in groups.items()

@@ -9,7 +9,6 @@ import functools
 import importlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -19,8 +18,6 @@ from pathlib import Path
 
 import tqdm
 from absl import flags
-
-from tests import forks
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -83,12 +80,6 @@ def configs(lines: list[list[str]]) -> tuple[list[list], str]:
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(found) == len(lines), done.stderr
     return found, done.stderr
-
-
-def interrupt_at_progress() -> None:
-    """Interrupts this process when it has drawn a progress bar twice."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    forks.kill_at("tqdm:tqdm.display", 2, "after", signal.SIGINT)
 
 
 def read_from(path: Path) -> None:

@@ -187,21 +187,6 @@ def test_bands_and_their_least_error(tmp_path):
     assert png.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [
-        [*BANDS[:2], "--population=40000", "--rounds=4000"],
-        ["bits", "--epsilon=8", "--cohort_size=100", "--dimension=16384"],
-    ],
-)
-def test_slow_commands_show_progress_and_can_be_interrupted(flags):
-    done = forks.run(
-        "experiments.privacy", *flags, first=programs.interrupt_at_progress
-    )
-    assert done.returncode == 130
-    assert "%|" in done.stderr and done.stderr.splitlines()[-1] == "interrupted"
-
-
 def test_bands_without_sampling():
     found = rows(
         *BANDS, "--participation=once_per_epoch", "--mechanisms=matrix_factorization"

@@ -2,11 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import math
-import os
 
 import pytest
 
-from dpfl import files
 from experiments import search
 from experiments.trainings import parallel_runs, trainers
 from tests.experiments.fake_trainers import FakeTrainer
@@ -155,34 +153,6 @@ def test_command_line_overrides_flag_file_settings(tmp_path):
     own.write_text("# said\n--task=mnist\n--server_lr=3\n--rounds=5\n")
     found = search.given_flags([f"--flagfile={own}", "--nomean_removal"])
     assert found == {"task": "mnist", "rounds": "5", "mean_removal": "false"}
-
-
-@pytest.mark.parametrize("cell", ["", "much", None])
-def test_table_without_metrics_is_refused_before_any_run(
-    monkeypatch, capsys, tmp_path, cell
-):
-    searched(monkeypatch, capsys, tmp_path, *GRID, "--runs=1")
-    path = tmp_path / "out/search.csv"
-    [row] = files.read_csv(path)
-    kept = {**row, "final_accuracy": cell}
-    if cell is None:
-        del kept["final_accuracy"]
-    path.write_text(files.csv_text(kept, [kept]))
-    before = path.read_bytes()
-    with refuses(ValueError, "final_accuracy"):
-        searched(monkeypatch, capsys, tmp_path, *GRID, "--runs=2")
-    assert path.read_bytes() == before
-
-
-@pytest.mark.parametrize("name", ["search.csv", "best.flags"])
-@pytest.mark.parametrize("put", [os.mkfifo, os.mkdir])
-def test_special_files_are_refused_before_any_run(
-    monkeypatch, capsys, tmp_path, name, put
-):
-    (tmp_path / "out").mkdir()
-    put(tmp_path / "out" / name)
-    with refuses(ValueError, tmp_path / "out" / name):
-        searched(monkeypatch, capsys, tmp_path, *GRID)
 
 
 MINE = {"best.flags": "--mine=1\n", "search.csv": "key,mine\na,1\na,2\n"}
