@@ -81,6 +81,7 @@ setup(
     package_dir={"dpfl.experiments": "experiments", "dpfl.configs": "configs"},
     package_data={
         "dpfl": ["py.typed", "privacy_coverage.csv", "requirements-tff.txt"],
+        "dpfl.pages": ["elements.css"],
         "dpfl.tasks": ["mnist_writers.npz", "mnist_writers.LICENSE"],
         "dpfl.experiments": ["*.csv", "audits/*.csv", "templates/*.txt"],
         "dpfl.configs": [f"{name}/*.flags" for name in FLAG_FOLDERS],

@@ -10,13 +10,12 @@ key below `exact`. A file that holds the seed is secret, since the noise can be
 subtracted with it. The settings and the number of clients N are public. Without a
 private mechanism there is no event, and nothing is covered.
 
-    privacy_coverage.kind("metrics.csv", "exact_train_loss")   # "exact"
-    privacy_coverage.plain_names(row)["train_loss"]            # exact or not
+    privacy_coverage.FILES                            # patterns of all files
+    privacy_coverage.plain_names(row)["train_loss"]   # exact or not
 """
 
 from __future__ import annotations
 
-import fnmatch
 import pathlib
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple, Optional
@@ -67,30 +66,6 @@ _STREAMS = ("stdout", "stderr")
 FILES = tuple(
     dict.fromkeys(p for entry in LIST for p in entry.places if p not in _STREAMS)
 )
-
-
-def kind(place: str, name: str = "*", declared: Collection[str] = ()) -> str:
-    """The kind of an output: "covered", "exact" or "secret".
-
-    Args:
-      place: A file in the output folder, or a stream.
-      name: The column, tag, key or part; "*" for the whole.
-      declared: The mechanism's `released_measurements`.
-
-    Raises:
-      KeyError: If the list has no such output, or the mechanism declares no such
-        measurement.
-    """
-    measured = name[len(_MEASURED) :] if name.startswith(_MEASURED) else None
-    if measured is None or name == measured_column(measured, declared):
-        for entry in LIST:
-            if _fits(place, entry.places) and _fits(name, entry.names):
-                return entry.kind
-    raise KeyError(f"{name} of {place} is not on the list of what is covered")
-
-
-def _fits(name: str, patterns: Collection[str]) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def measured_column(name: str, declared: Collection[str] = ()) -> str:

@@ -151,10 +151,6 @@ class Task:
         """Number of clients, N."""
         return len(self.client_ids)
 
-    @functools.cached_property
-    def _positions(self) -> dict[str, int]:
-        return {client_id: i for i, client_id in enumerate(self.client_ids)}
-
     def client_index(self, client_id: str) -> int:
         """The index of a client in `client_ids`, for `dataset_from_index`.
 
@@ -162,8 +158,8 @@ class Task:
           ValueError: If there is no such client.
         """
         wanted = f"one of the {self.population} client_ids of the task {self.name}"
-        checks.require(client_id in self._positions, "client_id", wanted, client_id)
-        return self._positions[client_id]
+        checks.require(client_id in self.client_ids, "client_id", wanted, client_id)
+        return self.client_ids.index(client_id)
 
     @property
     def element_spec(self) -> tuple[tf.TensorSpec, tf.TensorSpec]:

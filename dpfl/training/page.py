@@ -33,6 +33,11 @@ SECONDS_BETWEEN = 60.0
 EXACT_HEADING = "Exact values"
 _CLIPPED = "clipped_fraction"
 _BITS = "total_uplink_bits"
+_BITS_OF_CARDS = {
+    "uplink_bits_per_parameter": "bits up a parameter",
+    "downlink_bits_per_parameter": "bits down a parameter",
+    "compression_rate": "compression against 32 bits a parameter",
+}
 _RELATIONS = {
     name: events.DESCRIPTIONS[relation] for relation, name in events.NAMES.items()
 }
@@ -91,8 +96,6 @@ def html(
     # The metric that judges the run is the first.
     columns = list(privacy_coverage.plain_keys(summary).get("final_metrics", {}))
     released, exact = _charts(rows, times, columns)
-    # Shown here if they are the formula's.
-    bits = _communication(summary)
     return elements.page(
         f"dpfl: {name}",
         [
@@ -105,11 +108,6 @@ def html(
             elements.facts(_privacy(summary)),
             elements.charts(_epsilon_curve(summary)),
             *(elements.paragraph(remark) for remark in summary["remarks"]),
-            *(
-                [elements.heading("Communication"), elements.facts(bits)]
-                if bits
-                else []
-            ),
             elements.heading("Settings"),
             elements.paragraph("The flags that were given; all others are defaults."),
             elements.facts(_without_seed(summary["flags"])),
@@ -152,9 +150,7 @@ def _exact_section(
         elements.paragraph(" ".join(sentences)),
         elements.cards({**_cards(exact), **_seconds(times)}),
         elements.charts(charts),
-        elements.facts(
-            {**_communication(exact), **most, **report.audit_facts(summary)}
-        ),
+        elements.facts({**most, **report.audit_facts(summary)}),
     ]
 
 
@@ -166,10 +162,9 @@ def _cards(summary: Mapping[str, Any]) -> dict[str, Any]:
         cards[f"epsilon at delta {elements.shown(summary['delta'])}"] = summary[
             "epsilon"
         ]
-    for way in ("up", "down"):
-        column = f"{way}link_bits_per_parameter"
+    for column, label in _BITS_OF_CARDS.items():
         if column in summary:
-            cards[f"bits {way} a parameter"] = summary[column]
+            cards[label] = summary[column]
     return cards
 
 
@@ -286,19 +281,6 @@ def _epsilon_curve(summary: Mapping[str, Any]) -> list[str]:
     line = svg.Line("epsilon", list(figures["epsilons"].items()))
     title = "epsilon over delta"
     return [svg.chart([line], title, "delta", "epsilon", is_logarithmic=True)]
-
-
-def _communication(summary: Mapping[str, Any]) -> dict[str, Any]:
-    names = {
-        "uplink_bits_per_client": "bits up, a client and round",
-        "uplink_bits_per_parameter": "bits up, a parameter and round",
-        "downlink_bits_per_client": "bits down, a client and round",
-        "downlink_bits_per_parameter": "bits down, a parameter and round",
-        "total_uplink_bits": "bits up, all clients and rounds",
-        "total_downlink_bits": "bits down, all clients and rounds",
-        "compression_rate": "compression against 32 bits a parameter",
-    }
-    return {words: summary[name] for name, words in names.items() if name in summary}
 
 
 def _source(summary: Mapping[str, Any]) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def describe(plan: plan_lib.Plan) -> str:
         f"({32 * d / bits:.4g}-fold compression)",
         *(f"chosen: {sentence}" for sentence in plan.choices),
         f"participation {config.participation}: {config.cohort_size} clients a "
-        f"round, {config.rounds} rounds{_participation(plan)}",
+        f"round, {config.rounds} rounds",
         *([f"noise stream: {stream}"] if stream else []),
         f"privacy: {privacy_sentence(plan)}",
         *_remarks(plan, plan.cost.planned.epsilon, plan.participation.rounds),
@@ -53,22 +53,6 @@ def describe(plan: plan_lib.Plan) -> str:
         f"output: {config.output_dir}",
     ]
     return "\n".join(lines)
-
-
-def _participation(plan: plan_lib.Plan) -> str:
-    """Words on how often a client is in a round, if that varies."""
-    chosen = plan.participation
-    parts = []
-    if chosen.groups > 1:
-        parts.append(f"{chosen.groups} groups")
-    if chosen.max_participations < chosen.rounds:
-        parts.append(f"a client in at most {chosen.max_participations} rounds")
-    if chosen.separation > 1:
-        parts.append(f"at least {chosen.separation} rounds apart")
-    joins = getattr(chosen, "turn_probability", 1.0)
-    if chosen.groups > 1 and joins < 1:
-        parts.append(f"each with probability {joins:.4g}")
-    return "".join(f", {part}" for part in parts)
 
 
 def _engine(plan: plan_lib.Plan) -> str:

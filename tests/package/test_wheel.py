@@ -97,7 +97,7 @@ def test_wheel_holds_one_complete_package(wheel):
         inside = "" if folder == "dpfl" else "dpfl/"
         for path in (ROOT / folder).rglob("*"):
             is_left = {path, *path.parents} & set(IN_THE_CLONE)
-            if path.suffix in (".py", ".flags", ".csv", ".txt") and not is_left:
+            if path.suffix in (".py", ".flags", ".csv", ".css", ".txt") and not is_left:
                 expected.add(f"{inside}{path.relative_to(ROOT).as_posix()}")
     assert len(expected) > 100
     assert {name for name in names if name.startswith("dpfl/")} == expected

@@ -29,6 +29,7 @@ from dpfl.tasks.configs import SyntheticConfig
 from dpfl.training import engine, page, report, selection
 from dpfl.training import plan as plan_lib
 from dpfl.training import run as run_lib
+from tests.test_privacy_coverage import kind as kind_of
 from tests.training.fakes import run_config
 
 CLIENTS, EXAMPLES, FEATURES, CLASSES = 8, 5, 6, 3
@@ -222,7 +223,7 @@ def test_unnoised_differences_between_neighbours_are_listed(
 ):
     base = written(mechanism, hold, measure)
     released = mechanisms.MECHANISMS[mechanism].released_measurements
-    kind = functools.partial(privacy_coverage.kind, declared=released)
+    kind = functools.partial(kind_of, declared=released)
     prefix = "exact_eval" if hold else "eval"
     assert ("metrics.csv", f"{prefix}_loss") in base
     is_sealed = mechanism == "distributed_discrete_gaussian" and measure is None
@@ -253,7 +254,7 @@ FILES_OF_THE_EXPERIMENTER = ("checkpoints/", "manifest.json", "worker.log")
 def test_released_only_outputs_do_not_differ_between_neighbours(written, change):
     base = written("l2_csgm", True, RELEASED)
     released = mechanisms.MECHANISMS["l2_csgm"].released_measurements
-    exact = {p for p, n in base if privacy_coverage.kind(p, n, released) == "exact"}
+    exact = {p for p, n in base if kind_of(p, n, released) == "exact"}
     assert exact <= {"worker.log"}
     found = written("l2_csgm", True, RELEASED, change)
     left = {place for place, _ in differences(base, found)}

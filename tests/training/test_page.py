@@ -60,7 +60,7 @@ def test_page_shows_the_summary(make_plan, folder):
         "one client is added or removed (add_or_remove)",
         summary["accounting_method"],
         "a trusted server: it sees each client&#x27;s message",
-        "bits up, a client and round",
+        "bits up a parameter",
         summary["versions"]["numpy"],
         summary["git"]["commit"],
         "&lt;script&gt;",
@@ -82,7 +82,7 @@ def test_page_shows_the_summary(make_plan, folder):
 def test_exact_section_is_absent_without_exact_values(make_plan, folder):
     plan = make_plan(noise_multiplier=2.0, measure="released")
     text = written(plan, folder, [row(1, 0.5)])
-    assert page.EXACT_HEADING not in text and "bits up, a client" in text
+    assert page.EXACT_HEADING not in text and "bits up a parameter" in text
 
 
 def test_page_is_rewritten_at_intervals_during_a_run(make_plan, monkeypatch, folder):
