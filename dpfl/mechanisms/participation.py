@@ -38,6 +38,8 @@ __all__ += ["KOfT", "WithoutReplacement", "FixedSize"]
 # second of thirty years.
 MOST_CLIENTS = 10**11
 MOST_ROUNDS = 10**9
+# Rounds in which clients wait in secret until they are free again.
+_MOST_WAITING_ROUNDS = 10**5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -405,13 +407,18 @@ class BMinSeparation(Separated):
     free again b rounds later. The first round in which it is free is drawn so that n
     clients are expected in every round. The secret amplifies privacy over the whole
     run: see `accounting.min_separation`. With b = 1 this is `PoissonSampling`; with N =
-    b n no free client waits, as in `BallsInBins`.
+    b n no free client waits, as in `BallsInBins`. The epsilon of more than 100,000
+    rounds would take minutes.
 
     Attributes:
       min_separation: b; None is 1.
     """
 
     name: ClassVar[str] = "b_min_separation"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.integer("rounds", self.rounds, 1, _MOST_WAITING_ROUNDS)
 
     @property
     def turn_probability(self) -> float:

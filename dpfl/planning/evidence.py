@@ -26,10 +26,7 @@ from dpfl.mechanisms.participation import (
     BallsInBins,
     BMinSeparation,
     CyclicPoisson,
-    FixedSize,
-    InEpochs,
     KOfT,
-    OncePerEpoch,
     Participation,
     PoissonSampling,
     RandomAllocation,
@@ -103,7 +100,6 @@ class Evidence:
         self._members: collections.Counter[Optional[int]] = collections.Counter()
         self._epochs: set[int] = set()
         self._counts: dict[Hashable, int] = {}
-        self._most = 0
         self._narrow = _Narrow(plan.cohort_size)
         share = _tilts(plan.cohort_size / plan.population)
         self._back = _Tilts(np.concatenate([2.0 ** np.arange(-10, 0), share]))
@@ -119,7 +115,7 @@ class Evidence:
         self._of_round: dict[int, int] = {}
 
     def refusal(self, index: int, names: Sequence[Hashable]) -> Optional[str]:
-        """A sentence on a round that contradicts the plan, with one that fits; or None.
+        """A sentence on a round that contradicts the plan, or None.
 
         Args:
           index: The round's index, from 0 on.
@@ -129,12 +125,11 @@ class Evidence:
         if not self._is_tested or index < self._begun:
             return None
         if isinstance(plan, WithoutReplacement) and size > plan.cohort_size:
-            return self._sentence(f"{size} clients in round {index + 1}", size, False)
+            return self._sentence(f"{size} clients in round {index + 1}")
         client = max(names, key=lambda c: self._counts.get(c, 0), default=None)
         count = self._counts.get(client, 0) + 1
         if count > plan.max_participations:
-            event = f"client {client!r} in {count} rounds"
-            return self._sentence(event, plan.cohort_size, False)
+            return self._sentence(f"client {client!r} in {count} rounds")
         trials, (_, chance) = self._trials(index, count), _chances(plan, index)
         often = size and (
             _log_wealth(_tilts(chance), count, trials, chance)
@@ -143,23 +138,20 @@ class Evidence:
         if often >= self._log_limit:
             rounds = "epochs" if isinstance(plan, RandomAllocation) else "rounds"
             event = f"client {client!r} in {count} of its {trials} possible {rounds}"
-            return self._sentence(event, plan.cohort_size, False)
+            return self._sentence(event)
         narrow, back, same, late = self._after(index, names)
         if narrow.log_wealth >= self._log_limit:
-            # A quarter of the evidence is enough for mere advice.
-            event = f"cohorts of a nearly constant size of {size}"
-            is_usual = plan.draws_afresh and often < self._log_limit / 4
-            return self._sentence(event, size, is_usual, max(count, self._most) == 1)
+            return self._sentence(f"cohorts of a nearly constant size of {size}")
         if back.log_wealth >= self._log_limit:
             came, known = self._again(index, names, plan.excluded_from(index))
             event = f"{came} of {known} earlier clients again in round {index + 1}"
-            return self._sentence(event, size, False)
+            return self._sentence(event)
         if same is not None and same.log_wealth >= self._log_limit:
             event = f"slot {self._slot(index) + 1} with the clients of another epoch"
-            return self._sentence(event, plan.cohort_size, False)
+            return self._sentence(event)
         if late is not None and late.log_wealth >= self._log_limit:
             event = f"clients that mostly come back after {self._window} rounds"
-            return self._sentence(event, plan.cohort_size, False, True)
+            return self._sentence(event)
         return None
 
     def _after(self, index: int, names: Sequence[Hashable]) -> _Bets:
@@ -194,7 +186,6 @@ class Evidence:
         for client in names:
             count = self._counts.get(client, 0)
             self._counts[client] = count + 1
-            self._most = max(self._most, count + 1)
             self._members[group] += not count
             before = self._last.get(client, -1)
             if before in self._of_round:
@@ -247,22 +238,10 @@ class Evidence:
         same = sum(self._place.get(client) == slot for client in names)
         return same, self._at[slot]
 
-    def _sentence(
-        self, event: str, size: int, is_usual: bool, is_first: bool = False
-    ) -> str:
-        plan = self._plan
-        numbers = plan.population, min(max(size, 1), plan.population), plan.rounds
-        fits: Participation
-        if isinstance(plan, InEpochs) and size * (plan.epoch_rounds or 1) <= numbers[0]:
-            fits = OncePerEpoch(*numbers, plan.epoch_rounds)
-        elif is_first:
-            fits = OncePerEpoch(*numbers)
-        else:
-            fits = (WithoutReplacement if is_usual else FixedSize)(*numbers)
+    def _sentence(self, event: str) -> str:
         return (
-            f"participants must be drawn by {plan.name}, found {event}, whose "
-            f"probability in a whole run is below {LEVEL:g}; these cohorts need "
-            f"another plan, such as {fits}"
+            f"participants must be drawn by {self._plan.name}, found {event}, whose "
+            f"probability in a whole run is below {LEVEL:g}"
         )
 
 

@@ -128,16 +128,6 @@ RUN = accounting.RunDpEvent(SELF(GAUSSIAN(2.0), 3), (ZEROS,))
 
 
 class TestRunDpEvent:
-    def test_nested_run_costs_the_event_inside(self):
-        orders = [2.0, 8.0]
-        tree = COMPOSED([SELF(RUN, 2), GAUSSIAN(1.0)])
-        found = accounting.DpflAccountant(orders, ZEROS).compose(tree).rdp
-        np.testing.assert_allclose(found, (6 / 4 + 1) * np.array(orders) / 2)
-        report = accounting.epsilon(tree, 1e-5)
-        assert report.accounting_method == "exact-gaussian"
-        want = accounting.gaussian_epsilon(1e-5, 2.5**-0.5)
-        assert report.epsilon == pytest.approx(want)
-
     def test_composition_is_refused_if_one_part_lacks_the_relation(self):
         accountant = accounting.DpflAccountant([2.0])
         with refuses(UNSUPPORTED, "neighboring_relation", "ADD_OR_REMOVE_ONE"):

@@ -122,21 +122,6 @@ def test_renyi_deltas_are_the_accountants(name):
     np.testing.assert_array_equal(book.profile(epsilons), expected)
 
 
-def test_more_noise_and_more_delta_are_more_private():
-    before = None
-    for z in (0.5, 0.7, 1.0, 2.0, 5.0):
-        found = figures_of(sampled(0.1, z, 30))
-        rates = powers(found)
-        assert (RATES < rates).all() and rates[0] < rates[1]
-        assert list(found.epsilons) == sorted(found.epsilons, reverse=True)
-        assert list(found.epsilons.values()) == sorted(found.epsilons.values())
-        if before is not None:
-            assert found.mu < before.mu and (rates < powers(before)).all()
-            for delta, epsilon in found.epsilons.items():
-                assert epsilon < before.epsilons[delta]
-        before = found
-
-
 @pytest.mark.parametrize(
     "name, more, absent",
     [

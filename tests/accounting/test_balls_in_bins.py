@@ -3,7 +3,6 @@
 
 """Balls in bins against quadrature, known deltas and slots."""
 
-import itertools
 import math
 
 import numpy as np
@@ -15,7 +14,6 @@ from dpfl.accounting import gaussian, secret_participation
 from dpfl.accounting.balls_in_bins import BallsInBinsDpEvent
 from dpfl.accounting.secret_participation import tight_epsilon
 from tests.accounting.event_names import GAUSSIAN, POISSON, SELF, SLOT
-from tests.refusals import refuses
 
 DIRECTIONS = {
     "removal": lambda ratio, epsilon: np.maximum(ratio - math.exp(epsilon), 0),
@@ -136,19 +134,6 @@ class TestEpsilon:
         assert accounting.epsilon(twice, 1e-5).accounting_method == "rdp"
         assert accounting.epsilon(run, 1e-3).relation == "add_or_remove"
 
-    @pytest.mark.parametrize(
-        ("gram", "value"),
-        [
-            (np.ones((2, 3)), (2, 3)),
-            ([[1.0, -0.1], [-0.1, 1.0]], -0.1),
-            ([[4.0, 0.0], [3.6, 4.0]], 3.6),
-        ],
-        ids=["not square", "negative", "not symmetric"],
-    )
-    def test_refuses_matrices_that_are_no_gram_matrix(self, gram, value):
-        with refuses(ValueError, "gram", value):
-            BallsInBinsDpEvent(1.0, gram)
-
 
 class TestBounds:
     @pytest.mark.parametrize("shift", [0, 1, 3])
@@ -181,27 +166,6 @@ class TestBounds:
             drawn.epsilon(delta, 1e-9, 50.0) for delta in np.geomspace(1e-9, 0.5, 9)
         ]
         assert found == sorted(found, reverse=True)
-
-
-def test_smaller_gram_entries_cost_less():
-    """Whatever vectors are sent, their Gram matrix is such a one."""
-    generator = np.random.default_rng(5)
-    shifts = shifts_of(np.tril(generator.random((4, 4))))
-    whole = shifts @ shifts.T
-    for name, epsilon in itertools.product(DIRECTIONS, (0.2, 1.0, 3.0)):
-        most = delta_of_two(whole, epsilon, name)
-        for _ in range(20):
-            vectors = generator.standard_normal((4, 3))
-            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-            encoder = np.tril(generator.random((4, 4)))
-            shifts = shifts_of(encoder)
-            sent = [encoder[:, g::2] @ vectors[g::2] for g in (0, 1)]
-            gram = np.array([[np.sum(a * b) for b in sent] for a in sent])
-            top = shifts @ shifts.T
-            assert np.all(gram <= top + 1e-12)
-            below = delta_of_two(gram, epsilon, name)
-            assert below <= delta_of_two(top, epsilon, name) + 1e-9
-        assert delta_of_two(0.9 * whole, epsilon, name) < most
 
 
 class TestRenyi:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl import accounting, mechanisms
+from dpfl import accounting
 from dpfl.accounting import calibration
 from tests.accounting.event_names import (
     COMPOSED,
@@ -77,44 +77,17 @@ def test_result_meets_the_budget_closely(target, delta, rtol, make_event):
     assert epsilon(make_event(z / (1 + 1.001 * rtol))) > target
 
 
-@pytest.mark.parametrize(
-    ("make_event", "options"),
-    [
-        (GAUSSIAN, {"accounting_method": "tight"}),
-        (sampled_gaussian, {"accounting_method": "auto"}),
-        (sparsified, {"accounting_method": "rdp", "orders": ORDERS}),
-        (sampled, {"accounting_method": "rdp", "orders": ORDERS}),
-    ],
-)
-def test_monotone_in_the_target(make_event, options):
-    targets = [1.0, 1.0001, 1.001, 2.0, 2.00001, 50.0]
-    found = [
-        calibrate(make_event, target, 1e-5, rtol=1e-3, **options) for target in targets
-    ]
-    assert found == sorted(found, reverse=True)
+def test_auto_takes_renyi_divergences_where_they_are_smaller(monkeypatch):
+    real = calibration.epsilon
 
+    def loose(event, delta, *, accounting_method, orders):
+        report = real(event, delta, accounting_method=accounting_method, orders=orders)
+        twice = attr.evolve(report, epsilon=2 * report.epsilon)
+        return twice if accounting_method == "tight" else report
 
-@settings(max_examples=10, derandomize=True, deadline=None)
-@given(target=st.floats(1e-3, 1e6), delta=st.floats(1e-9, 1e-2))
-def test_tight_needs_no_more_noise(target, delta):
-    tight = calibrate(GAUSSIAN, target, delta, accounting_method="tight")
-    assert tight <= calibrate(GAUSSIAN, target, delta, accounting_method="rdp")
-    assert accounting.gaussian_epsilon(delta, tight) <= target
-    assert accounting.gaussian_epsilon(delta, tight / 1.0002) > target
-
-
-@pytest.mark.parametrize(
-    ("accounting_method", "target"), [("rdp", 0.5), ("auto", 20.0)]
-)
-def test_sampled_skellam_meets_the_budget_within_a_percent(accounting_method, target):
-    config = mechanisms.DistributedSkellam(10, 1.0, 1.0, 14, noise_source="helpers")
-    plan = mechanisms.PoissonSampling(100, 10, 20)
-
-    def make_event(z):
-        return config.with_noise_multiplier(z).dp_event(plan, 30)
-
-    z = calibrate(make_event, target, 1e-5, accounting_method=accounting_method)
-    assert 0.99 * target < epsilon_of(make_event(z), 1e-5, accounting_method) <= target
+    monkeypatch.setattr(calibration, "epsilon", loose)
+    by_rdp = calibrate(GAUSSIAN, 1.0, 1e-5, accounting_method="rdp")
+    assert calibrate(GAUSSIAN, 1.0, 1e-5) == by_rdp
 
 
 def test_auto_takes_the_smaller_and_tight_refuses_unproven_events():
@@ -153,26 +126,6 @@ def test_unreachable_budgets_seldom_evaluate_all_orders(monkeypatch):
     assert asked.count(len(accounting.DEFAULT_ORDERS)) <= 3
 
 
-def test_bounds_that_fall_with_the_order_add_no_noise():
-    """Of a million tiny shares: low orders' bounds are above those of larger ones."""
-    config = mechanisms.DistributedDiscreteGaussian(10**6, 1.0, 1.0, 26)
-
-    def make_event(z):
-        return config.with_noise_multiplier(z).round_dp_event(10**5, 1.0)
-
-    z = calibrate(make_event, 30.0, 1e-5, accounting_method="rdp")
-    low, high = make_event(z).rdp([2.0, 8.0])
-    assert low > high
-    found, more = (epsilon_of(make_event(x), 1e-5, "rdp") for x in (z, z / 1.0001))
-    assert found <= 30.0 < more
-
-
-def test_few_evaluations_suffice():
-    make_event = mock.Mock(side_effect=sampled)
-    calibrate(make_event, 4.0, 1e-6)
-    assert make_event.call_count <= 30
-
-
 class Curve(accounting.events.RdpDpEvent):
     """Noise z whose cost at an order is what is said of it; counts the orders asked."""
 
@@ -190,6 +143,8 @@ COSTS = {
     "gaussian": lambda a: a / 2,
     # The best order is one of the largest, and the smallest.
     "large": lambda a: 1e-5 * a / 2,
+    # Low orders' bounds may be above those of larger ones.
+    "falling": lambda a: np.where(a < 5, 40 / a, a / 2),
     "small": lambda a: np.where(a > 1.15, np.inf, a / 2),
     # Between two orders that are tried at first, one that is far better.
     # No divergence falls in the order.
@@ -248,26 +203,6 @@ def test_report_of_rdp():
     assert report == accounting.PrivacyReport(
         want.get_epsilon(1e-5), 1e-5, "rdp", order=5.0, relation="add_or_remove"
     )
-
-
-BAD = {"target_epsilon": (0.0, math.nan, True), "target_delta": (0.0, 1.0, "1e-5")}
-BAD = {**BAD, "rtol": (0.0, 1.0), "accounting_method": ("moments",), "orders": ([0.5],)}
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [(name, value) for name in BAD for value in BAD[name]]
-)
-def test_bad_arguments_are_refused_by_name(name, value):
-    arguments = {"target_epsilon": 1.0, "target_delta": 1e-5, name: value}
-    shown = value[0] if isinstance(value, list) else value
-    with refuses((TypeError, ValueError), name, shown):
-        calibrate(GAUSSIAN, **arguments)
-
-
-@pytest.mark.parametrize(("name", "value"), [("delta", 0), ("accounting_method", "x")])
-def test_epsilon_refuses_bad_arguments(name, value):
-    with refuses((TypeError, ValueError), name, value):
-        accounting.epsilon(GAUSSIAN(1.0), **{"delta": 0.1, name: value})
 
 
 def once(z):

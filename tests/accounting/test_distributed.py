@@ -6,18 +6,14 @@ import math
 
 import attr
 import dp_accounting
-import hypothesis
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 from scipy import special
 
 from dpfl.accounting import accountant, events, log_space
 from dpfl.accounting.integer import noise_events, rounding, summed_noise, whole_shifts
 from tests.accounting.event_names import POISSON, SELF
-from tests.refusals import refuses
 
-SETTINGS = hypothesis.settings(derandomize=True, max_examples=25, deadline=None)
 KINDS = (
     noise_events.DistributedDiscreteGaussianDpEvent,
     noise_events.DistributedSkellamDpEvent,
@@ -93,42 +89,11 @@ class TestExactBound:
         # A float32 may leave a clipped coordinate a little above 3 grid steps.
         assert attr.evolve(event, clip_norm=3.0).max_shift == 4
 
-    def test_coordinate_clip_lowers_large_orders(self):
-        event = unit_event(local_stddev=0.8, clip_norm=8.0, dimension=10_000)
-        orders = [2.0, 8.0, 32.0]
-        clipped = attr.evolve(event, max_coordinate=0.05).rdp(orders)
-        assert clipped[0] == pytest.approx(event.rdp(orders)[0])
-        assert np.all(clipped[1:] < event.rdp(orders)[1:])
-
     def test_scale_does_not_matter(self):
         event = unit_event(clip_norm=3.0, dimension=8)
         scaled = attr.evolve(event, clip_norm=0.3, local_stddev=0.05, granularity=0.1)
         np.testing.assert_allclose(event.rdp([2, 9]), scaled.rdp([2, 9]), rtol=1e-9)
         assert scaled.noise_multiplier == pytest.approx(10 * 0.5 / 3)
-
-    @SETTINGS
-    @hypothesis.given(
-        st.sampled_from(KINDS),
-        st.integers(1, 200),
-        st.floats(0.2, 3),
-        st.floats(0.5, 6),
-        st.floats(0.01, 1),
-    )
-    def test_monotone(self, kind, count, stddev, clip, q):
-        event = kind(count, stddev, 1.0, clip, 16).poisson_sampled(q)
-        orders = [1.5, 2, 5, 17.5, 64]
-        here = event.rdp(orders)
-        slack = 1 + 2e-2  # remainders over shifts
-        assert np.all(np.diff(here) >= -1e-12 * here[1:])
-        more = [
-            attr.evolve(event, noise_clients=count + 1),
-            attr.evolve(event, local_stddev=stddev * 1.1),
-            attr.evolve(event, clip_norm=clip / 1.1),
-            attr.evolve(event, sampling_probability=q / 1.1),
-            attr.evolve(event, dimension=15),
-        ]
-        for safer in more:
-            assert np.all(safer.rdp(orders) <= here * slack)
 
 
 class TestClientSampling:
@@ -195,19 +160,6 @@ class TestClientSampling:
                         assert direct <= bound * (1 + 1e-9) + 1e-12
         assert mixed >= 5 and closest > 0.9
 
-    def test_chords_between_computed_orders_cost_little(self):
-        def rdp(orders):
-            return np.asarray(orders) / (2 * 4.0**2)
-
-        l = np.arange(301, dtype=np.float64)
-        moments = l * (l - 1) / 32
-        terms = special.gammaln(301) - special.gammaln(l + 1)
-        terms += moments - special.gammaln(301 - l)
-        terms += l * math.log(0.02) + (300 - l) * math.log(0.98)
-        exact = special.logsumexp(terms) / 299
-        found = log_space.poisson_sampled_rdp([300], 0.02, rdp)[0]
-        assert exact <= found <= exact * (1 + 1e-3)
-
     def test_extremes_of_the_probability(self):
         event, orders = count_event(), [1.5, 2, 30]
         np.testing.assert_array_equal(event.poisson_sampled(0.0).rdp(orders), 0)
@@ -217,12 +169,6 @@ class TestClientSampling:
         tiny = event.poisson_sampled(1e-6).rdp([2])[0]
         expected = 1e-12 * math.expm1(event.rdp([2])[0])
         assert tiny == pytest.approx(expected, rel=1e-3)
-
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_sampling_multiplies(self, kind):
-        once = unit_event(kind, sampling_probability=0.1)
-        twice = unit_event(kind, sampling_probability=0.2).poisson_sampled(0.5)
-        np.testing.assert_allclose(once.rdp([2, 8]), twice.rdp([2, 8]))
 
 
 @pytest.mark.parametrize(
@@ -246,22 +192,7 @@ def test_composes_in_the_accountant(event):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    "field,value",
-    [
-        *[("noise_clients", 0), ("noise_clients", True), ("granularity", -1.0)],
-        *[("local_stddev", 0.0), ("local_stddev", math.nan), ("clip_norm", math.inf)],
-        *[("dimension", 2.5), ("max_coordinate", 0.0)],
-        ("sampling_probability", 1.5),
-    ],
-)
-def test_refuses_bad_fields(kind, field, value):
-    with refuses((ValueError, TypeError), field, value):
-        unit_event(kind, **{field: value})
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    ("stddev", "probability"), [(1e-9, 1.0), (1e-9, 0.1), (1e-90, 0.1), (1e-170, 1.0)]
+    ("stddev", "probability"), [(1e-9, 1.0), (1e-9, 0.1), (1e-170, 1.0), (1e-170, 0.1)]
 )
 def test_noise_that_is_always_zero_gives_no_privacy(kind, stddev, probability):
     event = unit_event(kind, local_stddev=stddev, clip_norm=1000.0, dimension=64)
@@ -296,26 +227,11 @@ def test_skellam_noise_of_many_tiny_shares_is_computed():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-class TestEnds:
-    """Numbers that are far apart: an epsilon, or a sentence on one of them."""
-
-    def make(self, kind, **changes):
-        return unit_event(kind, **changes)
-
-    @pytest.mark.parametrize("q", [1.0, 0.1])
-    def test_extreme_scales_have_monotone_divergences(self, kind, q):
-        orders = [1.5, 2.0, 32.0]
-        for steps, stddev in ((1e-6, 1.0), (1e12, 1.0), (1e12, 1e12), (1.0, 1e10)):
-            event = self.make(kind, clip_norm=steps, local_stddev=stddev)
-            event = attr.evolve(event, sampling_probability=q)
-            found = event.rdp(orders)
-            assert np.all(np.isfinite(found) & (found > 0))
-            assert np.all(np.diff(found) >= 0)
-
-    def test_scales_out_of_range_are_refused(self, kind):
-        for steps in (1e-200, 1e-31, 1e16, 1e200):
-            with refuses(ValueError, "clip_norm", steps):
-                self.make(kind, clip_norm=steps)
-        for stddev in (1e12, 1e100, 1e300):
-            with refuses(events.NoiseTooLargeError, "local_stddev", stddev):
-                self.make(kind, local_stddev=stddev)
+@pytest.mark.parametrize("q", [1.0, 0.1])
+def test_extreme_scales_have_monotone_divergences(kind, q):
+    orders = [1.5, 2.0, 32.0]
+    for steps, stddev in ((1e-6, 1.0), (1e12, 1.0), (1e12, 1e12), (1.0, 1e10)):
+        event = unit_event(kind, clip_norm=steps, local_stddev=stddev)
+        found = attr.evolve(event, sampling_probability=q).rdp(orders)
+        assert np.all(np.isfinite(found) & (found > 0))
+        assert np.all(np.diff(found) >= 0)

@@ -146,14 +146,6 @@ def test_composes_with_laplace_losses():
     assert found == pytest.approx(below.get_epsilon_for_delta(1e-6), rel=1e-3)
 
 
-def test_split_runs_cost_as_whole_ones():
-    half = SELF(L2(2.3, 0.01, 0.006, 2**20, 0.5), 32)
-    part = accounting.loss_distribution(half, 5e-6)
-    found = part.compose(part).get_epsilon_for_delta(1e-5)
-    _, epsilon = without_extreme(accounting.epsilon(SELF(half, 2), 1e-5))
-    assert found == pytest.approx(epsilon, 1e-4)
-
-
 class _ByRenyiAlone(accounting.RdpDpEvent):
     def rdp(self, orders):
         return np.asarray(orders) * 0.1

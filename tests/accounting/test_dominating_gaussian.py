@@ -70,27 +70,6 @@ def test_a_step_against_forty_digits(noise):
     assert found == pytest.approx(2 * special.ndtri((1 + float(pmf[150])) / 2))
 
 
-@pytest.mark.parametrize("noise", NOISES)
-@pytest.mark.parametrize("x", [0.02, 0.5, 1.0, 1.3, 3.0, 4.7])
-def test_a_rounded_coordinate_is_dominated_by_gaussian_shifts(noise, x):
-    """At every epsilon, both ways, by the mixture of N(kh, 1) and N((k+1)h, 1)."""
-    h, k = dominating_gaussian.gaussian_shift(noise), math.floor(x)
-    f, mix = laws(noise, x)
-    weights, shifts = np.array([1 - x + k, x - k]), h * np.array([k, k + 1])
-    for epsilon in EPSILONS:
-        found = hockey_sticks(mix, f, epsilon)
-        for sign, stick in zip((1, -1), found):
-            low, high = -60.0, 60.0
-            for _ in range(80):
-                t = (low + high) / 2
-                log = special.logsumexp(shifts * t - shifts**2 / 2, b=weights)
-                low, high = (t, high) if log < sign * epsilon else (low, t)
-            with_it, without = weights @ special.ndtr(shifts - t), special.ndtr(-t)
-            if sign < 0:
-                with_it, without = 1 - without, 1 - with_it
-            assert stick <= with_it - math.exp(epsilon) * without + 1e-13
-
-
 @pytest.mark.parametrize("q", [1.0, 0.2])
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize(
@@ -210,13 +189,6 @@ class TestEpsilon:
         plain = GAUSSIAN(1.0)
         beside = COMPOSED([update, plain])
         assert tight(beside).epsilon > max(tight(plain).epsilon, tight(update).epsilon)
-
-    def test_integer_shifts_need_no_rounding_allowance(self):
-        """A count: V is the square of the shift, and what is left is the noise's h."""
-        count = release(granularity=1.0, z=20.0, m=1, max_coordinate=1.0)
-        h = dominating_gaussian.gaussian_shift(count.summed_noise)
-        found = dominating_gaussian.dominating_gaussian(count, 1e-9)
-        assert found.clock == pytest.approx(h * h) and 0 < found.distance < 1e-200
 
     def test_unsampled_releases_share_a_clock(self):
         event = release(granularity=0.15, z=4.0)

@@ -55,24 +55,6 @@ def test_b_is_allowed_at_all_times_and_hardly_more_is(keep, time, power):
 
 
 @pytest.mark.parametrize(
-    ("keep", "time", "power"), [(0.1, 0.04, 3), (0.2, 0.05, 2), (0.285, 0.0098, 4)]
-)
-def test_b_is_no_less_than_by_powers_alone(keep, time, power):
-    """1 / E[p (2 - p)] - 2, weighted by X^A p^2, bounds falls and growth apart."""
-    ratio, p, weights = coordinate(keep, time)
-    weights = weights * ratio**power * p * p
-    alone = np.sum(weights) / (weights @ (p * (2 - p))) - 2
-    assert 0 < alone < extreme_vector.largest_b(keep, time, power)
-
-
-def test_b_falls_with_time_share_and_power():
-    b = extreme_vector.largest_b
-    settings = [(0.01, 0.5, 3), (0.01, 1.5, 3), (0.02, 1.5, 3), (0.02, 1.5, 3.5)]
-    found = [b(*setting) for setting in settings]
-    assert found == sorted(found, reverse=True) and found[-1] > 0
-
-
-@pytest.mark.parametrize(
     ("keep", "time", "power"),
     [(0.01, 1.5, 1.9), (0.01, 1.5, math.nan), (0.01, 16.1, 2), (1.0, 0.1, 2)],
 )

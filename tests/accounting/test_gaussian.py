@@ -79,20 +79,6 @@ def test_compositions_are_one_gaussian():
     assert report.epsilon == pytest.approx(want, rel=1e-9)
 
 
-def test_pld_is_never_below_the_exact_epsilon():
-    # Sampling with probability almost 1 is almost no sampling.
-    tree = SELF(POISSON(1 - 1e-9, GAUSSIAN(2.0)), 3)
-    exact = accounting.gaussian_epsilon(1e-5, 2 / math.sqrt(3))
-    report = accounting.epsilon(tree, 1e-5, accounting_method="tight")
-    value, accounting_method = report.epsilon, report.accounting_method
-    # Losses are rounded up, so that the curve without sampling may be the smaller one.
-    assert accounting_method in ("pld", "unsampled-gaussian")
-    assert exact * (1 - 1e-6) <= value <= exact * (1 + 1e-12)
-    interval = gaussian._interval(0.0, {gaussian.Part(0.9, 2.0): 3})
-    composed, _ = gaussian._pld_epsilons(0.0, {gaussian.Part(1 - 1e-9, 2.0): 3}, 1e-5)
-    assert exact * (1 - 1e-6) <= max(composed) <= exact + interval
-
-
 def test_little_noise_does_not_exhaust_memory():
     event = POISSON(0.5, GAUSSIAN(0.01))
     value = accounting.epsilon(event, 1e-5, accounting_method="tight").epsilon
@@ -114,20 +100,6 @@ def test_other_events_are_not_gaussian(event):
     # What is correlated, or of clients who bring their noise, has no sampled bound.
     is_refused = event in (POISSON(0.5, STREAM), POISSON(0.5, INTEGERS))
     assert bool(neighboring_relations) != is_refused
-
-
-@pytest.mark.parametrize(
-    "event", [STREAM, gaussian.FixedSizeDpEvent(GAUSSIAN(1.0), 0.1)]
-)
-def test_cohorts_are_drawn_for_a_round_alone(event):
-    with refuses(TypeError, "round_event", type(event).__name__):
-        gaussian.FixedSizeDpEvent(event, 0.1)
-
-
-@pytest.mark.parametrize("delta", [0.0, 1.0, -1.0, math.nan, True, "a"])
-def test_bad_delta_is_refused(delta):
-    with refuses((TypeError, ValueError), "delta", delta):
-        accounting.gaussian_epsilon(delta, 1.0)
 
 
 def by_definition(order, q, z):

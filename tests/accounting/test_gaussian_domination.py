@@ -100,26 +100,6 @@ def test_the_exponent_is_above_a_simulation_and_close(keep, place):
         assert bound <= 1.03 * math.log(mean + spread)
 
 
-def test_exponent_is_convex_in_time_and_rises_with_keep_fraction():
-    """As the worst vector and the chord between times need it."""
-    places = [-12, -10, -8]
-    times = gaussian_domination._RATIO ** np.array(places)
-    found = [exponent(0.2, place) for place in places]
-    common = np.array([[h[s == 1.1**20] for h, s in found]]).ravel()
-    weight = (times[1] - times[0]) / (times[2] - times[0])
-    chord = (1 - weight) * common[0] + weight * common[2]
-    assert 0.98 * chord < common[1] < chord
-    assert np.all(exponent(0.25, -10)[0] > found[1][0])
-
-
-def test_finer_steps_only_lower_the_bound(monkeypatch):
-    coarse = exponent(0.1, -7)[0]
-    monkeypatch.setattr(gaussian_domination, "_STEPS", 128)
-    fine = gaussian_domination._log_exponential.__wrapped__(0.1, -7)
-    assert np.all(fine[:28] <= coarse[:28] + 1e-9)
-    assert np.all(fine[:22] >= 0.96 * coarse[:22])
-
-
 class TestClock:
     def test_keep_fraction_one_is_the_gaussian(self):
         found = gaussian_domination.clock_bound(1 - 1e-9, 0.04, 25.0, 1e-6)

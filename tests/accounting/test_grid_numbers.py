@@ -12,9 +12,7 @@ import pytest
 import scipy.special
 import scipy.stats
 
-from dpfl.accounting import csgm, log_space, sampled_rdp
 from dpfl.accounting.integer import grid_numbers
-from tests.refusals import refuses
 
 
 def log_pmf(x, stddev):
@@ -28,10 +26,6 @@ def pair(stddev, shift, reach=2):
     radius = math.ceil(13 * stddev + (reach + 1) * abs(shift)) + 2
     x = np.arange(-radius, radius + 1.0)
     return log_pmf(x, stddev), (2 * x * shift - shift**2) / (2 * stddev**2)
-
-
-def log_moment(log_q, log_ratio, order):
-    return scipy.special.logsumexp(log_q + order * log_ratio)
 
 
 def mixed(log_ratio, rate):
@@ -112,70 +106,6 @@ class TestThePostProcessedGaussian:
         gap = np.maximum(-np.expm1(epsilon - log_ratio), 0)
         return float(np.sum(np.exp(log_q + log_ratio) * gap))
 
-    def test_sampled_moments_are_covered_at_every_order(self):
-        for stddev, shift, order, rate in random_cases(300, seed=3):
-            if rate == 1:
-                continue
-            noise = math.sqrt(stddev**2 + grid_numbers.COVER_VARIANCE)
-            log_q, log_ratio = pair(noise, shift, order)
-            y = mixed(log_ratio, rate)
-            bound = (order - 1) * float(
-                sampled_rdp.sampled_gaussian_rdp([order], rate, stddev / shift)[0]
-            )
-            assert math.isfinite(bound)
-            assert log_moment(log_q, y, order) <= bound * (1 + 1e-9) + 1e-13
-            assert log_moment(log_q, y, 1 - order) <= bound * (1 + 1e-9) + 1e-13
-
-
-class TestRenyiWithoutExtraVariance:
-    def test_integer_orders_equal_the_gaussians_and_addition_costs_less(self):
-        for stddev, shift, order, rate in random_cases(200, seed=4):
-            order = round(order + 0.6)
-            log_q, log_ratio = pair(stddev, shift, order)
-            y = mixed(log_ratio, rate)
-            found = log_moment(log_q, y, order)
-            # Adding is below removing.
-            assert log_moment(log_q, y, 1 - order) <= found + 1e-13
-            wanted = csgm.coordinate_log_moment([order], rate, (shift / stddev) ** 2)[0]
-            assert found == pytest.approx(wanted, rel=1e-9, abs=1e-13)
-
-    def test_only_the_chord_bounds_sampled_fractional_orders(self):
-        """The Gaussian's own value is exceeded, the chord of whole orders is not."""
-        order, rate, stddev = 1.1, 1e-4, 0.4
-        log_q, log_ratio = pair(stddev, 1)
-        found = log_moment(log_q, mixed(log_ratio, rate), order) / (order - 1)
-        gaussian = sampled_rdp.sampled_gaussian_rdp([order], rate, stddev)[0]
-        chord = csgm.coordinate_log_moment([2], rate, stddev**-2)[0]
-        assert found / gaussian == pytest.approx(1.10599, rel=1e-4)
-        assert found < chord
-
-    @pytest.mark.parametrize("joined", [1.0, 0.3, 0.01])
-    @pytest.mark.parametrize("kept", [1.0, 0.4, 0.05])
-    def test_two_masked_and_sampled_coordinates(self, kept, joined):
-        """Summed over both; the accountant's epsilon is exact for removing."""
-        stddev = 1.7
-        for shifts in ((1, 1), (2, 2), (3, 1)):
-            logs, ratios = zip(*(pair(stddev, v, 6) for v in shifts))
-            log_q = logs[0][:, None] + logs[1][None, :]
-            x = mixed(ratios[0], kept)[:, None] + mixed(ratios[1], kept)[None, :]
-            y = mixed(x, joined)
-            orders = [2, 3, 6]
-            moments = np.zeros(7)
-            for v in shifts:
-                moments[1:] += csgm.coordinate_log_moment(
-                    range(1, 7), kept, (v / stddev) ** 2
-                )
-            wanted = log_space.sampled_log_moment(orders, joined, moments)
-            for order, bound in zip(orders, wanted):
-                found = log_moment(log_q, y, order)
-                assert found == pytest.approx(bound, rel=1e-9)
-                assert log_moment(log_q, y, 1 - order) <= bound * (1 + 1e-12)
-            full = sum(v**2 for v in shifts) / max(shifts) ** 2
-            worst = csgm.l2_log_moment(
-                range(1, 7), kept, (max(shifts) / stddev) ** 2, full
-            )
-            assert np.all(moments[1:] <= worst * (1 + 1e-12) + 1e-15)
-
 
 class TestGrid:
     @pytest.mark.parametrize("ratio", [1.0, 6.4e-3])
@@ -201,11 +131,3 @@ class TestGrid:
             or finer / z * ratio > 2**24
             or clients * finer / z * ratio + 16 * finer >= 2 ** (grid.total_bits - 1)
         )
-
-    def test_refuses_bad_arguments(self):
-        with refuses(ValueError, "noise_multiplier", 0.0):
-            grid_numbers.grid(0.0, 100)
-        with refuses(ValueError, "linf_ratio", 1.5):
-            grid_numbers.grid(1.0, 100, 1.5)
-        with refuses(ValueError, "clients", 0):
-            grid_numbers.grid(1.0, 0)

@@ -8,20 +8,15 @@ import math
 import sys
 from concurrent import futures
 
-import hypothesis
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 from scipy import special
 
 from dpfl.accounting.integer import whole_shifts
 from dpfl.accounting.integer.summed_noise import DiscreteGaussianNoise, SkellamNoise
 from dpfl.accounting.integer.whole_shifts import shift_rate
 from tests.accounting import exact_noise
-from tests.refusals import refuses
-
-SETTINGS = hypothesis.settings(derandomize=True, max_examples=25, deadline=None)
 
 
 def direct_pmf(noise):
@@ -69,32 +64,6 @@ def test_rate_is_the_largest_over_shifts(noise, last, order):
     assert found[0] == pytest.approx(max(each), rel=several if last > 1 else 2e-9)
 
 
-@SETTINGS
-@hypothesis.given(
-    st.one_of(
-        st.tuples(st.integers(1, 80), st.floats(0.15, 3)),
-        st.tuples(st.none(), st.floats(0.05, 500)),
-    ),
-    st.integers(1, 60),
-    st.integers(2, 100),
-)
-def test_rate_is_monotone(shares, last, order):
-    count, scale = shares
-
-    def rate(a=order, more=0, factor=1.0, v=last):
-        noise = SkellamNoise(scale * factor)
-        if count is not None:
-            noise = DiscreteGaussianNoise(count + more, scale * factor)
-        return shift_rate([a], noise, v)[0]
-
-    slack = 1 + 2e-2  # the remainder over shifts may be this much above
-    assert rate(more=1) <= rate() * slack
-    assert rate(factor=1.1) <= rate() * slack
-    assert rate(v=last + 1) >= rate() / slack
-    assert rate(a=order * 1.1 if count else order + 1) >= rate() / slack
-    assert np.isfinite(rate())
-
-
 @pytest.mark.parametrize(
     ("noise", "tolerance"),
     [
@@ -135,16 +104,19 @@ class TestDiscreteGaussian:
         assert found >= exact * (1 - 1e-14)
         assert found == pytest.approx(exact, rel=1e-11)
 
-    def test_rate_covers_shifts_that_are_not_evaluated(self, monkeypatch):
+    @pytest.mark.parametrize("stddev", [0.1, 0.5])
+    def test_rate_covers_shifts_that_are_not_evaluated(self, monkeypatch, stddev):
+        """Those beyond the last block, too: shares of a tenth of a step differ there."""
+
         def none(order, shifts, rise, profile):
             return np.full(shifts.size, -1.0)
 
         whole_shifts._discrete_gaussian_rate.cache_clear()
         monkeypatch.setattr(whole_shifts, "_log_excess", none)
-        found = shift_rate([2, 9], DiscreteGaussianNoise(50, 0.5), 10**6)
+        found = shift_rate([2, 9], DiscreteGaussianNoise(50, stddev), 10**6)
         whole_shifts._discrete_gaussian_rate.cache_clear()
         # However low the first few are, some later shift might be a Gaussian's.
-        assert np.all(found >= np.array([2, 9]) / (2 * 50 * 0.25))
+        assert np.all(found >= np.array([2, 9]) / (2 * 50 * stddev**2))
 
     @pytest.mark.parametrize("count,stddev,order", [(30, 0.5, 2), (40, 0.3, 20)])
     def test_rate_covers_a_period_of_shifts(self, count, stddev, order):
@@ -235,25 +207,6 @@ class TestSkellam:
         assert two == pytest.approx(2.25 + min(57 / 64, 15 / 8))
         # Half way between orders 2 and 3: the mean of the log-moments, over 1.5.
         assert half == pytest.approx((two + 2 * three) / 2 / 1.5)
-
-
-@pytest.mark.parametrize(
-    ("call", "arguments", "name", "value"),
-    [
-        (shift_rate, ([1.0], DiscreteGaussianNoise(5, 1.0), 1), "orders", 1.0),
-        (DiscreteGaussianNoise, (0, 1.0), "count", 0),
-        (DiscreteGaussianNoise, (2.5, 1.0), "count", 2.5),
-        (DiscreteGaussianNoise, (5, math.nan), "stddev", math.nan),
-        (DiscreteGaussianNoise, (5, -1.0), "stddev", -1.0),
-        (DiscreteGaussianNoise, (2, True), "stddev", True),
-        (shift_rate, ([2.0], DiscreteGaussianNoise(5, 1.0), 0), "max_shift", 0),
-        (SkellamNoise, (math.inf,), "variance", math.inf),
-        (shift_rate, ([2.0], SkellamNoise(1.0), 0), "max_shift", 0),
-    ],
-)
-def test_refuses_bad_arguments(call, arguments, name, value):
-    with refuses((ValueError, TypeError), name, value):
-        call(*arguments)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 50])

@@ -6,14 +6,13 @@
 import itertools
 import math
 
-import dp_accounting
 import numpy as np
 import pytest
 
 from dpfl import accounting
 from dpfl.accounting.matrix_factorization import banded_stream_event
 from dpfl.factorization import sensitivity
-from tests.accounting.event_names import GAUSSIAN, L2, POISSON, SELF
+from tests.accounting.event_names import GAUSSIAN, POISSON, SELF
 from tests.factorization.test_sensitivity import brute_force, separated
 from tests.refusals import refuses
 
@@ -30,12 +29,6 @@ def test_is_one_gaussian_mechanism():
 def test_no_noise_no_privacy(z):
     with np.errstate(all="raise"):
         assert np.all(accounting.MatrixFactorizationDpEvent(z).rdp(ORDERS) == np.inf)
-
-
-@pytest.mark.parametrize("z", [-1.0, math.nan, math.inf, True, "1", None])
-def test_bad_noise_is_refused(z):
-    with refuses((TypeError, ValueError), "noise_multiplier", z):
-        accounting.MatrixFactorizationDpEvent(z)
 
 
 def stream_event(release, **settings):
@@ -144,80 +137,6 @@ class TestCyclic:
         assert stream_moment(3, encoder, [0, 2, 4], q, 1.3) > 1.02 * limit
         with refuses(ValueError, "separation", 2):
             stream_event(GAUSSIAN(1.3), rounds=5, bands=3, separation=2)
-
-    def test_adaptive_clients_gain_nothing(self):
-        """Two blocks of two rows; its second shift is a function of the first block.
-
-        Quadrature over the first block along its column; the second block's moment
-        depends on the size of the shift alone.
-        """
-        q, noise, order = 0.4, 1.0, 3
-        event = stream_event(
-            GAUSSIAN(noise), rounds=4, bands=2, separation=2, sampling_probability=q
-        )
-        limit = 2 * rdp_of(event, order)
-        t = np.arange(-10, 16, 0.05)
-        weight = np.exp(-t * t / 2) * 0.05 / math.sqrt(2 * math.pi)
-        ratio = 1 - q + q * np.exp(t - 0.5)
-        for rule in (np.tanh(t), np.where(t > 0, 1.0, 0.0), np.where(t < 0, 1.0, -0.5)):
-            shifts = [np.array([[0.0], [s]]) for s in rule]
-            second = np.exp([moment(order, s, [1 - q, q]) for s in shifts])
-            assert math.log(weight @ (ratio**order * second)) <= limit + 1e-12
-
-    def test_masks_and_sampling_together(self):
-        """Each block is the sparsified release of its own; two coordinates, order 2."""
-        keep, q, ratio = 0.3, 0.4, 1 / math.sqrt(2)
-        encoder = banded(4, 2, seed=5)
-        noise = 1.1  # over keep * Delta2: sigma is keep * noise
-        release = L2(noise, keep, ratio, 2)
-        event = stream_event(
-            release, rounds=4, bands=2, separation=2, sampling_probability=q
-        )
-        limit = rdp_of(event, 2)
-        shifts, weights = [], []
-        for masks in itertools.product([0, 1], repeat=4):
-            for joined in itertools.product([0, 1], repeat=2):
-                moved = np.zeros((4, 2))
-                for i, t in enumerate((0, 2)):
-                    kept = np.array(masks[2 * i : 2 * i + 2]) * ratio
-                    moved += joined[i] * np.outer(encoder[:, t], kept)
-                shifts.append(moved.ravel() / (noise * keep))
-                weights.append(
-                    math.prod(keep if m else 1 - keep for m in masks)
-                    * math.prod(q if j else 1 - q for j in joined)
-                )
-        exact = moment(2, np.array(shifts), weights)
-        assert exact == pytest.approx(limit, rel=1e-9)
-
-    def test_ends_are_independent_and_fully_correlated_noise(self):
-        release = L2(1.5, 0.1, 0.01, 10_000)
-        one = stream_event(
-            release, rounds=60, bands=1, separation=1, sampling_probability=0.05
-        )
-        poisson = release.poisson_sampled(0.05)
-        # Everybody of a group in each of its rounds: the stream that restarts.
-        whole = stream_event(release, rounds=60, bands=20, separation=20)
-        stream = accounting.SparsifiedMatrixFactorizationDpEvent(1.5, 0.1, 0.01, 10_000)
-        for ours, end, count in ((one, poisson, 60), (whole, stream, 3)):
-            theirs = SELF(end, count)
-            found, want = (accounting.epsilon(e, 1e-5).epsilon for e in (ours, theirs))
-            assert found == pytest.approx(want, rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("error", "name", "value", "shown"),
-    [
-        (ValueError, "rounds", 0, 0),
-        (ValueError, "sampling_probability", 1.5, 1.5),
-        (TypeError, "release", dp_accounting.NoOpDpEvent(), "NoOpDpEvent"),
-        (ValueError, "release", L2(1.0, 0.1, 0.1, 10, 0.5), 0.5),
-    ],
-    ids=["rounds", "probability", "no release", "sampled release"],
-)
-def test_refuses_bad_arguments(error, name, value, shown):
-    given = {"release": GAUSSIAN(1.0), "rounds": 4, "bands": 2, "separation": 2}
-    with refuses(error, name, shown):
-        stream_event(**{**given, name: value})
 
 
 def test_fixed_size_groups_keep_only_zero_out():

@@ -15,7 +15,6 @@ from dpfl.accounting import balls_in_bins, gaussian, min_separation
 from dpfl.accounting.min_separation import MinSeparationDpEvent
 from dpfl.accounting.secret_participation import revealed_epsilon, tight_epsilon
 from tests.accounting.event_names import GAUSSIAN, POISSON, SELF, SLOT
-from tests.refusals import refuses
 
 DIRECTIONS = {
     "removal": lambda ratio, epsilon: np.maximum(ratio - math.exp(epsilon), 0),
@@ -223,20 +222,6 @@ class TestEpsilon:
         assert exact_delta(event(found), 2.0, "removal") < 1e-2
         assert exact_delta(event(0.9 * found), 2.0, "removal") > 1e-2
 
-    @pytest.mark.parametrize(
-        ("name", "value", "shown"),
-        [
-            ("separation", 1, 1),
-            *[("probability", 0.0, 0.0), ("probability", 1.5, 1.5)],
-            ("columns", np.ones([3, 2]), 3),
-        ],
-        ids=["separation", "zero", "above one", "columns"],
-    )
-    def test_refuses_bad_arguments(self, name, value, shown):
-        given = {"columns": columns(3, 1.0, 0.5), "separation": 2, "probability": 0.5}
-        with refuses(ValueError, name, shown):
-            MinSeparationDpEvent(1.0, **{**given, name: value})
-
 
 def test_events_of_equal_entries_and_other_shapes_differ():
     """One had the other's epsilon, kept from before: 2.66 for 3.45."""
@@ -275,62 +260,8 @@ def test_epsilon_of_many_rounds_is_that_of_simulation():
     assert tight_epsilon(event, 1e-3)[0] == pytest.approx(3.107, rel=0.02)
 
 
-def best_play(encoder, patterns, direction, options, step=0.4, reach=6.0):
-    """The most of a client that chooses its message by its pattern and the rows before.
-
-    Three rounds; each message is among the options, and that of round t is one for each
-    pattern that has the round and each value of the rows before it.
-    """
-    y = np.arange(-reach, reach + step / 2, step)
-    weight = np.exp(-0.5 * y * y)
-    weight /= weight.sum()
-
-    def value(t, before, sent):
-        """E f(R) from row t on; `before` is log x of each pattern, `sent` what it did."""
-        if t == 3:
-            ratio = sum(patterns[turns] * np.exp(log) for turns, log in before.items())
-            return DIRECTIONS[direction](ratio, 0.5)
-        here = [turns for turns in patterns if t in turns]
-        found = None
-        for choice in itertools.product(options, repeat=len(here)):
-            now = {**sent, **{(turns, t): v for turns, v in zip(here, choice)}}
-            after = {}
-            for turns, log in before.items():
-                shift = sum(encoder[t, s] * now[turns, s] for s in turns if s <= t)
-                after[turns] = log[..., None] + shift * y - 0.5 * shift * shift
-            mean = value(t + 1, after, now) @ weight
-            found = mean if found is None else np.maximum(found, mean)
-        return found
-
-    start = {turns: np.zeros(()) for turns in patterns}
-    return float(value(0, start, {}))
-
-
-# Patterns of three rounds with their probabilities, and what is below C's diagonal.
-ADAPTED = {
-    "coins": (law(MinSeparationDpEvent(1.0, columns(3, 1.0, 0.8), 2, 0.5)), 0.8, 0.0),
-    "balls": ({(0, 2): 0.5, (1,): 0.5}, 0.7, 0.7),
-    "k of T": (dict.fromkeys(itertools.combinations(range(3), 2), 1 / 3), 0.0, 0.0),
-    "one of T": (dict.fromkeys([(0,), (1,), (2,)], 1 / 3), 0.0, 0.0),
-}
-
-
 def test_absolute_values_are_charged():
     size, signed = (
         MinSeparationDpEvent(1.0, columns(3, 1.0, x), 2, 0.5) for x in (0.8, -0.8)
     )
     assert np.array_equal(encoder_of(signed), encoder_of(size))
-
-
-@pytest.mark.parametrize("direction", DIRECTIONS)
-@pytest.mark.parametrize("sign", [1.0, -1.0])
-@pytest.mark.parametrize("patterns, first, second", ADAPTED.values(), ids=ADAPTED)
-def test_adaptive_clients_gain_nothing(direction, patterns, first, second, sign):
-    """Whatever they know of their own rounds; |C| stands for C."""
-    size = np.eye(3) + first * np.eye(3, k=-1) + second * np.eye(3, k=-2)
-    signed = np.where(np.eye(3), size, sign * size)
-    still = best_play(size, patterns, direction, (1.0,))
-    adapted = best_play(signed, patterns, direction, (-1.0, 0.3, 1.0))
-    assert adapted <= still * (1 + 1e-6)
-    # The search would find a client that gains: one that may send more.
-    assert best_play(size, patterns, direction, (1.3,)) > still

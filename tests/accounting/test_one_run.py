@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from dpfl.accounting import gaussian, one_run
-from tests.refusals import refuses
 
 # Canaries, guesses, correct ones, error and delta; and the bounds of `epsilon_one_run`
 # and `epsilon_one_run_fdp` in jax_privacy's auditing.py of August 2026.
@@ -65,11 +64,3 @@ def test_scores_that_say_nothing_bound_nothing():
     assert (found.epsilon, found.mu, found.gaussian_epsilon) == (0, 0, 0)
     guess = one_run.estimate(np.zeros(1), np.zeros(9), 1e-5)
     assert (guess.low, guess.high) == (0, math.inf)
-
-
-def test_deltas_and_confidences_are_checked():
-    scores, is_in = drawn(1.0, np.random.default_rng(0), 100)
-    with refuses(ValueError, "delta", 0.0):
-        one_run.lower_bounds(scores, is_in, 0.0)
-    with refuses(ValueError, "confidence", 1.0):
-        one_run.lower_bounds(scores, is_in, 1e-5, 1.0)

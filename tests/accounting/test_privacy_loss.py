@@ -3,7 +3,6 @@
 
 """Loss distributions against the exact curve and those of dp_accounting."""
 
-import itertools
 import math
 
 import numpy as np
@@ -15,7 +14,6 @@ import dpfl
 from dpfl import accounting
 from dpfl.accounting import gaussian, privacy_loss
 from tests.accounting.event_names import GAUSSIAN, L2, LAPLACE, POISSON, SELF
-from tests.refusals import refuses
 
 
 def step_of(z, count=1):
@@ -166,48 +164,6 @@ def test_fixed_size_losses_are_attained_by_two_pairs_of_neighbours(share):
     assert too_little.epsilon(opposite[0, 3]) < 0.199
 
 
-def drawn_without_replacement(generator, population, size, z, edges):
-    """The masses of a release with a client, and with its zeros, over all cohorts."""
-    sent = generator.choice(
-        [
-            generator.uniform(-1, 1, population),
-            generator.choice([-1.0, 1.0], population),
-        ]
-    )
-    sent[0] = 1.0
-    laws = np.zeros((2, edges.size - 1))
-    for cohort in itertools.combinations(range(population), size):
-        for law, own in zip(laws, (sent[0], 0.0)):
-            total = sum(own if client == 0 else sent[client] for client in cohort)
-            law += privacy_loss.normal_masses(edges - total / z)
-    return laws / math.comb(population, size)
-
-
-@pytest.mark.parametrize(("population", "size"), [(2, 1), (3, 2), (5, 1), (5, 3)])
-@pytest.mark.parametrize("z", [0.6, 1.5])
-def test_adaptive_neighbours_are_within_two_rounds_of_losses(population, size, z):
-    """Vectors of the second round depend on the likelihood ratio of the first."""
-    epsilons = np.array([-1.0, -0.3, 0.0, 0.3, 1.0, 2.0])
-    claims = fixed_size_claims(size / population, z, 2, epsilons)
-    generator = np.random.default_rng(7)
-    edges = np.linspace(-size / z - 7, size / z + 7, 150)
-    edges[[0, -1]] = -np.inf, np.inf
-    for _ in range(20):
-        first, low, high = (
-            drawn_without_replacement(generator, population, size, z, edges)
-            for _ in range(3)
-        )
-        is_high = first[0] > first[1]
-        own, zeros = (
-            np.where(is_high[:, None], above, below) * one[:, None]
-            for one, below, above in zip(first, low, high)
-        )
-        for claim, (p, q) in zip(claims, ((own, zeros), (zeros, own))):
-            for place, epsilon in enumerate(epsilons):
-                found = np.sum(np.maximum(p - math.exp(epsilon) * q, 0))
-                assert found <= claim[place] + 1e-9
-
-
 @pytest.mark.parametrize(
     ("share", "z", "more"),
     [(0.01, 0.84, 0.02), (0.5, 2.29, 0.52), (0.5, 6.08, 0.55), (0.97, 4.0, 0.98)],
@@ -254,9 +210,6 @@ def test_cohorts_seen_by_the_server_are_not_amplified():
     assert found[0] == pytest.approx(dpfl.epsilon(plain, every, 1000, 1e-5), rel=3e-3)
     assert found[1] == pytest.approx(dpfl.epsilon(plain, choice, 1000, 1e-5), rel=3e-3)
     assert found[1] < found[0] / 5
-    own = accounting.DistributedDiscreteGaussianDpEvent(100, 0.1, 0.01, 1.0, 64)
-    with refuses(ValueError, "round_event", type(own).__name__):
-        gaussian.FixedSizeDpEvent(own, 0.1)
 
 
 class _Others(dpfl.Gaussian):

@@ -12,16 +12,13 @@ from collections import Counter
 import dp_accounting
 import numpy as np
 import pytest
-from scipy import optimize, special
 
 from dpfl import accounting
 from tests.accounting.event_names import (
     ADD,
     COMPOSED,
-    DRAWN,
     GAUSSIAN,
     L2,
-    ONE,
     POISSON,
     SELF,
     ZEROS,
@@ -135,84 +132,3 @@ def test_trees_against_integration(seed):
     # Between whole orders chords bound what is masked.
     np.testing.assert_allclose(found[is_whole], exact[is_whole], rtol=1e-7, atol=1e-11)
     assert np.all(np.diff(found) >= 0)
-
-
-def least_epsilon(releases, delta, step=2e-3, size=2**16):
-    """The epsilon of both directions with losses rounded down, by one product."""
-    epsilons = []
-    for sign in (1, -1):
-        spectrum = np.ones(size // 2 + 1, complex)
-        for (share, shift), count in releases.items():
-            x = np.linspace(-13, shift + 13, 60_001)
-            law, other = pair(share, shift)
-            loss = sign * (log_mixture(x, law) - log_mixture(x, other))
-            own = law if sign == 1 else other
-            masses = sum(w * np.diff(special.ndtr(x - m)) for w, m in own)
-            places = np.floor(np.minimum(loss[1:], loss[:-1]) / step).astype(int)
-            sides = np.bincount(places % size, masses, size)
-            spectrum *= np.fft.rfft(sides) ** count
-        masses = np.fft.irfft(spectrum, size)
-        losses = step * np.roll(np.arange(-size // 2, size // 2), size // 2)
-        order = np.argsort(losses)
-        masses, losses = masses[order], losses[order]
-
-        def delta_at(epsilon, masses=masses, losses=losses):
-            above = losses > epsilon
-            return masses[above] @ -np.expm1(epsilon - losses[above])
-
-        epsilons.append(optimize.brentq(lambda e: delta_at(e) - delta, -1, 60))
-    return max(0.0, *epsilons)
-
-
-@pytest.mark.parametrize("seed", range(1030, 1070))
-def test_epsilons_of_trees_against_integration(seed):
-    event, releases = tree(random.Random(seed), 1)
-    if sum(n * shift * shift for (_, shift), n in releases.items()) > 30:
-        pytest.skip("losses are longer than the oracle's")
-    least = least_epsilon(releases, 1e-5)
-    auto, rdp = (
-        accounting.epsilon(event, 1e-5, accounting_method=m) for m in ("auto", "rdp")
-    )
-    assert least - 1e-9 <= auto.epsilon <= rdp.epsilon
-    if auto.accounting_method in ("pld", "exact-gaussian"):
-        assert auto.epsilon <= 1.01 * least + 0.002 * sum(releases.values()) + 1e-3
-
-
-def drawn_tree(rng, depth):
-    """A tree for replacing one, and how often each release is in it."""
-    share, z = rng.choice([0.01, 0.25, 0.5, 1.0]), rng.choice(NOISES)
-    kind = rng.randrange(4) if depth else rng.randrange(2)
-    if kind < 2:
-        inside = [GAUSSIAN(number(rng, z)), SELF(GAUSSIAN(number(rng, 2 * z)), 4)][kind]
-        inside = rng.choice(
-            [inside, COMPOSED([inside]), accounting.RunDpEvent(inside, [ONE])]
-        )
-        size = rng.choice([int, np.int64])(100 * share)
-        return DRAWN(whole(rng, 100), size, inside), Counter({(share, 1 / z): 1})
-    if kind == 2:
-        inside, found = drawn_tree(rng, depth - 1)
-        return SELF(inside, whole(rng, 3)), Counter(
-            {r: 3 * n for r, n in found.items()}
-        )
-    parts = [drawn_tree(rng, depth - 1) for _ in range(3)]
-    return COMPOSED([event for event, _ in parts]), sum(
-        (f for _, f in parts), Counter()
-    )
-
-
-def swapped(share, shift):
-    """Of two clients in opposite directions, none of the others sending anything."""
-    return tuple(((1 - share, 0.0), (share, side * shift / 2)) for side in (1, -1))
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_drawn_trees_against_integration(seed):
-    event, releases = drawn_tree(random.Random(seed), 2)
-    found = accounting.DpflAccountant(ORDERS, ONE).compose(event).rdp
-    for make in (pair, swapped):
-        assert np.all(found >= exact_rdp(releases, make) * (1 - 1e-9) - 1e-12)
-    everybody = Counter()
-    for (_, shift), count in releases.items():
-        everybody[1.0, shift] += count
-    assert np.all(found <= exact_rdp(everybody) * (1 + 1e-9))
-    assert accounting.epsilon(event, 1e-5).relation == "replace_one"

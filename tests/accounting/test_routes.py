@@ -71,15 +71,6 @@ def test_explaining_is_optional_and_changes_no_epsilon(name):
     assert by_rdp.epsilon == found["rdp"].epsilon
 
 
-def test_values_of_the_readme():
-    report, found = explained(SELF(CSGM, 60))
-    assert report.epsilon == pytest.approx(7.1266, abs=5e-4)
-    assert found["rdp"].epsilon == pytest.approx(7.998, abs=5e-4)
-    assert found["stopped-pld"].epsilon == pytest.approx(22.300, abs=5e-4)
-    rest, _ = explained(SELF(CSGM, 60), accounting_method="tight")
-    assert rest.epsilon == report.epsilon
-
-
 def test_routes_outside_the_method_are_shown_but_not_taken():
     report, found = explained(SELF(SAMPLED, 60), accounting_method="rdp")
     assert found["pld"].epsilon < report.epsilon == found["rdp"].epsilon

