@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpfl import checks
-from tests.refusals import names, refuses
+from tests.refusals import refuses
 
 
 @pytest.mark.parametrize(
@@ -91,26 +91,3 @@ def test_renaming_changes_only_the_leading_name():
     with refuses(ValueError, "rank", 1, 0):
         with checks.renaming(known):
             checks.integer("rank", 0)
-
-
-@pytest.mark.parametrize(
-    ("parts", "is_named"),
-    [
-        (("clip_norm", -1.5), True),
-        (("norm", -1.5), False),
-        (("clip_norm", 1.5), False),
-        (("clip_norm", -1), False),
-        (("clip_norm", "gaussian", "/tmp/a.npz", 12), True),
-        (("clip_norm", 2), False),
-    ],
-)
-def test_refusals_match_whole_words(parts, is_named):
-    text = "clip_norm must fit 'gaussian' of /tmp/a.npz and 12, found -1.5"
-    assert names(text, *parts) == is_named
-
-
-def test_refusals_check_type_name_and_value():
-    with refuses(ValueError, "delta", 2.0):
-        checks.delta("delta", 2.0)
-    with pytest.raises(AssertionError), refuses(ValueError, "epsilon"):
-        checks.delta("delta", 2.0)

@@ -14,8 +14,6 @@ import math
 import types
 import warnings
 from collections.abc import Callable
-from decimal import Decimal
-from fractions import Fraction
 from typing import Any, Optional
 
 import dp_accounting
@@ -74,7 +72,11 @@ class TestConfigurations:
         plan = dpfl.FixedSize(4, 4, 2)
         rows = [
             list(dpfl.noise(dpfl.Gaussian(*own), plan, 3, seed=5))
-            for own in ((4, 1.0, 1.0), (4, 1, 1), (np.int8(4), Fraction(1), True + 0))
+            for own in (
+                (4, 1.0, 1.0),
+                (4, 1, 1),
+                (np.int8(4), np.float16(1), np.float32(1)),
+            )
         ]
         np.testing.assert_array_equal(rows[0], rows[1])
         np.testing.assert_array_equal(rows[0], rows[2])
@@ -110,10 +112,9 @@ def test_an_epoch_of_many_rounds():
 # --- Every public name, with every kind of number.
 
 KINDS = [getattr(np, f"{sign}int{n}") for sign in ("", "u") for n in (8, 16, 32, 64)]
-KINDS += [np.float16, np.float32, np.float64, np.longdouble, Fraction]
+KINDS += [np.float16, np.float32, np.float64]
 NONSENSE = [True, np.True_, math.nan, math.inf, -1, np.int8(-1), -0.5, 0, 1e-320, 1e300]
-NONSENSE += [10**400, Fraction(-1, 3), np.float32(math.nan), np.longdouble("1e4000")]
-NONSENSE += [Decimal(1), "1", 1j, np.ones(2), object()]
+NONSENSE += [10**400, np.float32(math.nan), "1", 1j, np.ones(2), object()]
 PARTICIPATION = {"population": 120, "cohort_size": 12, "rounds": 100}
 # Values of fields and arguments that are optional, or for which an example says too
 # little; small, so that the smallest types hold them, and products of two do not fit.
@@ -166,9 +167,7 @@ def check_argument(call: Callable[..., Any], given: dict[str, Any], name: str) -
                 number = kind(value)
             except (OverflowError, TypeError, ValueError):
                 continue
-        plain = float(number) if kind is Fraction else number.item()
-        if kind is np.longdouble:
-            plain = float(number)
+        plain = number.item()
         if isinstance(value, int) and number != value:
             continue
         found = outcome(call, {**given, name: number}, name)

@@ -72,15 +72,10 @@ def test_a_page_loads_nothing():
     [
         (None, "–"),
         (math.inf, "∞"),
-        (math.nan, "nan"),
         (True, "yes"),
         (0.883221, "0.8832"),
         (1506250944.0, "1,506,250,944"),
-        (3355893.125, "3,355,893"),
-        (8, "8"),
         ({"bands": 2}, "bands 2"),
-        ((), "–"),
-        ("64,256", "64,256"),
     ],
 )
 def test_values_are_formatted_for_readers(value, text):

@@ -82,7 +82,4 @@ def test_a_legend_names_lines_and_colors():
     assert "a&lt;b" in text and "&quot;title&quot;" in text
     assert re.search(r"--c3\);border-style:dashed", text)
     assert "legend" not in svg.chart(lines[:1], "t", "x", "y")
-
-
-def test_chart_of_no_points_is_empty():
     assert svg.chart([svg.Line("a", [])], "t", "x", "y") == ""

@@ -299,9 +299,5 @@ def test_stackoverflow_tokens_equal_tff_s(stackoverflow_folder):
     assert (special.padding, special.out_of_vocab) == (tokens.padding, [tokens.unknown])
     ends = special.beginning_of_sentence, special.end_of_sentence
     assert ends == (tokens.begin, tokens.end)
-
-
-def test_stackoverflow_evaluates_on_the_test_split(stackoverflow_folder):
-    task = _stackoverflow(stackoverflow_folder)
     x, _ = task.test_examples()
     assert x.shape == (12, 8) and x.dtype == np.int32

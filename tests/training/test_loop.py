@@ -63,38 +63,6 @@ def test_runs_all_rounds_with_the_seed_s_cohorts(plan):
     assert progress.rows == progress.times == [] and progress.seconds >= 0
 
 
-def recorded(calls):
-    """An engine that notes which function is called, and `round` of the first state."""
-    engine, first = fakes.FakeEngine(), []
-
-    def noted(name, function):
-        def call(*arguments):
-            is_first = name == "round" and any(arguments[0] is state for state in first)
-            calls.append("first" if is_first else name)
-            found = function(*arguments)
-            if name == "initialize":
-                first.append(found)
-            return found
-
-        return call
-
-    for name in ("initialize", "round", "leaves", "from_leaves"):
-        setattr(engine, name, noted(name, getattr(engine, name)))
-    return engine
-
-
-def test_states_become_arrays_only_for_checkpoints(plan):
-    """The first is handed on as it is, and is not made where a run goes on."""
-    calls, store = [], fakes.FakeStore()
-    run(plan, store, recorded(calls))
-    saved = ["round"] * 3 + ["leaves"] + ["round"] * 2 + ["leaves"]
-    assert calls == ["initialize", "first", "leaves", *saved]
-    store.saved.pop()
-    calls = []
-    run(plan, store, recorded(calls))
-    assert calls == ["from_leaves", "round", "round", "leaves"]
-
-
 def test_row_has_losses_epsilon_noise_and_bits(plan):
     *_, record = run(plan, fakes.FakeStore())
     rows = record.rows

@@ -183,9 +183,6 @@ def test_a_bad_seed_is_named(seed):
         selection.derive_seed(seed, seed_domains.RunDomain.MODEL)
     with refuses((TypeError, ValueError), "seed", repr(seed)):
         selection.run_key(seed, "")
-
-
-def test_unknown_participation_is_named():
     with refuses(TypeError, "participation", "poisson"):
         selection.select_cohort("poisson", 0, 0)
 
