@@ -7,22 +7,20 @@
     runs.check(grid)
     runs.do(grid, sweep.ResultsTable(folder / "results.csv"))
 
-Each of a few threads has a `Trainer`, takes runs one after the other and sends events
-to the main thread, which draws the bar and adds the rows. Runs that differ only in
-their seed go to one trainer.
+Each of a few threads has a `Trainer`, takes runs one after the other, and moves the bar
+and adds the rows. Runs that differ only in their seed go to one trainer.
 """
 
 from __future__ import annotations
 
 import collections
 import math
-import queue
 import sys
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 import psutil
 import tqdm
@@ -44,24 +42,6 @@ _BYTES_OF_A_RUN, _PART_OF_MEMORY = 2_500_000_000, 0.8
 _MOST_FAILURES = 3
 # Seconds after which a run that another process trains is looked at again.
 _LOOK_AGAIN = 10.0
-
-
-class _Round(NamedTuple):
-    """An event: a run has finished rounds."""
-
-    work: Training
-    done: int
-    of: int
-
-
-class _Ended(NamedTuple):
-    """An event: a run has ended, is put off or left; without one, a thread ended."""
-
-    work: Optional[Training]
-    error: Optional[BaseException] = None
-    is_put_off: bool = False
-    is_divergence: bool = False
-    is_late: bool = False
 
 
 class ParallelRuns:
@@ -88,12 +68,14 @@ class ParallelRuns:
         self._folder, self._keep_diverged = folder, keep_diverged
         self._jobs, self._groups = jobs, 1
         self._chains: collections.deque[list[Training]] = collections.deque()
-        self._events: queue.Queue[Any] = queue.Queue()
         self._trainers: list[Trainer] = []
-        # Held while trainers are made or ended: none is made once all are ended.
-        self._lock = threading.Lock()
+        # Held while trainers are made or ended, and while bar and table change: no
+        # trainer is made once all are ended.
+        self._lock = threading.RLock()
         self._closed = threading.Event()
-        self._failures = 0
+        self._failures: list[BaseException] = []
+        # What ended all runs: a refusal, or a fault.
+        self._fatal: Optional[BaseException] = None
         # Times before which runs are not tried again, by key.
         self._put_off: dict[str, float] = {}
 
@@ -144,45 +126,31 @@ class ParallelRuns:
         runs = [work for work in missing if isinstance(work, Training)]
         if not runs:
             return
-        try:
-            self._begin(runs)
-            self._follow({work.key: work for work in runs}, table)
-        finally:
-            self.close()
-
-    def _follow(self, left: dict[str, Training], table: sweep.ResultsTable) -> None:
-        """Adds the rows of the remaining runs as their threads finish them."""
-        failures: list[BaseException] = []
-        done = {k: rounds_done(self._folder / w.folder) for k, w in left.items()}
-        totals = {key: work.rounds for key, work in left.items()}
-        with _bar(sum(totals.values()), sum(done.values()), "round") as bar:
-            while left:
-                event = self._events.get()
-                if event.work is None:
-                    raise event.error or RuntimeError("a thread ended early")
-                work = event.work
-                if isinstance(event, _Round):
-                    bar.total += event.of - totals[work.key]
-                    totals[work.key] = event.of
-                    bar.update(event.done - done[work.key])
-                    done[work.key] = event.done
-                elif event.is_late:
-                    del left[work.key]
-                elif event.is_put_off:
-                    bar.set_postfix_str(f"elsewhere: {work.folder[-40:]}")
-                elif event.error is None or event.is_divergence:
-                    del left[work.key]
-                    table.add(work, self._result(event))
-                    bar.set_postfix_str(work.folder[-50:])
-                else:
-                    del left[work.key]
-                    failures.append(event.error)
-                    if len(failures) == _MOST_FAILURES:
-                        bar.write(f"note: {event.error}", sys.stderr)
-                        break
-                    bar.write(f"note: {event.error}; the others go on", sys.stderr)
-        if failures:
-            raise failures[0]
+        at_a_time = min(self._jobs or _concurrent(), len(runs))
+        # Groups of clients in each of them.
+        self._groups = max(1, machine.processors() // at_a_time)
+        self._chains.extend(_chains(runs, at_a_time))
+        done = sum(rounds_done(self._folder / work.folder) for work in runs)
+        with _bar(sum(work.rounds for work in runs), done, "round") as bar:
+            count = min(at_a_time, len(self._chains))
+            # The process that has checked runs trains too.
+            first: list[Optional[Trainer]] = [*self._trainers, *[None] * count]
+            threads = [
+                threading.Thread(
+                    target=self._serve, args=(table, bar, own), daemon=True
+                )
+                for own in first[:count]
+            ]
+            try:
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+            finally:
+                self.close()
+        for error in (self._fatal, *self._failures):
+            if error is not None:
+                raise error
 
     def close(self) -> None:
         """Ends all processes; their runs resume from checkpoints the next time."""
@@ -193,23 +161,12 @@ class ParallelRuns:
                 trainer.close()
             self._trainers.clear()
 
-    def _begin(self, runs: Sequence[Training]) -> None:
-        """Starts as many threads as runs may be concurrent."""
-        at_a_time = min(self._jobs or _concurrent(), len(runs))
-        # Groups of clients in each of them.
-        self._groups = max(1, machine.processors() // at_a_time)
-        self._chains.extend(_chains(runs, at_a_time))
-        # The process that has checked runs trains too.
-        checked = self._trainers[:1]
-        for number in range(min(at_a_time, len(self._chains))):
-            own = () if number else checked
-            threading.Thread(target=self._serve, args=own, daemon=True).start()
-
-    def _serve(self, trainer: Optional[Trainer] = None) -> None:
+    def _serve(
+        self, table: sweep.ResultsTable, bar: tqdm.tqdm, trainer: Optional[Trainer]
+    ) -> None:
         """Does the remaining chains, in a thread of its own."""
         try:
-            runs = 0
-            trainer = trainer or self._new_trainer()
+            trainer, runs = trainer or self._new_trainer(), 0
             while self._chains:
                 try:
                     chain = self._chains.popleft()
@@ -218,62 +175,71 @@ class ParallelRuns:
                 for work in chain:
                     # Only what was put off is not tried at once.
                     self._closed.wait(self._put_off.get(work.key, 0) - time.monotonic())
-                    if self._closed.is_set() or self._failures >= _MOST_FAILURES:
+                    if self._closed.is_set():
                         return
                     if time.monotonic() > self._end:
-                        self._events.put(_Ended(work, is_late=True))
                         continue
                     if runs == _RUNS_OF_A_TRAINER:
                         trainer.close()
                         trainer, runs = self._new_trainer(), 0
                     try:
-                        self._train_one(trainer, work)
+                        row = self._trained(trainer, work, bar)
                         runs += 1
                     except WorkFailedError as error:
-                        if self._is_settled(work, error):
+                        if error.is_elsewhere:
+                            self._put_off[work.key] = time.monotonic() + _LOOK_AGAIN
+                            self._chains.append([work])
                             continue
-                        is_refused = error.exit_code == exits.USAGE_EXIT_CODE
-                        if self._closed.is_set() or is_refused:
-                            raise
-                        self._events.put(_Ended(work, error))
-                        with self._lock:
-                            self._failures += 1
-                        if self._failures >= _MOST_FAILURES:
-                            return
-                        # A trainer that failed may be in any state, or gone.
-                        trainer.close()
-                        trainer, runs = self._new_trainer(), 0
+                        if not (error.is_divergence and self._keep_diverged):
+                            self._fail(error, bar)
+                            # A trainer that failed may be in any state, or gone.
+                            trainer.close()
+                            trainer, runs = self._new_trainer(), 0
+                            continue
+                        metric = registry.task_entry(work.all_flags["task"]).metric
+                        row = {metric.final_column: math.nan}
+                    with self._lock:
+                        table.add(work, row)
+                        bar.set_postfix_str(work.folder[-50:])
         except BaseException as error:
-            self._events.put(_Ended(None, error))
+            with self._lock:
+                if not self._closed.is_set():
+                    self._fatal = error
+                    self.close()
 
-    def _train_one(self, trainer: Trainer, work: Training) -> None:
-        def on_round(done: int, of: int) -> None:
-            self._events.put(_Round(work, done, of))
-
+    def _trained(
+        self, trainer: Trainer, work: Training, bar: tqdm.tqdm
+    ) -> Mapping[str, Any]:
+        """Trains a run; returns the measured columns."""
         folder = self._folder / work.folder
+        last, total = rounds_done(folder), work.rounds
+
+        def on_round(done: int, of: int) -> None:
+            nonlocal last, total
+            with self._lock:
+                bar.total += of - total
+                bar.update(done - last)
+            last, total = done, of
+
         own = {"concurrency": self._groups} if work.has_groups else {}
         trainer.train(work, folder, on_round, **own)
-        self._events.put(_Ended(work))
+        return sweep.measured(folder)
 
-    def _is_settled(self, work: Training, error: WorkFailedError) -> bool:
-        """Whether an error is a result, or the run is tried again later."""
-        if error.is_elsewhere:
-            self._put_off[work.key] = time.monotonic() + _LOOK_AGAIN
-            self._chains.append([work])
-            self._events.put(_Ended(work, is_put_off=True))
-            return True
-        if error.is_divergence and self._keep_diverged:
-            self._events.put(_Ended(work, is_divergence=True))
-            return True
-        return False
+    def _fail(self, error: WorkFailedError, bar: tqdm.tqdm) -> None:
+        """Notes a failure; a refusal, and one too many, end all runs.
 
-    def _result(self, event: _Ended) -> Mapping[str, Any]:
-        """The measured columns of a run that has ended."""
-        assert event.work is not None
-        if event.is_divergence:
-            task = event.work.all_flags["task"]
-            return {registry.task_entry(task).metric.final_column: math.nan}
-        return sweep.measured(self._folder / event.work.folder)
+        Raises:
+          WorkFailedError: If they end, or have ended.
+        """
+        with self._lock:
+            if self._closed.is_set() or error.exit_code == exits.USAGE_EXIT_CODE:
+                raise error
+            self._failures.append(error)
+            if len(self._failures) == _MOST_FAILURES:
+                bar.write(f"note: {error}", sys.stderr)
+                self.close()
+                raise error
+            bar.write(f"note: {error}; the others go on", sys.stderr)
 
     def _new_trainer(self) -> Trainer:
         with self._lock:
