@@ -25,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from dpfl import mechanisms
 from tools.soaks import kills, runs
@@ -49,37 +49,29 @@ def run_lines(count: int, seed: int) -> kills.Outcome:
     return len(results), [json.dumps(each) for each in results if each["fault"]]
 
 
-def _disturb(
-    kinds: Mapping[str, kills.Kind],
-    signals: Sequence[int],
-    asked: argparse.Namespace,
-    folder: pathlib.Path,
-) -> kills.Outcome:
-    return kills.disturb(kinds, signals, asked.seed, folder, asked.end)
-
-
 # Kinds of trouble, by the flag of their amount: the default amount, a description, and
 # a function of the amount, the other flags and a folder.
 PARTS: dict[str, tuple[int, str, Part]] = {
     "loop_kills": (
         500,
         "SIGKILLs of the loop around a process that computes nothing",
-        lambda n, *where: _disturb(kills.loops(), [signal.SIGKILL] * n, *where),
+        lambda n, asked, folder: kills.disturb(
+            kills.loops(), [signal.SIGKILL] * n, asked.seed, folder
+        ),
     ),
     "signals": (
         64,
         "signals, each of those that can be caught",
-        lambda n, *where: _disturb(
-            kills.trainings(["gaussian"]), kills.CATCHABLE[:n], *where
+        lambda n, asked, folder: kills.disturb(
+            kills.trainings(["gaussian"]), kills.CATCHABLE[:n], asked.seed, folder
         ),
     ),
     "kills": (
         200,
         "SIGKILLs over the mechanisms",
-        lambda n, asked, folder: _disturb(
+        lambda n, asked, folder: kills.disturb(
             kills.trainings(asked.mechanisms.split(",")),
-            [signal.SIGKILL] * n,
-            *(asked, folder),
+            *([signal.SIGKILL] * n, asked.seed, folder),
         ),
     ),
     "lines": (5_000, "command lines", lambda n, asked, _: run_lines(n, asked.seed)),
@@ -95,9 +87,6 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
         default = 0 if "--only" in argv else count
         parser.add_argument(f"--{name}", type=int, default=default, help=title)
     parser.add_argument("--mechanisms", default=",".join(mechanisms.TEST_CONFIGS))
-    parser.add_argument(
-        "--minutes", type=float, default=600, help="no new kill after so many"
-    )
     asked = parser.parse_args(argv)
     for name in set(asked.mechanisms.split(",")) - set(mechanisms.TEST_CONFIGS):
         known = ", ".join(mechanisms.TEST_CONFIGS)
@@ -108,7 +97,6 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
 def main(argv: Sequence[str]) -> int:
     """Runs the parts, and prints a row about each; returns the exit code."""
     asked = arguments(argv)
-    asked.end = time.monotonic() + 60 * asked.minutes
     print(f"seed {asked.seed}", flush=True)
     runs.prepare()
     # A TemporaryDirectory would be removed by every fork at its end.

@@ -22,7 +22,6 @@ standard errors are subtracted. Nothing here uses dpfl.accounting.
 from __future__ import annotations
 
 import argparse
-import ast
 import dataclasses
 import functools
 import importlib.metadata
@@ -531,14 +530,6 @@ _PACKAGES = {
 }
 
 
-def _option(word: str) -> Any:
-    """A number, None, or the word itself."""
-    try:
-        return ast.literal_eval(word)
-    except ValueError:
-        return word
-
-
 def run_of(row: Row) -> Run:
     """The run of a row of `RUNS`."""
     options = dict(word.split("=") for word in row["options"].split())
@@ -546,7 +537,7 @@ def run_of(row: Row) -> Run:
         cohort_size=int(row["cohort_size"]),
         clip_norm=1.0,
         noise_multiplier=1.0,
-        **{name: _option(word) for name, word in options.items()},
+        **{name: tables.value(word) for name, word in options.items()},
     )
     sizes = [int(row[name]) for name in ("population", "cohort_size", "rounds")]
     apart = {"min_separation": int(row["separation"])} if row["separation"] else {}

@@ -72,7 +72,6 @@ def disturb(
     signals: Sequence[int],
     seed: int,
     folder: pathlib.Path,
-    end: float,
 ) -> Outcome:
     """Sends signals to runs of kinds in turn, at moments spread over all their work.
 
@@ -81,13 +80,12 @@ def disturb(
       signals: The signals, in the order of their sending.
       seed: Seed of the moments.
       folder: Folder of the runs.
-      end: Time, by `time.monotonic`, after which no run is started.
     """
     draw = random.Random(f"{seed} {'-'.join(kinds)}")
     whole: dict[str, tuple[dict[str, Any], float]] = {}
     left, faults = [*reversed(signals)], []
     for number, name in enumerate(itertools.cycle(kinds)):
-        if not left or time.monotonic() > end:
+        if not left:
             break
         kind, own = kinds[name], folder / f"{name}-{number}"
         if name not in whole:
