@@ -3,7 +3,7 @@
 
 """Measures rounds of federated averaging: medians, and ratios within one run.
 
-  python -m experiments.benchmark --rows=plain,mean,csgm --repeats=9 --output=rows.json
+  python -m experiments.benchmark --rows=plain,none,csgm --repeats=9 --output=rows.json
   python -m experiments.benchmark --rows=all --output=benchmarks.csv
   python -m experiments.benchmark --peers=tff,fedjax=/path/bin/python
   python -m experiments.benchmark --rows=jax_aggregation

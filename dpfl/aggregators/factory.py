@@ -11,18 +11,14 @@ computations whatever the mechanism:
 so that the compiled computation stays shallow: TFF's worker refuses computations nested
 more than about 50 deep, which a stack of wrapping factories reaches. Programs with
 their own computations use the same functions from `CodecFactory.round_functions`.
-If all clients share a fresh seed, they return it beside their messages to a trusted
-server.
 """
 
 from __future__ import annotations
 
 import sys
-import weakref
 from collections.abc import Callable, Collection
 from typing import Any, Optional
 
-import numpy as np
 import tensorflow_federated as tff
 
 from dpfl import checks
@@ -44,8 +40,6 @@ _DIVIDES_ITSELF = {
     ),
 }
 
-_can_sum_securely: Any = weakref.WeakKeyDictionary()
-
 
 def _check_output(output: str) -> None:
     """Raises ValueError if a mean is about to be divided a second time.
@@ -61,26 +55,6 @@ def _check_output(output: str) -> None:
         )
 
 
-def check_secure_sums() -> None:
-    """Raises RuntimeError if TFF's current context cannot sum securely.
-
-    The context compiles a secure sum, once in its life, and runs nothing: a secure sum
-    that its compiler does not replace cannot be run by any worker. A context without
-    its own compiler is accepted.
-    """
-    context = tff.framework.get_context_stack().current
-    if context not in _can_sum_securely:
-        _can_sum_securely[context] = _compiles_secure_sums(context)
-    if not _can_sum_securely[context]:
-        raise RuntimeError(
-            "TFF's default context cannot sum securely, as integer noise needs: call "
-            "`tff.framework.set_default_context(worker.context(secure_sums=True))` "
-            "with `worker = dpfl.start_worker()`, or "
-            "`tff.backends.test.set_sync_test_cpp_execution_context()`, before the "
-            "mechanism is built"
-        )
-
-
 def _caller_that_divides() -> Optional[str]:
     frame = sys._getframe(1)
     while frame is not None:
@@ -92,44 +66,20 @@ def _caller_that_divides() -> Optional[str]:
     return None
 
 
-@tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
-def _secure_sum(value: tff.Value) -> tff.Value:
-    return tff.backends.mapreduce.federated_secure_modular_sum(value, 2)
-
-
-def _compiles_secure_sums(context: Any) -> bool:
-    # TFF's contexts have no name for their compiler that is not private.
-    inner = getattr(context, "_async_context", context)
-    pipeline = getattr(inner, "_compiler_pipeline", None)
-    if pipeline is None:
-        return True
-    try:
-        compiled = pipeline.compile(_secure_sum).to_building_block()
-    except Exception:  # Any error of any compiler.
-        return False
-    return "federated_secure_modular_sum" not in str(compiled)
-
-
 class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
     """The `UnweightedAggregationFactory` of a codec.
 
     The process aggregates values of any structure of float tensors, which it flattens
     into one float32 vector and restores. Its value type may also be
-    `OrderedDict(update=<structure>, client_key=int64[2])` or `OrderedDict(update=
-    <structure>, client_id=int64)`; the result then has the type of `update` alone. The
-    difference is where a client's private randomness comes from:
+    `OrderedDict(update=<structure>, client_key=int64[2])`; the result then has the type
+    of `update` alone. The difference is where a client's private randomness comes from:
 
       * plain: 128 bits of the operating system's entropy on the client, fresh at every
         execution;
       * with a key: the key and the round's seed, so that a round of an explicit seed
         can be replayed. Keys are secrets that the program hands to each client with its
         data, one of its own to each; nothing that is broadcast reveals the randomness
-        derived from them;
-      * with an id: the round's seed and the id, which must differ within a round. For
-        simulations only: the seed is broadcast, so that anyone who sees the broadcast
-        and knows the ids can compute every client's mask, rounding and noise. A
-        mechanism whose privacy rests on a secret of the clients, such as their own
-        noise, then gives none.
+        derived from them.
 
     A hash of the update would not do in place of a key: clients with equal updates
     would share a mask, and the privacy proof needs masks to be independent.
@@ -166,7 +116,6 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
         output: str = "mean",
         measure: Optional[str] = None,
         released_measurements: Collection[str] = (),
-        checks_context: bool = True,
     ):
         """Initializes the factory.
 
@@ -186,9 +135,6 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
             beside a secure sum the server then sees more than the event covers.
           released_measurements: Names of the codec's measurements of the release, as
             of `Mechanism`; `create` refuses others.
-          checks_context: Whether building a process that needs a secure sum requires
-            that TFF's current context can sum securely; False for a process that is
-            built here and run elsewhere.
 
         Raises:
           TypeError: If `seed` is not an integer.
@@ -202,7 +148,6 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
         self._output = output
         self._measure = measure
         self._released = tuple(released_measurements)
-        self._checks_context = checks_context
         self._identity = identity
         self._seed = seed
         if seed is not None:
@@ -213,31 +158,27 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
 
         Raises:
           TypeError: If `value_type` is not a structure of float tensors of known
-            shapes, or an OrderedDict of one and a key or an id, as described above.
+            shapes, or an OrderedDict of one and a key, as described above.
           ValueError: If TFF is about to divide a mean again, or if a sum is asked of a
             mechanism that does not give a mean.
-          RuntimeError: If the process needs a context that can sum securely, and
-            TFF's current one cannot.
         """
         steps = self.round_functions(value_type)
+        wanted = "False for a process of TFF, whose own `MeanFactory` takes weights"
+        checks.require(not steps.codec.takes_weights, "weighted", wanted, True)
         initial = tff.tensorflow.computation(steps.initial_state)
         state_type = initial.type_signature.result
         prepare = tff.tensorflow.computation(steps.prepare, state_type)
         shared_type = prepare.type_signature.result
-        encode = tff.tensorflow.computation(steps.encode, value_type, shared_type)
+
+        # TFF takes no function with a default.
+        def encode_value(value: Any, shared: Any) -> Any:
+            return steps.encode(value, shared)
+
+        encode = tff.tensorflow.computation(encode_value, value_type, shared_type)
         reduce = reductions.reduction(steps.codec, *encode.type_signature.result)
-        # A program that is compiled to a part before its clients and one after them, as
-        # to a `MapReduceForm`, calls `prepare` in both. So clients return the seed that
-        # they had, unless it is in the state.
-        is_drawn = steps.seed is None and not steps.codec.sums_securely
-        returns_seed = is_drawn and len(shared_type["expanded"]) > 0
 
         def finish(state: Any, shared: Any, total: Any) -> Any:
             return steps.finish(state, shared, *total)
-
-        def finish_with(state: Any, shared: Any, total: Any, seeds: Any) -> Any:
-            theirs = steps.shared_with(state, shared, seeds)
-            return steps.finish(state, theirs, *total)
 
         @tff.federated_computation
         def initialize() -> tff.Value:
@@ -250,14 +191,10 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
             shared = tff.federated_map(prepare, state)
             sent = tff.federated_broadcast(shared)
             total = reduce(tff.federated_map(encode, (value, sent)))
-            given: list[Any] = [state, shared, total]
-            function: Callable[..., Any] = finish
-            if returns_seed:
-                given.append(reductions.sum_seeds(sent["round_seed"]))
-                function = finish_with
+            given = state, shared, total
             types = [part.type_signature.member for part in given]
-            last = tff.tensorflow.computation(function, *types)
-            output = tff.federated_map(last, tuple(given))
+            last = tff.tensorflow.computation(finish, *types)
+            output = tff.federated_map(last, given)
             return tff.templates.MeasuredProcessOutput(
                 output["state"], output["result"], output["measurements"]
             )
@@ -270,8 +207,6 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
         _check_output(self._output)
         codec = self._make_codec(layout.dimension)
         round_functions.check_output(self._output, codec)
-        if codec.sums_securely and self._checks_context:
-            check_secure_sums()
         fixed = None
         if self._seed is not None:
             identity = f"{self._identity}:{layout.dimension}:{layout.value_type}"

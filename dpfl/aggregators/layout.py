@@ -7,7 +7,7 @@
     vector = layout.flatten(update, layout.dimension)
     update = layout.restore(vector)
 
-A client's identity may stand beside the update: `layout.split(value)` parts them.
+A client's key may stand beside the update: `layout.split(value)` parts them.
 """
 
 from __future__ import annotations
@@ -25,11 +25,9 @@ from dpfl import checks
 Structure = Any
 
 
-# Types of the identities that may stand beside a client's update.
-IDENTITIES = {
-    "client_id": tff.TensorType(np.int64),
-    "client_key": tff.TensorType(np.int64, [2]),
-}
+# Type of the key that may stand beside a client's update.
+KEY_TYPE = tff.TensorType(np.int64, [2])
+_NAMES = ["update", "client_key"]
 
 
 class Layout:
@@ -37,21 +35,20 @@ class Layout:
 
     Attributes:
       value_type: TFF type of a client's value.
-      identity: Name of the client's identity beside the update, one of `IDENTITIES`;
-        None if the value is the update alone.
+      has_key: Whether a client's key stands beside the update.
       dimension: Length d of the flattened update.
     """
 
     def __init__(self, value_type: tff.Type):
         self.value_type = value_type
-        self.identity = _identity(value_type)
-        update_type = value_type["update"] if self.identity else value_type
+        self.has_key = _has_key(value_type)
+        update_type = value_type["update"] if self.has_key else value_type
         self._specs = _tensor_specs(update_type)
         if self._specs is None:
             raise TypeError(
                 "value_type must be a structure of float tensors of known shapes, or "
-                "OrderedDict(update=<such a structure>, client_id=int64), or the same "
-                f"with client_key=int64[2], found {value_type}"
+                "OrderedDict(update=<such a structure>, client_key=int64[2]), found "
+                f"{value_type}"
             )
         specs = tf.nest.flatten(self._specs)
         self._sizes = [math.prod(spec.shape.as_list()) for spec in specs]
@@ -61,9 +58,9 @@ class Layout:
             raise ValueError(checks.message("value_type", wanted, value_type))
 
     def split(self, value: Structure) -> tuple[Structure, Optional[tf.Tensor]]:
-        """Splits a value into the update and the client's identity or None."""
-        if self.identity:
-            return value["update"], value[self.identity]
+        """Splits a value into the update and the client's key or None."""
+        if self.has_key:
+            return value["update"], value["client_key"]
         return value, None
 
     def flatten(self, update: Structure, length: int) -> tf.Tensor:
@@ -86,14 +83,11 @@ class Layout:
         return tf.nest.pack_sequence_as(self._specs, tensors)
 
 
-def _identity(value_type: tff.Type) -> Optional[str]:
+def _has_key(value_type: tff.Type) -> bool:
     if not isinstance(value_type, tff.StructType):
-        return None
-    for name, kind in IDENTITIES.items():
-        names = tff.structure.name_list(value_type)
-        if names == ["update", name] and value_type[name] == kind:
-            return name
-    return None
+        return False
+    is_named = tff.structure.name_list(value_type) == _NAMES
+    return is_named and value_type["client_key"] == KEY_TYPE
 
 
 def _tensor_specs(update_type: tff.Type) -> Optional[Structure]:

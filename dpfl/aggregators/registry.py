@@ -17,7 +17,6 @@ from typing import Any, Optional, cast
 from dpfl import checks, mechanisms
 from dpfl.aggregators.factory import CodecFactory
 from dpfl.aggregators.host_noise import HostNoise
-from dpfl.aggregators.none import FiniteMeanFactory
 from dpfl.codecs import build as build_codec
 from dpfl.codecs import round_functions
 from dpfl.codecs.base import Codec
@@ -31,7 +30,6 @@ def build(
     output: str = "mean",
     measure: Optional[str] = None,
     weighted: bool = False,
-    checks_context: bool = True,
     around: Optional[Callable[[Codec], Codec]] = None,
     **options: Any,
 ) -> Any:
@@ -46,8 +44,8 @@ def build(
       seed: As for `CodecFactory`.
       output: As for `CodecFactory`.
       measure: As for `CodecFactory`.
-      weighted: Whether the factory takes weights, which only `NoMechanism` allows.
-      checks_context: As for `CodecFactory`.
+      weighted: Whether clients bring weights, which only `NoMechanism` allows, and only
+        `CodecFactory.round_functions` takes.
       around: Function that wraps the mechanism's codec, for instance to measure more;
         None for the codec itself. The noise is the same.
       **options: Options of the codec's class. Matrix factorization and SGMF have two:
@@ -67,7 +65,7 @@ def build(
     mechanism.check_measure(measure)
     if weighted:
         round_functions.check_weighted(mechanism, output)
-        return FiniteMeanFactory(measure)
+        options["weighted"] = True
     # Computed or read now, so that errors in a matrix are raised here.
     _ = getattr(mechanism, "factorization", None)
 
@@ -82,7 +80,6 @@ def build(
         output=output,
         measure=measure,
         released_measurements=mechanism.released_measurements,
-        checks_context=checks_context,
     )
 
 

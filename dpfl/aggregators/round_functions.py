@@ -18,7 +18,6 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from dpfl import seed_domains
-from dpfl.aggregators import reductions
 from dpfl.aggregators.layout import Layout
 from dpfl.arrays import in_tensorflow
 from dpfl.codecs import round_functions
@@ -69,29 +68,25 @@ class GraphRoundFunctions(round_functions.RoundFunctions):
         """The state before the first round, with the functions' own seed."""
         return self.first_state(self.seed)
 
-    def shared_with(self, state: Fields, shared: Fields, seeds: tf.Tensor) -> Fields:
-        """The tensors of `prepare` that the clients had, if others were prepared too.
+    def encode(
+        self, value: Structure, shared: Fields, weight: Optional[tf.Tensor] = None
+    ) -> tuple[Structure, Fields]:
+        """Encodes a client's value as a message and float64 scalars to be summed.
 
         Args:
-          state: The state given to `prepare`.
-          shared: The tensors of some execution of `prepare`.
-          seeds: The sum of `reductions.counted` of the clients' `round_seed`.
+          value: The value.
+          shared: The result of `prepare`.
+          weight: float32 scalar, for a codec that takes weights.
         """
-        seed = reductions.common_seed(seeds)
-        is_theirs = tf.reduce_all(tf.equal(seed, shared["round_seed"]))
-        return tf.cond(
-            is_theirs | tf.equal(seeds[4], 0),
-            lambda: tf.nest.map_structure(tf.identity, shared),
-            lambda: self.prepared(state, seed),
-        )
-
-    def encode(self, value: Structure, shared: Fields) -> tuple[Structure, Fields]:
-        """Encodes a client's value as a message and float64 scalars to be summed."""
         update, own = self.layout.split(value)
         client_seed = None
         if self.codec.has_private_randomness:
-            client_seed = _client_seed(self.layout.identity, own, shared["round_seed"])
-        vector = self.layout.flatten(update, self.codec.input_length)
+            client_seed = _client_seed(own, shared["round_seed"])
+        if weight is None:
+            vector = self.layout.flatten(update, self.codec.input_length)
+        else:
+            vector = self.layout.flatten(update, self.layout.dimension)
+            vector = tf.concat([vector, [weight]], 0)
         return self.encode_vector(vector, shared, client_seed)
 
     def finish(
@@ -106,12 +101,10 @@ class GraphRoundFunctions(round_functions.RoundFunctions):
         return Fields(made, result=result)
 
 
-def _client_seed(identity: Optional[str], own: Any, round_seed: Any) -> tf.Tensor:
-    """A client's seed, derived from its own identity and the round's public seed."""
-    if identity is None:
+def _client_seed(own: Optional[tf.Tensor], round_seed: tf.Tensor) -> tf.Tensor:
+    """A client's seed, derived from its own key and the round's public seed."""
+    if own is None:
         return in_tensorflow.fresh_seed()
-    if identity == "client_id":
-        return randomness.fold_in(round_seed, seed_domains.RoundDomain.CLIENT, own)
     # Both words of the round's seed, so that rounds differ as much as seeds do.
     return randomness.fold_in(
         own, seed_domains.RoundDomain.CLIENT, round_seed[0], round_seed[1]

@@ -25,8 +25,7 @@ from dpfl.vectors import randomness
 
 OUTPUTS = ("mean", "sum")
 # The seed of the next round's rotation or sketch in the state of a secure sum without
-# an explicit seed. Clients cannot return it, as they do to a trusted server: the sum of
-# a known seed is the number of clients, which epsilon does not cover.
+# an explicit seed.
 _PUBLIC = "public_seed"
 _SEED, _ROUND = "seed", "round"
 

@@ -11,8 +11,8 @@
 `output_dir` then holds `manifest.json` (settings, noise, versions and seed: with the
 seed the noise can be removed, so do not publish it, nor the checkpoints),
 `checkpoints/`, `metrics.csv`, `times.csv`, `model.npz`,
-`summary.json` and `report.html`; from the engine of TFF `model.keras` and `worker.log`
-too. `privacy_coverage.LIST` lists what the guarantee covers.
+`summary.json` and `report.html`; from the engine of TFF `worker.log` too.
+`privacy_coverage.LIST` lists what the guarantee covers.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def _tff_s_check(mechanism: Any) -> tuple[bool, float]:
 
     from dpfl import aggregators
 
-    factory = aggregators.build(mechanism, seed=1, checks_context=False)
+    factory = aggregators.build(mechanism, seed=1)
     key_type = tff.TensorType(np.int64, [2])
     value_type = tff.to_type(
         collections.OrderedDict(update=(np.float32, [_DIMENSION]), client_key=key_type)

@@ -63,7 +63,7 @@ AGGREGATORS = ("aggregation", "rotations", "masks")
 # Rows of the group "rounds", which are asked for one by one.
 MEMORY_ROWS = ("memory_python", "memory_worker")
 ROUND_ROWS = (
-    *("plain", "tff_default", "tff_iterator", "mean", "none", "gaussian", "csgm"),
+    *("plain", "tff_default", "tff_iterator", "none", "gaussian", "csgm"),
     *MEMORY_ROWS,
 )
 # The sizes at which dpfl's cost is judged, and those of --quick.

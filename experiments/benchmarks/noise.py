@@ -20,10 +20,9 @@ import numpy as np
 import tensorflow as tf
 
 from dpfl import factorization as fact
-from dpfl import noise_streams
+from dpfl import machine, noise_streams
 from dpfl.aggregators import host_noise
 from dpfl.arrays import in_tensorflow
-from dpfl.engines.tff import local_worker
 from dpfl.noise_streams import build_stream
 from dpfl.vectors.integer_noise import DiscreteGaussian
 
@@ -76,7 +75,7 @@ def noise_dense(settings: Settings) -> list[Row]:
         f"block at {name}": seconds_of(call, place, block)
         for name, place in places.items()
     }
-    peak = local_worker.peak_bytes(os.getpid())
+    peak = machine.peak_bytes(os.getpid()) or 0
     # The block is freed before there is another stream.
     del call
     call = _stream_call(make(block_rounds=1))

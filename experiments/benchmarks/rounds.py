@@ -3,7 +3,7 @@
 
 """Whole rounds of federated averaging, by clients and models.
 
-    settings = harness.settings(quick=True, repeats=2, round_rows=["plain", "mean"])
+    settings = harness.settings(quick=True, repeats=2, round_rows=["plain", "none"])
     rows = harness.measure("rounds", settings)
 
 `TIMED` lists the rows of a round.
@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from typing import Any, NamedTuple, Optional
 
@@ -122,12 +123,6 @@ def training_process(task: Any, mechanism: Any) -> Any:
     )
 
 
-def plain_process(task: Any, aggregator: Any) -> Any:
-    """dpfl's process of a factory of TFF."""
-    optimizer = server_optimizers.build_server_optimizer("sgd", 1.0)
-    return federated_averaging.PlainProcess(task, aggregator, 0.1, optimizer)
-
-
 def _round(process: Any, cohort: int) -> Call:
     """A function that runs the first round of a process."""
     state, clients = process.initialize(), list(range(cohort))
@@ -136,11 +131,6 @@ def _round(process: Any, cohort: int) -> Call:
 
 def _ours(make: Callable[[int], Any]) -> Callable[[Any, int], Call]:
     return lambda task, n: _round(training_process(task, make(n)), n)
-
-
-def _mean(task: Any, cohort: int) -> Call:
-    mean = tff.aggregators.UnweightedMeanFactory()
-    return _round(plain_process(task, mean), cohort)
 
 
 def _gaussian(cohort: int) -> Any:
@@ -161,7 +151,6 @@ TIMED = {
         lambda task, n: _round(tff_process(task, iterator=True), n),
         *("plain", "TFF, functional, iterator loop"),
     ),
-    "mean": TimedRound(_mean, "plain", "dpfl's process, UnweightedMeanFactory"),
     "none": TimedRound(
         _ours(mechanisms.NoMechanism), "plain", "dpfl's process, none", True
     ),
@@ -188,9 +177,9 @@ def rounds(settings: Settings) -> list[Row]:
         )
     for each in results:
         each["description"] = TIMED[each["name"]].description
-    for name, peak in zip(MEMORY_ROWS, settings.worker.peak_memory()):
+    for name, pid in zip(MEMORY_ROWS, (os.getpid(), settings.worker.pid)):
         if name in settings.round_rows:
-            results.append(row(name, "bytes", peak))
+            results.append(row(name, "bytes", machine.peak_bytes(pid) or 0))
     return results
 
 

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Values of clients with their ids, and a model that is trained by them."""
+"""Values of clients with their keys, and a model that is trained by them."""
 
 import collections
 
@@ -10,15 +10,16 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 
-def with_ids(value_type):
-    """The type of a value and its client's id."""
-    return tff.to_type(collections.OrderedDict(update=value_type, client_id=np.int64))
+def with_keys(value_type):
+    """The type of a value and its client's key."""
+    parts = collections.OrderedDict(update=value_type, client_key=(np.int64, [2]))
+    return tff.to_type(parts)
 
 
-def identified(values):
-    """Values, each with its place for its client's id."""
+def keyed(values):
+    """Values, each with its place for its client's key."""
     return [
-        collections.OrderedDict(update=value, client_id=np.int64(i))
+        collections.OrderedDict(update=value, client_key=np.array([i, 0]))
         for i, value in enumerate(values)
     ]
 

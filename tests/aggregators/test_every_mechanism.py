@@ -31,10 +31,10 @@ CASES = {
 def test_a_round_in_tff_is_a_function_of_its_state(name, tff_secure_context):
     """Which goes through plain numpy arrays, as a checkpoint holds them."""
     config = dataclasses.replace(mechanisms.TEST_CONFIGS[name], **CASES[name])
-    process = aggregators.build(config, **EXACT).create(cohorts.with_ids(VALUE_TYPE))
+    process = aggregators.build(config, **EXACT).create(cohorts.with_keys(VALUE_TYPE))
     x = rounds.updates([1.0] * N, D)
     x[1, 3] = np.nan
-    values = cohorts.identified([[v[:30].reshape(5, 6), v[30:]] for v in x])
+    values = cohorts.keyed([[v[:30].reshape(5, 6), v[30:]] for v in x])
     first = process.next(process.initialize(), values)
     restored = tf.nest.map_structure(lambda part: np.array(part), first.state)
     second, again = (process.next(s, values) for s in (first.state, restored))

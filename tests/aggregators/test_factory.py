@@ -36,8 +36,10 @@ class TestComputation:
             tff.TensorType(np.float32, [None]),
             tff.to_type(collections.OrderedDict()),
             tff.SequenceType(np.float32),
-            tff.to_type(collections.OrderedDict(update=np.int32, client_id=np.int64)),
-            tff.to_type(collections.OrderedDict(update=np.float32, client_id=np.int32)),
+            cohorts.with_keys(np.int32),
+            tff.to_type(
+                collections.OrderedDict(update=np.float32, client_key=np.int64)
+            ),
             tff.FederatedType(np.float32, tff.CLIENTS),
         ],
         ids=str,
@@ -46,9 +48,6 @@ class TestComputation:
         factory = aggregators.build(NOISY[0])
         with refuses(TypeError, "value_type", value_type):
             factory.create(value_type)
-        weighted = aggregators.build(CONFIGS[0], weighted=True)
-        with refuses(TypeError, "value_type", value_type):
-            weighted.create(value_type, tff.TensorType(np.float32))
 
     @pytest.mark.parametrize("shapes", [[(0,)], [(0, 3), (2, 0)]], ids=str)
     def test_updates_without_parameters_are_refused(self, shapes):
@@ -122,24 +121,23 @@ class TestExecution:
         correlations = np.corrcoef([once, *others]) - np.eye(1 + len(others))
         assert np.abs(correlations).max() < 4.5 / np.sqrt(d)
 
-    @pytest.mark.parametrize("kind", ["client_key", "client_id"])
-    def test_client_draws_follow_from_its_key_or_id(self, tff_context, kind):
-        """From the key and the round; the id and the round are known to all."""
-        own = (np.int64, [2]) if kind == "client_key" else np.int64
-        parts = {"update": (np.float32, [64]), kind: own}
-        value_type = tff.to_type(collections.OrderedDict(parts))
+    def test_client_draws_follow_from_its_key_and_the_round(self, tff_context):
+        value_type = cohorts.with_keys((np.float32, [64]))
         config = mechanisms.L2Csgm(1, 1.0, 0.0, 0.5)
         process = aggregators.build(config, seed=3).create(value_type)
         state = process.initialize()
 
-        def kept(identity, at=state):
-            value = {"update": np.full(64, 0.1, np.float32), kind: np.int64(identity)}
+        def kept(key, at=state):
+            value = {
+                "update": np.full(64, 0.1, np.float32),
+                "client_key": np.array(key),
+            }
             return process.next(at, [collections.OrderedDict(value)]).result
 
-        first = [1, 2] if kind == "client_key" else 1
-        others = [[1, 3], [2, 2], [2, 1]] if kind == "client_key" else [2, 3]
+        first = [1, 2]
         assert_array_equal(kept(first), kept(first))
-        assert all(np.any(kept(first) != kept(other)) for other in others)
+        for other in ([1, 3], [2, 2], [2, 1]):
+            assert np.any(kept(first) != kept(other))
         later = process.next(state, []).state
         assert np.any(kept(first) != kept(first, later))
 
@@ -203,24 +201,4 @@ class TestMean:
         # Bits to a client, clients, those that are not finite, their norm, their bits.
         assert list(output.measurements.values()) == [7 * 32, 3, 1, norm, 7 * 32]
         nobody = process.next(state, [])
-        assert_array_equal(nobody.result["a"], np.zeros([2, 3]))
-
-    def test_weighted(self, tff_context):
-        factory = aggregators.build(TEN, weighted=True)
-        process = factory.create(VALUE_TYPE, tff.TensorType(np.float32))
-        state = process.initialize()
-        values = [value(x) for x in (1, 2, math.nan)]
-        output = process.next(state, values, [1.0, 3.0, 5.0])
-        assert_allclose(output.result["a"], np.full([2, 3], 1.75))
-        assert output.result["b"] == pytest.approx(1.75)
-        assert output.measurements["exact_nonfinite_clients"] == 1
-        assert output.measurements["exact_uplink_bits"] == 8 * 32
-        weights = [1.0, 3.0, math.nan, math.inf, -math.inf, -2.0, 3e38]
-        values = [value(x) for x in (1, 2, 3, 4, 5, 6, 7)]
-        output = process.next(state, values, weights)
-        assert_allclose(output.result["a"], np.full([2, 3], 1.75))
-        assert output.measurements["exact_nonfinite_clients"] == 5
-        norm = output.measurements["exact_mean_update_norm"]
-        assert norm == pytest.approx(1.5 * math.sqrt(7))
-        nobody = process.next(state, [], [])
         assert_array_equal(nobody.result["a"], np.zeros([2, 3]))

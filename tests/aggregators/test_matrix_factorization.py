@@ -29,11 +29,11 @@ def matrix(**changes):
 def vectors(dimension, *seeds):
     rng = np.random.default_rng(seeds)
     draws = rng.normal(size=[2, dimension]).astype(np.float32) / 10
-    return cohorts.identified(draws)
+    return cohorts.keyed(draws)
 
 
 def value_type(dimension):
-    return cohorts.with_ids((np.float32, [dimension]))
+    return cohorts.with_keys((np.float32, [dimension]))
 
 
 def saved(state):

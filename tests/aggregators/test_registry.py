@@ -40,7 +40,7 @@ EXACT = "exact_clients exact_nonfinite_clients exact_mean_update_norm exact_upli
 
 @functools.cache
 def process_of(config, measure=None):
-    factory = aggregators.build(config, measure=measure, checks_context=False)
+    factory = aggregators.build(config, measure=measure)
     assert isinstance(factory, tff.aggregators.UnweightedAggregationFactory)
     return factory.create(VALUE_TYPE)
 
@@ -74,15 +74,6 @@ def test_names_and_types_of_states_and_measurements(config):
     assert exact or measured == unmarked
 
 
-def test_type_signature_with_weights():
-    factory = aggregators.build(mechanisms.NoMechanism(N), weighted=True)
-    assert isinstance(factory, tff.aggregators.WeightedAggregationFactory)
-    process = factory.create(VALUE_TYPE, tff.TensorType(np.float32))
-    weight = tff.FederatedType(np.float32, tff.CLIENTS)
-    assert process.next.type_signature.parameter.weight.is_equivalent_to(weight)
-    assert measured_names(process) == ["downlink_bits", *EXACT.split()]
-
-
 SECURE = [config for config in CONFIGS if config.sums_securely]
 HELPED = make("distributed_discrete_gaussian", bits=20, noise_source="helpers")
 
@@ -99,7 +90,7 @@ def test_only_secure_sums_are_revealed(config):
     if config is HELPED:
         return
     # A sum of something that is known would open the number of clients.
-    seeded = aggregators.build(config, seed=1, checks_context=False).create(VALUE_TYPE)
+    seeded = aggregators.build(config, seed=1).create(VALUE_TYPE)
     sums = [str(each.next.to_building_block()) for each in (process, seeded)]
     assert len({text.count("federated_secure_modular_sum") for text in sums}) == 1
 
@@ -140,18 +131,13 @@ def test_measuring_raw_updates_must_be_requested():
     config = mechanisms.Dome(N, 1.0, 0.3, 4, measures_energy=True)
     for measure in (None, "released"):
         with refuses(ValueError, "measure", measure):
-            aggregators.build(config, measure=measure, checks_context=False)
+            aggregators.build(config, measure=measure)
     with refuses(ValueError, "measure", "all"):
-        aggregators.build(config, measure="all", checks_context=False)
+        aggregators.build(config, measure="all")
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_exact_measurements_are_optional_with_trusted_server(weighted):
-    factory = aggregators.build(
-        mechanisms.NoMechanism(N), measure="released", weighted=weighted
-    )
-    weight = (tff.TensorType(np.float32),) if weighted else ()
-    process = factory.create(VALUE_TYPE, *weight)
+def test_exact_measurements_are_optional_with_trusted_server():
+    process = process_of(mechanisms.NoMechanism(N), "released")
     assert measured_names(process) == ["downlink_bits"]
 
 
@@ -190,12 +176,6 @@ def test_every_mechanism_has_an_example():
     assert set(mechanisms.TEST_CONFIGS) == set(mechanisms.MECHANISMS)
 
 
-@pytest.mark.parametrize("mechanism", [None, "gaussian", object()])
-def test_build_refuses_other_types(mechanism):
-    with refuses(TypeError, "mechanism", mechanism):
-        aggregators.build(mechanism)
-
-
 def test_subclasses_do_not_inherit_the_aggregator():
     @dataclasses.dataclass(frozen=True)
     class Louder(mechanisms.Gaussian):
@@ -205,9 +185,12 @@ def test_subclasses_do_not_inherit_the_aggregator():
         aggregators.build(Louder(N, 1.0, 0.3))
 
 
-def test_weights_are_refused_with_bounded_contributions():
+def test_weights_are_refused_with_bounded_contributions_and_in_processes():
     with refuses(ValueError, "weighted", True):
         aggregators.build(make("gaussian"), weighted=True)
+    factory = aggregators.build(mechanisms.NoMechanism(N), weighted=True)
+    with refuses(ValueError, "weighted", "MeanFactory"):
+        factory.create(VALUE_TYPE)
 
 
 def test_a_mechanism_without_host_noise_leaves_the_state_alone():

@@ -33,9 +33,7 @@ def by_tff(mechanism, updates):
     value = collections.OrderedDict(
         update=(np.float32, [D]), client_key=(np.int64, [2])
     )
-    factory = aggregators.build(
-        mechanism, seed=5, measure="released", checks_context=False
-    )
+    factory = aggregators.build(mechanism, seed=5, measure="released")
     steps = factory.round_functions(tff.to_type(value))
     state = steps.initial_state()
     shared, total, seeds = steps.prepare(state), steps.codec.zero(), []

@@ -19,7 +19,6 @@ from numpy.testing import assert_allclose
 
 import dpfl
 from dpfl import aggregators, mechanisms
-from dpfl.aggregators import factory as factory_lib
 from tests.refusals import refuses
 
 N = 2
@@ -113,7 +112,7 @@ def test_algorithms(tff_context, name):
 @pytest.mark.parametrize("more", [{}, {"metrics_aggregator": dpfl.no_metrics}])
 def test_tff_reveals_training_metrics_unless_disabled(more):
     secure = dpfl.TEST_CONFIGS["distributed_discrete_gaussian"]
-    aggregator = dpfl.aggregator(secure, checks_context=False)
+    aggregator = dpfl.aggregator(secure)
     process = alg.build_unweighted_fed_avg(
         model_fn, SGD, model_aggregator=aggregator, **more
     )
@@ -203,7 +202,7 @@ class TestOutput:
     )
     def test_unsuitable_outputs_are_refused(self, config, options, parts):
         with refuses(ValueError, "output", *parts):
-            factory = aggregators.build(config, checks_context=False, **options)
+            factory = aggregators.build(config, **options)
             factory.create(tff.TensorType(np.float32, [20]))
 
     @pytest.mark.parametrize(
@@ -229,33 +228,6 @@ class TestOutput:
         )
         with refuses(TypeError, "value_type", "int32"):
             factory.create(VALUE_TYPE)
-
-
-class TestSecureContext:
-    CONFIG = mechanisms.DistributedSkellam(2, 1.0, 0.1, 18)
-    TYPE = tff.TensorType(np.float32, [3])
-
-    def test_refusal_names_both_remedies(self, tff_context):
-        remedy = "tff.backends.test.set_sync_test_cpp_execution_context()"
-        with refuses(RuntimeError, "worker.context(secure_sums=True)", remedy):
-            alg.build_unweighted_fed_avg(
-                model_fn, SGD, model_aggregator=aggregators.build(self.CONFIG)
-            )
-
-    def test_process_for_another_context_can_be_built(self, tff_context):
-        process = aggregators.build(self.CONFIG, checks_context=False).create(self.TYPE)
-        with pytest.raises(Exception, match="federated"):
-            process.next(process.initialize(), [np.zeros(3, np.float32)] * 2)
-
-    def test_context_errors_are_not_mistaken_for_missing_secure_sums(self):
-        def broken(cardinalities):
-            raise OSError("no worker")
-
-        context = tff.framework.SyncExecutionContext(
-            tff.framework.ResourceManagingExecutorFactory(broken)
-        )
-        with tff.framework.get_context_stack().install(context):
-            factory_lib.check_secure_sums()
 
 
 def test_docs_list_every_algorithm():

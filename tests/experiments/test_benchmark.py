@@ -195,7 +195,7 @@ def test_rows_of_a_round(one_process, tff_worker, monkeypatch):
     settings = tiny(tff_worker, round_rows=asked)
     rows = {row["name"]: row for row in harness.measure("rounds", settings)}
     assert list(rows) == asked
-    assert rows["mean"]["ratio"] is None and rows["mean"]["baseline"] == "plain"
+    assert rows["none"]["ratio"] is None and rows["none"]["baseline"] == "plain"
     # One turn, so the ratio is that of the two times.
     for name in ("csgm", "gaussian"):
         assert rows[name]["baseline"] == "none"

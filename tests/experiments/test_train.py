@@ -11,7 +11,6 @@ import re
 import resource
 import shutil
 import signal
-import time
 
 import numpy as np
 import psutil
@@ -62,13 +61,12 @@ def workers(output_dir):
 
 def results(output_dir):
     """All that equal runs have in common."""
-    import tensorflow as tf
-
-    model = tf.keras.models.load_model(output_dir / "model.keras")
     store = checkpoint.CheckpointStore(output_dir / "checkpoints")
     newest = store.load_newest()
+    with np.load(output_dir / "model.npz") as saved:
+        model = [saved[name].tobytes() for name in saved.files]
     return {
-        "model": [w.tobytes() for w in model.get_weights()],
+        "model": model,
         "state": [a.tobytes() for a in newest.leaves],
         "csv": (output_dir / "metrics.csv").read_text(),
         "participations": newest.participations.tolist(),
@@ -113,8 +111,8 @@ def test_output_files_of_a_run(reference):
     assert exact["wall_time_seconds"] > 0
     with np.load(directory / "model.npz") as saved:
         assert saved.files[::3] == ["0_convolution/kernel", "3_dense/bias"]
-        weights = [saved[name].tobytes() for name in saved.files]
-    assert weights == results(directory)["model"]
+    found = results(directory)
+    assert set(found["model"]) <= set(found["state"])
     assert workers(directory) == []
 
 
@@ -226,18 +224,13 @@ def disturbed(tmp_path, disturb):
     return next(run for run in runs if disturb(run))
 
 
-def in_1970():
-    """Sets this process's clock as it is where nobody has set it."""
-    time.localtime = lambda *_: time.gmtime(0)
-
-
 def test_damage_changed_flags_and_lock(reference, tmp_path):
     """One resumed run for all that is said about its directory."""
     directory, _ = reference
     expected = results(directory)
     run = tmp_path / "run"
     shutil.copytree(directory, run)
-    for name in ("summary.json", "model.keras"):
+    for name in ("summary.json", "model.npz"):
         (run / name).unlink()
 
     done = train(run, "--seed=6", code=2)
@@ -252,7 +245,7 @@ def test_damage_changed_flags_and_lock(reference, tmp_path):
 
     newest = run / "checkpoints" / "checkpoint-00000024"
     newest.write_bytes(newest.read_bytes()[:-10])
-    done = train(run, "--seed=5", "--checkpoint_every=2", first=in_1970)
+    done = train(run, "--seed=5", "--checkpoint_every=2")
     assert names(done.stderr, "checkpoint-00000024", "round 21")
     assert results(run) == expected
 

@@ -205,17 +205,6 @@ def test_strategies_move_by_the_mean(inner, moves):
         assert result.train_metrics_clientapp[rounds]["exact_silent"] == 5
 
 
-def test_adam_sees_the_mean_in_place_of_replies():
-    grid = InProcess(NODES[:10], client_app(lambda node, arrays: 0.3))
-    plan = dpfl.PoissonSampling(population=10, cohort_size=10, rounds=1)
-    inner = FedAdam(eta=0.1, beta_1=0.9, beta_2=0.99, tau=0.001)
-    _, result = trained(grid, dpfl.NoMechanism(cohort_size=10), plan, inner)
-    m, v = 0.1 * 0.3, 0.01 * 0.3**2
-    rate = 0.1 * math.sqrt(1 - 0.99**2) / (1 - 0.9**2)
-    expected = 1 + rate * m / (math.sqrt(v) + 0.001)
-    assert result.arrays["kernel"].numpy()[0, 0] == pytest.approx(expected, rel=1e-5)
-
-
 def test_noise_and_epsilon_are_those_of_the_budget():
     grid = InProcess(NODES, client_app(lambda node, arrays: 0.0))
     strategy, result = trained(grid, epsilon=4.0)
@@ -232,18 +221,6 @@ def test_noise_and_epsilon_are_those_of_the_budget():
     )
     variance = 6 * (noise / 10) ** 2
     assert abs(np.mean(moved**2) / variance - 1) < 5 * math.sqrt(2 / D)
-
-
-def test_cohorts_are_drawn_by_the_plan():
-    plan = dpfl.PoissonSampling(population=6, cohort_size=1, rounds=40)
-    grid = InProcess(NODES[:6])
-    _, result = trained(grid, dpfl.NoMechanism(cohort_size=1), plan, seed=5)
-    drawn = [result.train_metrics_clientapp[n]["exact_clients"] for n in range(1, 41)]
-    # Of 240 coins of 1/6 each: 40 heads, standard deviation 5.8; of 40 rounds 13 empty.
-    assert abs(sum(drawn) - 40) < 4 * 5.8 and 2 < drawn.count(0) < 25
-    heads = [node for cohort in grid.cohorts for node in cohort]
-    assert len(heads) == sum(drawn)
-    assert all(0 < heads.count(node) < 25 for node in grid.nodes)
 
 
 def test_clients_that_fail_or_send_garbage_are_counted():
@@ -427,23 +404,6 @@ def test_clients_without_the_mod_spend_nothing():
         grid = InProcess(NODES, changed=changed)
         strategy.start(grid=grid, initial_arrays=initial())
     assert len(grid.cohorts) == 1 and strategy.server.ledger.rounds == 0
-
-
-def test_one_client_without_the_mod_ends_no_run(tmp_path):
-    """Not even alone in its round, and after a restart."""
-
-    def changed(reply):
-        first = reply.metadata.src_node_id == NODES[0]
-        return [with_content(reply, RecordDict({"arrays": initial()}))] if first else []
-
-    path, plan = tmp_path / "run.npz", dpfl.WithoutReplacement(4, 4, 3)
-    mechanism = dpfl.NoMechanism(cohort_size=4)
-    for rounds, own in enumerate((lambda reply: [reply], changed, changed), 1):
-        grid = InProcess(NODES[:4], changed=own)
-        _, result = trained(grid, mechanism, plan, rounds=rounds, path=path)
-    metrics = result.train_metrics_clientapp[1]
-    assert metrics["round"] == 3 and metrics["exact_refused_length"] == 1
-    assert metrics["exact_clients"] == 0
 
 
 def test_plans_that_draw_nobody_are_refused():

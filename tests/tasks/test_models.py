@@ -86,13 +86,6 @@ def test_cnn_has_dropout_in_training_only():
     assert np.array_equal(model(x), model(x))
 
 
-def test_saved_model_loads_without_dpfl(tmp_path):
-    model = keras_models.build(SMALL["lstm"], 0)
-    model.save(path := tmp_path / "model.keras")
-    x = tf.constant([[1, 2, 3, 0, 0]])
-    assert np.allclose(tf.keras.models.load_model(path)(x), model(x), atol=1e-6)
-
-
 def test_masked_loss_averages_over_unmasked_tokens():
     y = tf.constant([[3, 1, 0], [2, 0, 0]])
     logits = tf.random.stateless_normal([2, 3, 5], [0, 1])

@@ -124,7 +124,6 @@ BESIDE = {
     "server_optimizer": {"server_momentum": 0.5},
     "precision": {"engine": "jax"},
     "clients_at_once": {"engine": "jax"},
-    "profile": {"engine": "jax"},
     **dict.fromkeys(TOGETHER, {"engine": "jax", **TOGETHER}),
     "mechanism_options": {"mechanism_options": {"clip_norm": 0.5}},
 }
@@ -133,7 +132,6 @@ OTHERS = {
     "coordinator_address": "host:2",
     "flags": {"rounds": 9},
     "progress": True,
-    "profile": True,
 }
 
 

@@ -44,7 +44,6 @@ _NUMBERS_ON_A_CARD = 1 << 27
 # Bytes of a card for each of these: weights, gradient, update, the codec's vectors and
 # activations. A hundred recurrent networks took some 50.
 _BYTES_A_NUMBER = 128
-_TRACED_ROUNDS = 3
 _KEY_BYTES = 32
 # Standard deviations of a cohort's size for which there is room, and for which the
 # usual number of chunks suffices.
@@ -97,14 +96,11 @@ def opened(plan: plan_lib.Plan, setup: Setup) -> Iterator[JaxEngine]:
     key = provenance.digest(plan), config.measure, config.task_config
     if config.precision == "tf32" and jax.default_backend() == "cpu":
         setup.say("precision: processors have no tf32 and compute in float32")
-    with _Trace(setup.directory / "profile") as trace:
-        yield setup.last.get(
-            (*key, config.seed is None),
-            lambda: JaxEngine(plan, setup, trace),
-            lambda last: last.with_other_seeds(plan, setup, trace),
-        )
-    if config.profile and not config.process_id and trace.rounds < 2:
-        setup.say("profile: no trace, since there was no second round to begin it with")
+    yield setup.last.get(
+        (*key, config.seed is None),
+        lambda: JaxEngine(plan, setup),
+        lambda last: last.with_other_seeds(plan, setup),
+    )
 
 
 def follow(plan: plan_lib.Plan, setup: Setup) -> None:
@@ -120,22 +116,6 @@ def follow(plan: plan_lib.Plan, setup: Setup) -> None:
             chosen = selection.select_cohort(plan.participation, trainer.key, index)
             clients = canaries.present(plan, trainer.key, chosen.tolist())
             state = trainer.round(state, clients).state
-
-
-class _Trace(contextlib.ExitStack):
-    """A trace of some rounds of a process, without the first, which compiles."""
-
-    def __init__(self, directory: pathlib.Path):
-        super().__init__()
-        self._directory, self.rounds = directory, 0
-
-    def begin_round(self) -> None:
-        """Begins the trace before the second round, and ends it some rounds later."""
-        if self.rounds == 1:
-            self.enter_context(jax.profiler.trace(str(self._directory)))
-        if self.rounds == 1 + _TRACED_ROUNDS:
-            self.close()
-        self.rounds += 1
 
 
 def clients_at_once(dimension: int, cohort_size: int, varies: bool = False) -> int:
@@ -176,13 +156,12 @@ def _most_at_once(plan: plan_lib.Plan) -> int:
 class JaxEngine:
     """A plan's training in JAX; see `dpfl.training.engine.Engine`."""
 
-    def __init__(self, plan: plan_lib.Plan, setup: Setup, trace: _Trace):
+    def __init__(self, plan: plan_lib.Plan, setup: Setup):
         """Initializes the engine; nothing is compiled.
 
         Args:
           plan: The plan of the run.
           setup: Everything else.
-          trace: The trace of a run with `profile`.
 
         Raises:
           ValueError: If the processes of the run have not joined.
@@ -191,7 +170,7 @@ class JaxEngine:
         if jax.process_count() != wanted:
             processes_here = f"{jax.process_count()}, those of `engine.joined`"
             raise ValueError(checks.message("num_processes", processes_here, wanted))
-        self._begin(plan, setup, trace)
+        self._begin(plan, setup)
         task, config = plan.task, plan.config
         if task.jax is None:
             model, self._names = networks.model(task.network), task.network.weight_names
@@ -221,25 +200,22 @@ class JaxEngine:
         self._evaluator = evaluation.JaxEvaluator(task, model)
         self._resident, self._space = self._put_examples(), 1
 
-    def _begin(self, plan: plan_lib.Plan, setup: Setup, trace: _Trace) -> None:
+    def _begin(self, plan: plan_lib.Plan, setup: Setup) -> None:
         key = np.frombuffer(setup.key.to_bytes(_KEY_BYTES, "big"), np.uint8)
         self.key = int.from_bytes(processes.from_first(key).tobytes(), "big")
-        self._plan, self._setup, self._trace = plan, setup, trace
+        self._plan, self._setup = plan, setup
         # The next round, prepared: its index with its clients, and what it is given.
         self._ahead: tuple[Any, Any] = (None, None)
 
-    def with_other_seeds(
-        self, plan: plan_lib.Plan, setup: Setup, trace: _Trace
-    ) -> JaxEngine:
+    def with_other_seeds(self, plan: plan_lib.Plan, setup: Setup) -> JaxEngine:
         """The engine, with its programs, of a plan that differs in seeds alone.
 
         Args:
           plan: The other plan.
           setup: Its setup.
-          trace: Its trace.
         """
         other = copy.copy(self)
-        other._begin(plan, setup, trace)
+        other._begin(plan, setup)
         return other
 
     def _put_examples(self) -> Any:
@@ -270,8 +246,6 @@ class JaxEngine:
 
     def round(self, state: State, clients: Sequence[int]) -> RoundOutput:
         """See base class."""
-        if self._plan.config.profile and not self._plan.config.process_id:
-            self._trace.begin_round()
         plan, index = self._plan, int(state.round_index)
         (known, given), self._ahead = self._ahead, (None, None)
         if known != (index, *clients):

@@ -41,8 +41,6 @@ _CHANNEL_OPTIONS = (
 
 # Part of the name of each of TFF's secure sums.
 _SECURE = b"federated_secure"
-# Characters of gRPC's message that are shown; the rest is in the traceback.
-_MOST_DETAILS = 300
 
 
 class WorkerDiedError(EngineLostError):
@@ -51,7 +49,7 @@ class WorkerDiedError(EngineLostError):
 
 @contextlib.contextmanager
 def failures_told() -> Iterator[None]:
-    """Turns failures beyond this process into errors of one sentence.
+    """Turns the worker's failures into errors of one sentence.
 
     Raises:
       WorkerDiedError: If gRPC gives up a call.
@@ -59,23 +57,10 @@ def failures_told() -> Iterator[None]:
     try:
         yield
     except grpc.RpcError as error:
-        raise WorkerDiedError(_sentence(error)) from error
-
-
-def _sentence(error: grpc.RpcError) -> str:
-    if not isinstance(error, grpc.Call):
-        return f"TFF's worker did not finish a call ({type(error).__name__})"
-    details = (error.details() or "").strip()
-    first_line = f" ({details.splitlines()[0][:_MOST_DETAILS]})" if details else ""
-    # The error of an exception in a worker that stays alive.
-    causes = {
-        grpc.StatusCode.UNKNOWN: ", often because memory or threads ran out",
-        grpc.StatusCode.RESOURCE_EXHAUSTED: ", since a message or tensor is too large",
-    }
-    return (
-        f"TFF's worker did not finish a call: {error.code().name}{first_line}"
-        f"{causes.get(error.code(), '')}"
-    )
+        details = str(error.details() if isinstance(error, grpc.Call) else error)
+        first_line = " ".join(details.splitlines()[:1])
+        what = "TFF's worker did not finish a call, often for lack of memory"
+        raise WorkerDiedError(f"{what}: {first_line}") from error
 
 
 @functools.cache
@@ -97,19 +82,7 @@ class Connection(tff.framework.RemoteExecutorGrpcStub):
         _kept_grpc()
         self._own_channel = grpc.insecure_channel(target, _CHANNEL_OPTIONS)
         super().__init__(self._own_channel)
-        self._is_closed = self._is_idle = False
-        self._own_channel.subscribe(self._notice)
-
-    def _notice(self, state: grpc.ChannelConnectivity) -> None:
-        self._is_idle = state is grpc.ChannelConnectivity.IDLE
-
-    def answers(self) -> bool:
-        """Whether the worker answers; gRPC tries again if it had given up."""
-        if self._is_idle and not self._is_closed:
-            self._is_idle = False
-            self._own_channel.unsubscribe(self._notice)
-            self._own_channel.subscribe(self._notice, try_to_connect=True)
-        return self.is_ready
+        self._is_closed = False
 
     def dispose(self, request: Any) -> Any:
         """See base class."""

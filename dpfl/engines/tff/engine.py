@@ -11,18 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import pathlib
-import time
-import types
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow_federated as tff
 
-from dpfl import aggregators, files, machine, seed_domains
+from dpfl import aggregators, machine, seed_domains
 from dpfl.engines.tff import (
     connection,
     federated_averaging,
@@ -95,20 +91,16 @@ class TffEngine:
         self._process = self._build(concurrency)
         self._evaluator = federated_averaging.Evaluator(plan.task, setup.model_seed)
 
-    def _build(self, groups: int) -> federated_averaging.TrainingProcess:
+    def _build(self, groups: int) -> federated_averaging.GroupedProcess:
         plan, config, setup = self._plan, self._plan.config, self._setup
         aggregator, put_noise = aggregators.build_with_host_noise(
             plan.mechanism,
             plan.dimension,
             seed=selection.derive_seed(setup.key, seed_domains.RunDomain.MECHANISM),
-            **({"weighted": True} if config.weighted else {}),
+            weighted=config.weighted,
             measure=config.measure,
         )
         optimizer = plan.server_optimizer
-        if config.weighted:
-            return federated_averaging.PlainProcess(
-                plan.task, aggregator, plan.client_lr, optimizer, setup.model_seed
-            )
         model = plan.task.functional_model(setup.model_seed)
         # The digest covers all but the seed, the data's place, the harmless settings
         # and the measurements.
@@ -161,31 +153,3 @@ class TffEngine:
         federated_averaging.assign_weights(state, model)
         names = keras_models.weight_names(self._plan.task, model)
         write_weights(directory, names, model.get_weights())
-        with files.replacing(directory / "model.keras") as partial:
-            with _any_clock():
-                model.save(partial)
-            _take_times_away(partial)
-
-
-@contextlib.contextmanager
-def _any_clock() -> Iterator[None]:
-    """Dates archives in 1980, their first year, which an unset clock may precede."""
-    archives: Any = zipfile
-    clock, first = archives.time, time.struct_time((1980, 1, 1, 0, 0, 0, 1, 1, 0))
-    fixed = {**vars(clock), "localtime": lambda *unused: first}
-    archives.time = types.SimpleNamespace(**fixed)
-    try:
-        yield
-    finally:
-        archives.time = clock
-
-
-def _take_times_away(path: pathlib.Path) -> None:
-    """Makes a .keras file a function of the model, without the times of saving."""
-    with zipfile.ZipFile(path) as saved:
-        parts = {name: saved.read(name) for name in saved.namelist()}
-    about = json.loads(parts["metadata.json"])
-    parts["metadata.json"] = json.dumps({**about, "date_saved": ""}).encode()
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in parts.items():
-            archive.writestr(zipfile.ZipInfo(name), content)

@@ -32,16 +32,14 @@ import tensorflow_federated as tff
 
 from dpfl.aggregators import reductions
 from dpfl.aggregators.factory import CodecFactory
-from dpfl.aggregators.layout import IDENTITIES
+from dpfl.aggregators.layout import KEY_TYPE
 from dpfl.aggregators.round_functions import GraphRoundFunctions
 from dpfl.engines.tff import local_training
 from dpfl.engines.tff.process_state import (
     ProcessState,
     StateValues,
-    finalized,
     first_state,
     mapped,
-    specs_of_state,
     state_type,
     stepped,
     type_of_weights,
@@ -146,7 +144,10 @@ class Cohort:
         def client(row: tf.Tensor) -> tuple[Any, tf.Tensor]:
             trained = self._train(weights, round_index, row[1], row[2:])
             value = _value(trained.update, row[2:])
-            message, sums = steps.encode(value, shared)
+            weight = None
+            if codec.takes_weights:
+                weight = tf.cast(trained.examples, tf.float32)
+            message, sums = steps.encode(value, shared, weight)
             metrics = trained.metrics if steps.measures_exactly else {}
             return message, self._rows.row(row[0], (sums, metrics))
 
@@ -238,7 +239,10 @@ class GroupedRounds:
         self._model, self._steps, self._optimizer = model, steps, server_optimizer
         first = tff.tensorflow.computation(steps.initial_state)
         own_type = first.type_signature.result
-        self.specs = specs_of_state(state_type(model, server_optimizer, own_type))
+        whole_type = state_type(model, server_optimizer, own_type)
+        self.specs = tff.types.structure_from_tensor_type_tree(
+            lambda spec: spec, whole_type
+        )
         self.cohort = Cohort(steps, train, weights_type, own_type)
         self.values = StateValues(self.specs)
         self._reads_own = groups <= OWN_SHARED and self.values.has_files
@@ -294,7 +298,10 @@ class GroupedRounds:
         after = stepped(self._optimizer, state, output["state"], output["result"])
         return RoundOutput(
             self.values.written(after, values[2]),
-            finalized(self._model, metrics),
+            # None if these are hidden.
+            collections.OrderedDict(
+                self._model.finalize_metrics(metrics) if metrics else {}
+            ),
             output["measurements"],
             tuple(tf.nest.flatten(output["result"])) if self._has_canaries else (),
         )
@@ -328,7 +335,7 @@ def _value(update: Any, client_key: Any) -> Any:
 def _round_functions(
     weights_type: tff.Type, factory: CodecFactory
 ) -> GraphRoundFunctions:
-    value = _value(weights_type["trainable"], IDENTITIES["client_key"])
+    value = _value(weights_type["trainable"], KEY_TYPE)
     return factory.round_functions(tff.to_type(value))
 
 

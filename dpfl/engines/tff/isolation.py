@@ -37,15 +37,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Optional, Union
 
 from dpfl import checks, launcher
-from dpfl.training import deadlines
 from dpfl.training.engine import ISOLATIONS, EngineLostError
-
-_MEANINGS = {
-    "socket": "it has no address, and no other user can open its socket",
-    "anyone_can_connect": (
-        "it listens on every address, and whoever reaches it can act as its user"
-    ),
-}
 
 # The port of a worker that is not reached by TCP.
 _UNUSED_PORT = 8000
@@ -82,24 +74,23 @@ class Isolated:
         # Closed in the opposite order.
         self._resources = contextlib.ExitStack()
         self._notifications: Optional[int] = None
-        if isolation == "socket":
-            try:
-                self._listener, path_descriptor = anonymous()
-            except OSError as error:
-                raise IsolationError(f"no unix socket can be made ({error})") from error
-            self._resources.callback(os.close, path_descriptor)
-            self.target = f"unix:/proc/self/fd/{path_descriptor}"
-        else:
-            self._listener = reserved()
-            self.port = self._listener.getsockname()[1]
+        if isolation == "anyone_can_connect":
+            self.port = _free_port()
             self.target = f"127.0.0.1:{self.port}"
+            return
+        self._listener, path_descriptor = anonymous()
+        self._resources.callback(os.close, path_descriptor)
         self._resources.callback(self._listener.close)
+        self.target = f"unix:/proc/self/fd/{path_descriptor}"
 
     def attend(self, seconds: float) -> None:
         """Answers the worker's calls of bind(), for at most `seconds`."""
-        notifications = self._notifications
-        if _is_readable(notifications, seconds) and notifications is not None:
-            self._answer(notifications)
+        # Unlike select(), for any descriptor.
+        poll = select.poll()
+        if self._notifications is not None:
+            poll.register(self._notifications, select.POLLIN)
+        for descriptor, _ in poll.poll(seconds * 1000):
+            self._answer(descriptor)
 
     def settle(self) -> None:
         """Ends the start of a worker that answers: later calls of bind() fail in it."""
@@ -168,34 +159,27 @@ class Isolated:
         self._resources.callback(self.process.kill)
 
     def _hear_launcher(self, control: socket.socket) -> None:
-        try:
-            with deadlines.waiting_for("the launcher of TFF's worker"):
-                answer, descriptors, _, _ = socket.recv_fds(
-                    control, 4096, 1, socket.MSG_CMSG_CLOEXEC
-                )
-        except OSError as error:
-            raise IsolationError(f"its launcher does not answer ({error})") from error
+        answer, descriptors, _, _ = socket.recv_fds(
+            control, 4096, 1, socket.MSG_CMSG_CLOEXEC
+        )
         if answer != b"ok":
-            reason = answer.decode(errors="replace") or "its launcher ended"
-            raise IsolationError(reason)
-        if not descriptors:
-            raise IsolationError("its launcher sent no descriptor")
+            raise IsolationError(answer.decode() or "its launcher ended")
         self._notifications = descriptors[0]
 
     def _answer(self, notifications: int) -> None:
         """Replaces the socket that the worker binds with this process's socket."""
         notification = bytearray(_NOTIFICATION.size)
         try:
-            _ioctl(notifications, _NOTIFICATION_RECEIVE, notification)
+            fcntl.ioctl(notifications, _NOTIFICATION_RECEIVE, notification)
             fields = _NOTIFICATION.unpack(notification)
             identifier, descriptor = fields[0], fields[6]
             ours, flags = self._listener.fileno(), os.O_CLOEXEC
             replacement = _ADD_DESCRIPTOR.pack(
                 identifier, _ADD_AT_NUMBER, ours, descriptor, flags
             )
-            _ioctl(notifications, _NOTIFICATION_ADD_DESCRIPTOR, replacement)
+            fcntl.ioctl(notifications, _NOTIFICATION_ADD_DESCRIPTOR, replacement)
             response = _RESPONSE.pack(identifier, 0, 0, 0)
-            _ioctl(notifications, _NOTIFICATION_SEND, response)
+            fcntl.ioctl(notifications, _NOTIFICATION_SEND, response)
         except FileNotFoundError:
             # The call was interrupted, or the worker ended.
             return
@@ -221,8 +205,7 @@ def started(
       command: The program and its arguments, to which `--port` is added.
       environment: Environment variables of the worker.
       isolation: One of `engine.ISOLATIONS`.
-      log_path: File to which the worker's output and its isolation are appended; None
-        to discard them.
+      log_path: File to which the worker's output is appended; None to discard it.
 
     Raises:
       ValueError: If the isolation is not one of these.
@@ -246,24 +229,6 @@ def started(
                 "a network of its own"
             ) from error
         stack.pop_all()
-        log.write(f"dpfl: isolation={isolation!r}: {_MEANINGS[isolation]}\n".encode())
-
-
-def _is_readable(descriptor: Optional[int], seconds: float) -> bool:
-    """Waits until there is data to read; unlike select(), for any descriptor."""
-    poll = select.poll()
-    if descriptor is not None:
-        poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(seconds * 1000))
-
-
-def _ioctl(descriptor: int, request: int, argument: Any) -> None:
-    while True:
-        try:
-            fcntl.ioctl(descriptor, request, argument)
-            return
-        except InterruptedError:
-            pass
 
 
 def listening(pid: int) -> list[tuple[str, int]]:
@@ -299,20 +264,7 @@ def anonymous() -> tuple[socket.socket, int]:
         raise
 
 
-def reserved() -> socket.socket:
-    """A socket of a free port, which it keeps from other users while it is open.
-
-    The worker binds the same port with SO_REUSEPORT, as gRPC does; a socket that does
-    not listen receives no connections.
-    """
-    try:
-        holder = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
-    except OSError:
-        holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        holder.bind(("", 0))
-    except BaseException:
-        holder.close()
-        raise
-    return holder
+def _free_port() -> int:
+    with socket.socket() as trial:
+        trial.bind(("", 0))
+        return trial.getsockname()[1]

@@ -6,7 +6,7 @@
     model = keras_models.build(network, seed=0)
     loss = keras_models.Crossentropy(objective)
 
-A model is a plain stack of Keras's own layers, so that a saved one loads without dpfl.
+A model is a plain stack of Keras's own layers.
 """
 
 from __future__ import annotations

@@ -22,9 +22,8 @@ import contextlib
 import os
 import pathlib
 import threading
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, Optional, Union
 
-import psutil
 import tensorflow_federated as tff
 
 from dpfl import checks, machine
@@ -38,13 +37,6 @@ _POLL_SECONDS = 0.02
 # its arguments, so that with one thread a group, calls that wait for one group may
 # block another. Four sufficed in all trials.
 _CALLS_OF_A_GROUP = 4
-
-
-class PeakMemory(NamedTuple):
-    """Peak resident memory so far, in bytes, of this process and of the worker."""
-
-    python: int
-    worker: int
 
 
 class Worker:
@@ -74,37 +66,26 @@ class Worker:
         """A synchronous context; with `secure_sums` plain sums simulate secure ones."""
         secure = connection.compiled_with_plain_sums
         return tff.framework.SyncExecutionContext(
-            executor_fn=self.executor_factory(),
+            executor_fn=tff.framework.ResourceManagingExecutorFactory(self._executor),
             compiler_fn=secure if secure_sums else connection.compiled,
             transform_args=tff.tensorflow.transform_args,
             transform_result=tff.tensorflow.transform_result,
         )
 
-    def executor_factory(self) -> tff.framework.ExecutorFactory:
-        """The executor factory for TFF's contexts of every kind."""
-
-        def executor(cardinalities: dict) -> tff.framework.RemoteExecutor:
-            # Also called when TFF retries a computation.
-            self.wait_until_ready()
-            cardinalities.setdefault(tff.CLIENTS, 0)
-            # By default TFF disposes of the values of several rounds at a time.
-            remote = tff.framework.RemoteExecutor(
-                self._connection, dispose_batch_size=1
-            )
-            remote.set_cardinalities(cardinalities)
-            return remote
-
-        return tff.framework.ResourceManagingExecutorFactory(executor)
+    def _executor(self, cardinalities: dict) -> tff.framework.RemoteExecutor:
+        # Also called when TFF retries a computation.
+        self.wait_until_ready()
+        cardinalities.setdefault(tff.CLIENTS, 0)
+        # By default TFF disposes of the values of several rounds at a time.
+        remote = tff.framework.RemoteExecutor(self._connection, dispose_batch_size=1)
+        remote.set_cardinalities(cardinalities)
+        return remote
 
     def deadline(
         self, seconds: Optional[float]
     ) -> contextlib.AbstractContextManager[None]:
         """Kills the worker if the block takes longer; the pending call then fails."""
         return deadlines.time_limit(seconds, self._expire)
-
-    def peak_memory(self) -> PeakMemory:
-        """The peak resident memory so far of both processes."""
-        return PeakMemory(peak_bytes(os.getpid()), peak_bytes(self.pid))
 
     def close(self) -> None:
         """Kills the worker; safe to call more than once."""
@@ -135,10 +116,10 @@ class Worker:
             deadline.
         """
         self._check_alive()
-        if self._connection.answers():
+        if self._connection.is_ready:
             return
         with deadlines.waiting_for(f"TFF's worker process {self.pid}"):
-            while not self._connection.answers():
+            while not self._connection.is_ready:
                 self._isolated.attend(_POLL_SECONDS)
                 self._check_alive()
 
@@ -163,7 +144,6 @@ def start(
     *,
     concurrency: Optional[int] = None,
     groups: bool = False,
-    intra_op_threads: int = 1,
     isolation: str = "socket",
     log_path: Optional[Union[str, pathlib.Path]] = None,
 ) -> Worker:
@@ -175,14 +155,10 @@ def start(
       groups: Whether `concurrency` counts groups of clients, as in dpfl's own federated
         averaging, all of which begin at once. If a computation has more groups, up to
         four times `concurrency` run at a time.
-      intra_op_threads: Threads within one TensorFlow operation: by default one, with
-        which results have the same bits on every run, and which is also the fastest for
-        several concurrent clients.
       isolation: The worker's isolation, one of `engine.ISOLATIONS`; with
         `anyone_can_connect` anyone who reaches the worker's port can read and write
         files as you.
-      log_path: File to which the worker's output and its isolation are appended; None
-        to discard them.
+      log_path: File to which the worker's output is appended; None to discard it.
 
     Raises:
       RuntimeError: If it is not called on the main thread, since the kernel ends the
@@ -197,11 +173,12 @@ def start(
         )
     concurrency = machine.processors() if concurrency is None else concurrency
     concurrency = checks.integer("concurrency", concurrency)
-    intra_op_threads = checks.integer("intra_op_threads", intra_op_threads)
+    # With one thread within an operation results have the same bits on every run, and
+    # several clients at a time are the fastest.
     environment = {
         **os.environ,
-        "TF_NUM_INTRAOP_THREADS": str(intra_op_threads),
-        "OMP_NUM_THREADS": str(intra_op_threads),
+        "TF_NUM_INTRAOP_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
         "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1"),
     }
     calls = concurrency * (_CALLS_OF_A_GROUP if groups else 1)
@@ -223,12 +200,4 @@ def start(
 
 
 def _worker_binary() -> pathlib.Path:
-    path = pathlib.Path(tff.__file__).parent / "data" / "worker_binary"
-    if not path.is_file():
-        raise RuntimeError(f"TFF's worker binary {path} does not exist")
-    return path
-
-
-def peak_bytes(pid: int) -> int:
-    """A process's peak memory in bytes; the current one if the kernel keeps none."""
-    return machine.peak_bytes(pid) or psutil.Process(pid).memory_info().rss
+    return pathlib.Path(tff.__file__).parent / "data" / "worker_binary"

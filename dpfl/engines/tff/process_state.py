@@ -3,14 +3,13 @@
 
 """The state of federated averaging: its beginning, transfer and update.
 
-values = StateValues(specs_of_state(state_type(model, optimizer, aggregator_type)))
+values = StateValues(specs)
 given, before, after = values.given(state)
 state = values.together(output.state, after)
 """
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Callable
 from typing import Any
 
@@ -123,18 +122,6 @@ def mapped(function: Callable[..., Any], *given: tff.Value) -> tff.Value:
     return tff.federated_map(tff.tensorflow.computation(function, *types), given)
 
 
-def finalized(
-    model: tff.learning.models.FunctionalModel, metrics: Any
-) -> collections.OrderedDict:
-    """The clients' metrics from their sums, in a graph; none if these are hidden."""
-    return collections.OrderedDict(model.finalize_metrics(metrics) if metrics else {})
-
-
-def specs_of_state(state_type: tff.Type) -> ProcessState:
-    """A state whose leaves are their `tff.TensorType`s."""
-    return tff.types.structure_from_tensor_type_tree(lambda spec: spec, state_type)
-
-
 class StateValues:
     """The transfer of a state to TFF's worker, and back after a round.
 
@@ -149,7 +136,11 @@ class StateValues:
     """
 
     def __init__(self, specs: ProcessState):
-        """Initializes the transfer of states of some `specs_of_state`."""
+        """Initializes the transfer of states.
+
+        Args:
+          specs: A state whose leaves are their `tff.TensorType`s.
+        """
         self._specs = specs
         leaves = tf.nest.flatten(specs)
         self._is_large = [shared_memory.is_large(spec) for spec in leaves]

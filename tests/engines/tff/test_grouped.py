@@ -211,7 +211,7 @@ def test_float_sums_differ_only_in_last_bits(task, tff_context, groups):
 
 def test_threads_and_workers_leave_the_same_bits(task, tff_secure_context):
     once = bits(one_at_a_time(task, "l2_csgm"))
-    for settings in ({"groups": True}, {"intra_op_threads": 2}):
+    for settings in ({"groups": True}, {}):
         with worker_lib.start(concurrency=3, **settings):
             assert bits(two_rounds(process(task, "l2_csgm", 3))) == once
 

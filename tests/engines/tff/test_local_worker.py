@@ -17,12 +17,12 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl import machine
-from dpfl.engines.tff import connection, isolation
+from dpfl.engines.tff import isolation
 from dpfl.engines.tff import local_worker as worker_lib
 from dpfl.training import deadlines
 from tests import forks
 from tests.engines.tff import test_isolation
-from tests.refusals import names, refuses
+from tests.refusals import refuses
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PRELUDE = """
@@ -218,44 +218,6 @@ def test_groups_train_concurrently(tmp_path):
         assert [int(meet([turn] * 2, [0, 1])) for turn in range(6)] == [2] * 6
 
 
-@pytest.fixture
-def stopped(monkeypatch, tff_context):
-    """A worker that is stopped while nobody has a connection to it."""
-    options = dict(connection._CHANNEL_OPTIONS, **{"grpc.client_idle_timeout_ms": 1000})
-    monkeypatch.setattr(connection, "_CHANNEL_OPTIONS", tuple(options.items()))
-    monkeypatch.setattr(deadlines, "_SILENT_SECONDS", 1.0)
-    with worker_lib.start() as worker:
-        assert total_of([]) == 0
-        # Half an hour without a computation, were it not for the option.
-        while worker._connection.is_ready:
-            time.sleep(0.02)
-        forks.stop(worker.pid)
-        yield worker
-    tff.framework.set_default_context(tff_context)
-
-
-def test_slow_worker_is_awaited_with_a_message(stopped, capsys):
-    threading.Timer(3, os.kill, [stopped.pid, signal.SIGCONT]).start()
-    assert total_of([1, 2, 3]) == 6
-    assert names(capsys.readouterr().err, "waiting", stopped.pid)
-
-
-@pytest.mark.parametrize(
-    ("number", "error", "parts"),
-    [
-        (signal.SIGKILL, worker_lib.WorkerDiedError, [-9]),
-        (signal.SIGINT, KeyboardInterrupt, []),
-    ],
-)
-def test_death_or_signal_ends_the_wait_for_a_worker(stopped, number, error, parts):
-    pid = stopped.pid if number == signal.SIGKILL else os.getpid()
-    threading.Timer(0.5, os.kill, [pid, number]).start()
-    with refuses(error, *parts):
-        total_of([1])
-    with stopped.deadline(0.5), pytest.raises(worker_lib.WorkerDiedError):
-        total_of([1])
-
-
 def test_slow_startup_is_awaited(tmp_path, monkeypatch, tff_context, capsys):
     binary = tmp_path / "slow"
     binary.write_text(f'#!/bin/sh\nsleep 2\nexec {worker_lib._worker_binary()} "$@"\n')
@@ -285,12 +247,8 @@ def test_tff_computes_behind_each_barrier(given, tmp_path, tff_context):
         assert total_of([1, 2, 3]) == 6
         expected = [("::", worker.port)] if given else []
         assert isolation.listening(worker.pid) == expected
-        peak = worker.peak_memory()
-        assert peak.python > 100 * 2**20 and peak.worker > 10 * 2**20
-    assert not worker.is_alive
+    assert not worker.is_alive and log.exists()
     worker.close()
-    [line] = [line for line in log.read_text().splitlines() if "isolation=" in line]
-    assert names(line, "isolation", kind)
     tff.framework.set_default_context(tff_context)
 
 
