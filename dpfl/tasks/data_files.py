@@ -23,7 +23,7 @@ from typing import Any, Optional, Protocol
 
 import numpy as np
 
-from dpfl import checks, files
+from dpfl import files
 from dpfl.tasks import downloads, records
 from dpfl.tasks.configs import SqlConfig
 from dpfl.tasks.downloads import DataFileError as DataFileError
@@ -177,16 +177,8 @@ class PackedText:
 
 
 def data_folder(config: Any) -> str:
-    """The absolute path of the folder that the options name, for workers too.
-
-    Raises:
-      ValueError: If it is in the home of a user without a home.
-    """
-    folder = files.expanded(config.data_dir or os.path.join("~", ".tff"))
-    if folder is None:
-        wanted = "a folder's path outside a home folder that does not exist"
-        raise ValueError(checks.message("data_dir", wanted, config.data_dir))
-    return os.path.abspath(folder)
+    """The absolute path of the folder that the options name, for workers too."""
+    return os.path.abspath(os.path.expanduser(config.data_dir or "~/.tff"))
 
 
 def damaged(path: str, fault: str) -> DataFileError:

@@ -46,23 +46,20 @@ def read_vocabulary(
     """The `config.vocab_size` most frequent words, from the published counts.
 
     Raises:
-      DataFileError: If the file is missing or refused, or has fewer words, or a line
-        that is not a word of its own and its count.
+      DataFileError: If the file is missing or refused, or does not begin with so many
+        different words and their counts.
     """
     lines = data_files.read_packed_text(file, config)
-    if len(lines) < config.vocab_size:
-        wanted = f"at most {len(lines)}, the number of words in {file.name}"
+    pairs = map(_WORD_COUNT.fullmatch, lines[: config.vocab_size])
+    vocabulary = list(dict.fromkeys(pair[1] for pair in pairs if pair))
+    if len(vocabulary) < config.vocab_size:
+        wanted = (
+            f"at most {len(vocabulary)}, the number of different words with counts "
+        )
+        wanted += f"at the beginning of {file.name}"
         found = checks.message("vocab_size", wanted, config.vocab_size)
         raise data_files.DataFileError(found)
-    vocabulary: dict[str, None] = {}
-    for number, line in enumerate(lines[: config.vocab_size], 1):
-        pair = _WORD_COUNT.fullmatch(line)
-        if pair is None or pair[1] in vocabulary:
-            wanted = "a word that no earlier line has, and its count"
-            name = f"line {number} of {file.name}"
-            raise data_files.DataFileError(checks.message(name, wanted, line[:60]))
-        vocabulary[pair[1]] = None
-    return list(vocabulary)
+    return vocabulary
 
 
 class PostRecord:

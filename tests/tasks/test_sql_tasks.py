@@ -263,15 +263,6 @@ def test_relative_folder_becomes_absolute_for_workers(emnist_copy, monkeypatch):
     assert data_files.find_sql_file(EMNIST_FILE, config) == str(emnist_copy)
 
 
-def test_a_folder_in_no_home_is_refused(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("HOME", raising=False)
-    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
-    with refuses(ValueError, "data_dir"):
-        load_task("emnist", download=True)
-    assert os.listdir(tmp_path) == []
-
-
 def _stackoverflow(folder, **options):
     options = dict(vocab_size=6, sequence_length=8, lstm_size=4) | options
     return load_task(
