@@ -19,7 +19,7 @@ import numpy as np
 import scipy
 
 import dpfl
-from dpfl import checks, files
+from dpfl import files
 from dpfl.factorization.factorization import Factorization, from_parts, parts
 
 FORMAT = 1
@@ -67,8 +67,6 @@ def load(path: files.PathLike) -> Factorization:
             f"{path} has format {header.get('format')!r} instead of {FORMAT}"
         )
     try:
-        if header["lower_bound"] is not None:
-            checks.real("lower_bound", header["lower_bound"])
         return from_parts(header, arrays)
     except (KeyError, TypeError, ValueError) as error:
         raise StorageError(f"{path} does not hold a factorization: {error}") from error

@@ -160,13 +160,6 @@ class TestBounds:
         failed = np.mean(np.array(found) < exact)
         assert failed < 0.5 + 3 * math.sqrt(0.25 / seeds)
 
-    def test_epsilon_falls_with_delta(self):
-        drawn = draws(stream(3), 5000, 2, 0)
-        found = [
-            drawn.epsilon(delta, 1e-9, 50.0) for delta in np.geomspace(1e-9, 0.5, 9)
-        ]
-        assert found == sorted(found, reverse=True)
-
 
 class TestRenyi:
     ORDERS = np.array([1.5, 2.0, 4.0, 16.0, 300.0])

@@ -107,25 +107,6 @@ def test_auto_takes_the_smaller_and_tight_refuses_unproven_events():
         calibrate(laplace, 2.0, 1e-5, accounting_method="tight")
 
 
-def test_unreachable_budgets_seldom_evaluate_all_orders(monkeypatch):
-    """Few orders find about where the answer is; all of them are asked there alone."""
-    real, asked = calibration.epsilon, []
-
-    def counted(event, delta, **more):
-        asked.append(len(more["orders"]))
-        return real(event, delta, **more)
-
-    def make_event(z):
-        if z > 0.02:
-            raise accounting.NoiseTooLargeError("noise_multiplier is too large")
-        return integers(z)
-
-    monkeypatch.setattr(calibration, "epsilon", counted)
-    with pytest.raises(calibration.UnreachableBudgetError):
-        calibrate(make_event, 1.0, 1e-5, accounting_method="rdp")
-    assert asked.count(len(accounting.DEFAULT_ORDERS)) <= 3
-
-
 class Curve(accounting.events.RdpDpEvent):
     """Noise z whose cost at an order is what is said of it; counts the orders asked."""
 

@@ -190,6 +190,13 @@ class TestEpsilon:
         beside = COMPOSED([update, plain])
         assert tight(beside).epsilon > max(tight(plain).epsilon, tight(update).epsilon)
 
+    def test_integer_shifts_need_no_rounding_allowance(self):
+        """A count: V is the square of the shift, and what is left is the noise's h."""
+        count = release(granularity=1.0, z=20.0, m=1, max_coordinate=1.0)
+        h = dominating_gaussian.gaussian_shift(count.summed_noise)
+        found = dominating_gaussian.dominating_gaussian(count, 1e-9)
+        assert found.clock == pytest.approx(h * h) and 0 < found.distance < 1e-200
+
     def test_unsampled_releases_share_a_clock(self):
         event = release(granularity=0.15, z=4.0)
         apart, shared = (

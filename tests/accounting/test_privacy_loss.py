@@ -164,21 +164,6 @@ def test_fixed_size_losses_are_attained_by_two_pairs_of_neighbours(share):
     assert too_little.epsilon(opposite[0, 3]) < 0.199
 
 
-@pytest.mark.parametrize(
-    ("share", "z", "more"),
-    [(0.01, 0.84, 0.02), (0.5, 2.29, 0.52), (0.5, 6.08, 0.55), (0.97, 4.0, 0.98)],
-)
-def test_fixed_size_epsilon_rises_with_share_rounds_and_less_noise(share, z, more):
-    def epsilon_of(fraction, noise, rounds):
-        one = gaussian.FixedSizeDpEvent(GAUSSIAN(noise), fraction)
-        many = SELF(one, rounds)
-        return accounting.epsilon(many, 1e-4).epsilon
-
-    found = epsilon_of(share, z, 40)
-    assert found < min(epsilon_of(more, z, 40), epsilon_of(share, 0.97 * z, 40))
-    assert epsilon_of(share, z, 39) < found
-
-
 @pytest.mark.parametrize("keep", [0.05, 0.3, 0.9])
 @pytest.mark.parametrize("size", [0.7, 2.0])
 @pytest.mark.parametrize("rounds", [1, 2])

@@ -118,16 +118,6 @@ class TestRate:
             found = planning.resolve(few, plan, dimension, epsilon=epsilon).mechanism
             found.check(plan, dimension)
 
-    def test_sketch_length_grows_with_squared_cohort_over_noise(self):
-        """m of the order (n / z)^2: n^2 epsilon^2 (Chen et al. 2022)."""
-        few = planning.resolve(SKETCHED, None, D).mechanism
-        more = planning.resolve(SKETCHED.with_noise_multiplier(0.5), None, D).mechanism
-        lengths = few.shape(D).length, more.shape(D).length
-        assert lengths[1] / lengths[0] == pytest.approx(4, rel=0.15)
-        # With so many clients there is none but one.
-        many = replace(SKETCHED, cohort_size=10**5)
-        assert planning.resolve(many, None, D).mechanism.compression_rate == 1
-
     def test_under_central_noise_and_with_bits(self):
         central = mechanisms.ProjectAndPerturb(100, 1.0, 1.0, compression_rate="auto")
         rate = planning.resolve(central, None, D).mechanism.compression_rate

@@ -240,25 +240,6 @@ class TestTables:
             assert combined * fine / total >= 4  # tau at least 2
             combined = total
 
-    @pytest.mark.parametrize("variance", ["1/64", "0.3", "1", "13.69", "2500.3"])
-    def test_the_law_that_the_tables_imply(self, variance):
-        with mpmath.workdps(80):
-            variance = Fraction(variance)
-            part = integer_tables.build_part(3, variance)
-            law = {k // 3: share for k, share in table_law(part, 1 << 29).items()}
-            assert sum(law.values()) == 1
-            values = sorted(law)
-            exact = exact_pmf(variance, values)
-            found = [mpmath.mpf(law[k].numerator) / law[k].denominator for k in values]
-            off = [abs(a - b) for a, b in zip(found, exact)]
-            # What is missing beyond the table is the other half of the distance.
-            distance = (mpmath.fsum(off) + 1 - mpmath.fsum(exact)) / 2
-            assert distance <= part.distance < 1e-39
-            # Tails as well as the middle: relative to each probability.
-            for k, o, p in zip(values, off, exact):
-                assert o < 1e-15 * p or abs(k) > 12 * math.sqrt(variance)
-            assert values[-1] >= math.floor(12 * math.sqrt(variance))
-
     @pytest.mark.parametrize("stddev", [9.3, 24.7, 60.0])
     def test_the_sum_of_two_parts_is_one_discrete_gaussian(self, stddev):
         """By convolution with 80 digits, within what the smoothing bound says."""
