@@ -131,10 +131,5 @@ def main(argv: Sequence[str]) -> None:
         sys.exit(_NOT_SOUND_EXIT_CODE)
 
 
-def run() -> None:
-    """Runs the binary."""
-    cli.run(main)
-
-
 if __name__ == "__main__":
-    run()
+    cli.run(main)
