@@ -264,6 +264,26 @@ class TestTables:
             assert max(ratios) <= bound * (1 + 1e-6) + 1e-36
             assert bound < 2.1e-34
 
+    def test_the_smoothing_bound_is_not_loose(self):
+        """At tau = 0.7 the ripple is large enough to see, and just below the bound."""
+        coarse, fine, step = Fraction(25), Fraction(2), 2
+        variance = step**2 * coarse + fine
+        tau = mpmath.sqrt(mpmath.mpf(50) / 102)
+        with mpmath.workdps(30):
+            first = exact_pmf(coarse, range(-60, 61))
+            second = exact_pmf(fine, range(-30, 31))
+            off = 0
+            for x, p in zip(range(-40, 41), exact_pmf(variance, range(-40, 41))):
+                total = mpmath.fsum(
+                    first[j + 60] * second[x - step * j + 30]
+                    for j in range(-60, 61)
+                    if abs(x - step * j) <= 30
+                )
+                off = max(off, abs(total / p - 1))
+        eps = 2 * math.exp(-2 * math.pi**2 * float(tau) ** 2)
+        bound = 2 * integer_tables.smoothing_distance([(1, fine), (step, coarse)])
+        assert eps / 2 < off <= bound < 2.1 * eps
+
     @pytest.mark.parametrize("stddev", STDDEVS)
     def test_a_draw_is_within_what_the_accountant_charges(self, stddev):
         noise = DiscreteGaussian(stddev)

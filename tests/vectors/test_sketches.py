@@ -81,6 +81,25 @@ def test_round_trip_is_unbiased_and_errs_by_the_formula(kind, name):
 
 
 @KINDS
+def test_collision_rate_is_at_most_a_count_sketchs(kind):
+    """(S^T S)_jk: variance 1/m at the most, for every j."""
+    sketch, k = MAKE[kind](), 17
+    entries = round_trips(sketch, np.eye(D)[k])
+    assert_allclose(entries[:, k], 1, rtol=1e-5)
+    variance = np.square(np.delete(entries, k, 1)).mean(0)
+    if kind == "shifts":
+        apart = np.delete(block_of(sketch) != block_of(sketch)[k], k)
+        assert np.abs(variance[~apart]).max() < 1e-10
+        variance = variance[apart]
+    assert variance.mean() == pytest.approx(1 / sketch.length, rel=0.04)
+    assert variance.max() < 1.5 / sketch.length
+    last = entries[:, -20:]
+    moments = last.T @ last * sketch.length / DRAWS
+    np.fill_diagonal(moments, 0)
+    assert np.abs(moments).max() < 7 / np.sqrt(DRAWS)
+
+
+@KINDS
 def test_each_coordinate_is_in_every_row_once(kind):
     sketch = MAKE[kind]()
     expanded = sketch.expand(tf.constant([1, 2], tf.int64))
