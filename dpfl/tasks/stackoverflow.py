@@ -53,10 +53,8 @@ def read_vocabulary(
     pairs = map(_WORD_COUNT.fullmatch, lines[: config.vocab_size])
     vocabulary = list(dict.fromkeys(pair[1] for pair in pairs if pair))
     if len(vocabulary) < config.vocab_size:
-        wanted = (
-            f"at most {len(vocabulary)}, the number of different words with counts "
-        )
-        wanted += f"at the beginning of {file.name}"
+        wanted = f"at most {len(vocabulary)}, the number of different words with "
+        wanted += f"counts at the beginning of {file.name}"
         found = checks.message("vocab_size", wanted, config.vocab_size)
         raise data_files.DataFileError(found)
     return vocabulary
