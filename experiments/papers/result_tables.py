@@ -93,13 +93,14 @@ def read(path: Path, figure: Figure, scale: str, works: Sequence[Work]) -> list[
       ValueError: If the table, or the curves beside it, are of another figure or scale,
         are missing or damaged.
     """
-    labels = dict.fromkeys(n for work in works for n in work.labels if n != _SEED)
-    grid = {tuple(str(work.labels.get(n, "")) for n in labels) for work in works}
+    grid = [
+        {name: str(value) for name, value in work.labels.items() if name != _SEED}
+        for work in works
+    ]
     rows = _lines(path, figure, scale)
     for row in rows:
-        own = tuple(row.get(name, "") for name in labels)
-        if own not in grid:
-            raise refused(figure, scale, f"a row that is not of its grid, {own}")
+        if not any(labels.items() <= row.items() for labels in grid):
+            raise refused(figure, scale, f"a row that is not of its grid, {row}")
     if figure.curves is None:
         return rows
     curves = curves_path(path)
