@@ -250,8 +250,8 @@ def test_commands_train_in_jax_from_the_wheel(wheel, tmp_path):
     interpreters.uv("pip", "install", "--no-deps", "--target", site, wheel)
 
     def dpfl(command, *arguments, exit_code=0):
-        # Optimized programs take longer to compile than they save.
-        flags = "--xla_backend_optimization_level=0"
+        # Optimized programs of few rounds take longer to compile than they save.
+        flags = "--xla_backend_optimization_level=0" if arguments else ""
         own = {"PYTHONPATH": str(site), "XLA_FLAGS": flags}
         words = [python, "-m", "dpfl", command, *arguments]
         return run(words, tmp_path, exit_code, **own)
