@@ -60,7 +60,7 @@ class PrivateStrategy(Strategy):
         self.strategy, self._run, self._more = strategy, (mechanism, plan), options
         self._path = None if path is None else files.output_path("path", path)
         self._nodes: list[int] = []
-        self._renumbers = True
+        self._renumbers, self._has_mod = True, False
 
     def start(
         self, grid: Grid, initial_arrays: Any, num_rounds: int = 1 << 40, **more: Any
@@ -121,11 +121,12 @@ class PrivateStrategy(Strategy):
         """Releases the round's mean, for the strategy's step. See base class.
 
         Raises:
-          ValueError: If replies came, and none was of the mod.
+          ValueError: If replies came, and none was of the mod in any round so far.
         """
         bad, replies = 0, [*replies]
         held = [RECORD in r.content.config_records for r in replies if r.has_content()]
-        if held and not any(held):
+        self._has_mod |= any(held)
+        if held and not self._has_mod:
             raise ValueError("ClientApp must have mods=[private_mod], found none")
         for reply in replies:
             client = self._cohort.get(reply.metadata.src_node_id)
@@ -170,6 +171,7 @@ class PrivateStrategy(Strategy):
             is_state = "nodes" in header and "server" in kept
             checks.require(is_state, "state", "of a strategy", [*kept])
             self._nodes, state = header["nodes"], kept.pop("server").tobytes()
+            self._has_mod = header["has_mod"]
             own: dict[str, Any] = {}
             for place, part in kept.items():
                 name, key = json.loads(place)
@@ -193,4 +195,5 @@ class PrivateStrategy(Strategy):
             for key, part in own.items() if isinstance(own, dict) else ():
                 if isinstance(part, (np.ndarray, np.generic)):
                     kept[json.dumps([name, key])] = part
-        files.write_arrays(self._path, {"nodes": self._nodes}, kept, private=True)
+        header = {"nodes": self._nodes, "has_mod": self._has_mod}
+        files.write_arrays(self._path, header, kept, private=True)

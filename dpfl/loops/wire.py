@@ -30,6 +30,8 @@ from dpfl.codecs.base import Codec, Encoded, Fields, Structure
 Update = Any
 # Bytes as sockets and files have them.
 Data = Union[bytes, bytearray, memoryview]
+# Numbers that are packed together, into as many words of this width as each has bits.
+_WORD = 64
 # The name of a message that is one array.
 _WHOLE = ""
 
@@ -326,18 +328,33 @@ def _packed(values: np.ndarray, width: int) -> bytes:
     """Numbers of so many bits each, one after the other, the lowest bits first."""
     if 8 * values.dtype.itemsize == width and values.dtype != np.bool_:
         return values.astype(values.dtype.newbyteorder("<")).tobytes()
-    octets = values.astype("<u8").view(np.uint8).reshape([-1, 8])
-    bits = np.unpackbits(octets, axis=1, count=width, bitorder="little")
-    return np.packbits(bits.reshape([-1]), bitorder="little").tobytes()
+    groups = -(-len(values) // _WORD)
+    padded = np.zeros([groups * _WORD], np.uint64)
+    padded[: len(values)] = values
+    columns = np.ascontiguousarray(padded.reshape([groups, _WORD]).T)
+    words = np.zeros([width, groups], np.uint64)
+    for place, column in enumerate(columns):
+        word, shift = divmod(place * width, _WORD)
+        words[word] |= column << np.uint64(shift)
+        if shift + width > _WORD:
+            words[word + 1] |= column >> np.uint64(_WORD - shift)
+    return words.T.astype("<u8").tobytes()[: -(-len(values) * width // 8)]
 
 
 def _unpacked(data: Data, width: int, number: int, dtype: np.dtype) -> np.ndarray:
     """Inverts `_packed` for a number of numbers."""
     if 8 * dtype.itemsize == width and dtype != np.bool_:
         return np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype)
-    octets = np.frombuffer(data, np.uint8)
-    bits = np.unpackbits(octets, count=number * width, bitorder="little")
-    rows = np.packbits(bits.reshape([number, width]), axis=1, bitorder="little")
-    words = np.zeros([number, 8], np.uint8)
-    words[:, : rows.shape[1]] = rows
-    return words.view("<u8").reshape([-1]).astype(dtype)
+    groups = -(-number // _WORD)
+    padded = np.zeros([groups * width * 8], np.uint8)
+    padded[: len(data)] = np.frombuffer(data, np.uint8)
+    words = padded.view("<u8").astype(np.uint64).reshape([groups, width])
+    words = np.ascontiguousarray(words.T)
+    columns = np.empty([_WORD, groups], np.uint64)
+    for place in range(_WORD):
+        word, shift = divmod(place * width, _WORD)
+        columns[place] = words[word] >> np.uint64(shift)
+        if shift + width > _WORD:
+            columns[place] |= words[word + 1] << np.uint64(_WORD - shift)
+    columns &= np.uint64((1 << width) - 1)
+    return columns.T.reshape([-1])[:number].astype(dtype)

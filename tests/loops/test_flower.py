@@ -406,6 +406,23 @@ def test_clients_without_the_mod_spend_nothing():
     assert len(grid.cohorts) == 1 and strategy.server.ledger.rounds == 0
 
 
+def test_one_client_without_the_mod_ends_no_run(tmp_path):
+    """Not even alone in its round, and after a restart."""
+
+    def changed(reply):
+        first = reply.metadata.src_node_id == NODES[0]
+        return [with_content(reply, RecordDict({"arrays": initial()}))] if first else []
+
+    path, plan = tmp_path / "run.npz", dpfl.WithoutReplacement(4, 4, 3)
+    mechanism = dpfl.NoMechanism(cohort_size=4)
+    for rounds, own in enumerate((lambda reply: [reply], changed, changed), 1):
+        grid = InProcess(NODES[:4], changed=own)
+        _, result = trained(grid, mechanism, plan, rounds=rounds, path=path)
+    metrics = result.train_metrics_clientapp[1]
+    assert metrics["round"] == 3 and metrics["exact_refused_length"] == 1
+    assert metrics["exact_clients"] == 0
+
+
 def test_plans_that_draw_nobody_are_refused():
     grid = InProcess(NODES)
     with refuses(ValueError, "plan", "FixedSize"):
