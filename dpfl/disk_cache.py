@@ -84,7 +84,9 @@ def kept(
                     return from_parts(*parts)
             begun = time.monotonic()
             result = function(*args, **kwargs)
-            if time.monotonic() - begun >= LEAST_SECONDS:
+            is_slow = time.monotonic() - begun >= LEAST_SECONDS
+            # Modules are loaded when they are used, perhaps after an edit.
+            if is_slow and _digest_of_source() == _SOURCE:
                 cache_folder.write(key, *to_parts(result))
             return result
 
@@ -95,7 +97,7 @@ def kept(
 
 def _key(function: Callable[..., Any], args: Any, kwargs: Any) -> Optional[str]:
     """The key of a call; None if the call is not to be cached."""
-    if cache_folder.folder() is None:
+    if cache_folder.folder() is None or not _SOURCE:
         return None
     try:
         question = [_content(function), _content(args), _content(kwargs)]
@@ -143,7 +145,7 @@ def _name(definition: Any) -> str:
 
 
 def _digest_of_source() -> str:
-    """The SHA-256 of the files whose code decides a result."""
+    """The SHA-256 of the files whose code decides a result; "" if none is there."""
     root, hasher = Path(__file__).parent, hashlib.sha256()
     paths = [*root.glob("*.py")]
     for package in _PACKAGES:
@@ -153,7 +155,8 @@ def _digest_of_source() -> str:
         place = path.relative_to(root).as_posix()
         hasher.update(f"{place} {len(content)}\n".encode())
         hasher.update(content)
-    return hasher.hexdigest()
+    # An archive of modules has no such files.
+    return hasher.hexdigest() if paths else ""
 
 
 # A process keeps the code that it has loaded, even if the source changes.

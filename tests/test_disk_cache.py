@@ -173,6 +173,12 @@ def test_source_digest_covers_the_computing_modules(
     assert asked.calls == [2, 2, 2]
 
 
+@pytest.mark.parametrize("source", ["", "of other files"])
+def test_results_of_unknown_source_are_not_cached(folder, asked, monkeypatch, source):
+    monkeypatch.setattr(disk_cache, "_SOURCE", source)
+    assert asked.ask(2) == asked.ask(2) == 6 and asked.calls == [2, 2]
+
+
 def test_fast_results_are_not_cached(folder, asked, monkeypatch):
     monkeypatch.setattr(disk_cache, "LEAST_SECONDS", 10.0)
     assert asked.ask(2) == 6 and names(folder) == []

@@ -533,7 +533,7 @@ def required(condition: Any, message: str, value: Any, tree: Any) -> Any:
     return tree_map(lambda part: jnp.where(condition, part, 0), tree)
 
 
-erfc = jax.scipy.special.erfc
+erfc, segment_sum = jax.scipy.special.erfc, jax.ops.segment_sum
 
 
 def argsort(values: Any) -> Any:

@@ -492,6 +492,19 @@ def erfc(value: Any) -> Any:
     return np.asarray(special.erfc(value), np.asarray(value).dtype)
 
 
+def segment_sum(values: np.ndarray, places: np.ndarray, length: int) -> np.ndarray:
+    """Sums of the values at each place, [length].
+
+    Args:
+      values: [n] of any dtype.
+      places: Integers [n], each at least 0 and below `length`.
+      length: Number of sums.
+    """
+    total = np.zeros([length], values.dtype)
+    np.add.at(total, places, values)
+    return total
+
+
 def argsort(values: np.ndarray) -> np.ndarray:
     """The order that sorts values, the first of equal ones first; int32[n]."""
     return np.argsort(values, kind="stable").astype(np.int32)

@@ -455,6 +455,9 @@ def required(condition: tf.Tensor, message: str, value: tf.Tensor, tree: Any) ->
         return tf.nest.map_structure(tf.identity, tree)
 
 
+segment_sum = tf.math.unsorted_segment_sum
+
+
 def argsort(values: tf.Tensor) -> tf.Tensor:
     """See `in_numpy`."""
     return tf.argsort(values, stable=True)

@@ -11,8 +11,6 @@ For training loops of any kind; TensorFlow is not needed:
         epsilon = ledger.record_round(clients)  # of all rounds so far
     print(ledger.report())
 
-`dpfl.engines.tff.release` has the same for `tff.program`.
-
 A round that is repeated, after a kill and from an older state, has other noise and is
 another release. A ledger with a `path` has every round on the disk before it is
 released, and charges for both:

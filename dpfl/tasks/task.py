@@ -270,7 +270,12 @@ class Task:
         for index in sorted({last * i // _SAMPLED for i in range(_SAMPLED + 1)}):
             for part in self.clients.read(np.array([index])):
                 hasher.update(f"{part.dtype.str} {part.shape[1:]}".encode())
-                hasher.update(part[:_EXAMPLES_SAMPLED].tobytes())
+                sample = part[:_EXAMPLES_SAMPLED]
+                content = sample.tobytes()
+                if sample.dtype.hasobject:
+                    # Bytes of objects are addresses in memory.
+                    content = repr(sample.tolist()).encode()
+                hasher.update(content)
         return hasher.hexdigest()
 
     @functools.cached_property

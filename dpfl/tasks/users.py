@@ -114,11 +114,15 @@ def _examples(
     """
     # Pictures without channels have one.
     x = x[..., np.newaxis] if x.ndim == 3 else x
+    found = f"{x.dtype} {list(x.shape)}"
     is_right = x.ndim > 1 and x.size and x.dtype.kind in "buif"
+    if is_right and x.dtype != np.uint8:
+        # A number beyond float32 becomes infinite.
+        with np.errstate(over="ignore"):
+            x = x.astype(np.float32)
     is_right = is_right and bool(np.isfinite(x).all())
     wanted = "finite numbers [examples, ...], with one example or more"
-    checks.require(is_right, f"x{ending}", wanted, f"{x.dtype} {list(x.shape)}")
-    x = x if x.dtype == np.uint8 else x.astype(np.float32)
+    checks.require(is_right, f"x{ending}", wanted, found)
     is_right = y.dtype.kind in "biu" and y.shape == x.shape[:1]
     is_right = is_right and y.min() >= 0 and y.max() < 10**6
     wanted = f"a whole number from 0 to 999999 for each of {len(x)} examples"

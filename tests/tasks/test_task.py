@@ -169,7 +169,7 @@ def test_equal_arrays_are_stored_once():
     assert np.array_equal(kept.tensor(), again.tensor())
 
 
-@pytest.mark.parametrize("kind", ["f4", "S"])
+@pytest.mark.parametrize("kind", ["f4", "S", "O"])
 def test_sample_digest_depends_on_client_data(kind):
     task = load_task("synthetic", num_clients=6, examples_per_client=7)
 

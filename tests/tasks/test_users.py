@@ -87,6 +87,7 @@ def test_pictures_of_bytes_become_numbers_when_they_are_used(tmp_path):
         ({"x": np.ones(12)}, ["x", "[12]"]),
         ({"x": np.ones([0, 4])}, ["x", "[0, 4]"]),
         ({"x": np.full([12, 4], np.nan)}, ["x", "finite"]),
+        ({"x": np.full([12, 4], 1e39)}, ["x", "finite"]),
         ({"x": np.full([12, 4], "a")}, ["x", "<U1"]),
         ({"y": np.ones(12)}, ["y", "float64"]),
         ({"y": np.arange(11)}, ["y", 12, "[11]"]),

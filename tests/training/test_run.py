@@ -80,6 +80,14 @@ def test_foreign_files_are_not_replaced(plan):
         shutil.rmtree(folder)
 
 
+def test_nobody_else_can_read_the_files_of_the_seed(plan):
+    # Other users may see the folder.
+    plan.config.output_dir.mkdir(mode=0o755)
+    _, saved = with_checkpoint(plan)
+    for path in (plan.config.output_dir / "manifest.json", saved, saved.parent):
+        assert path.stat().st_mode & 0o077 == 0
+
+
 @pytest.fixture
 def each_engine(monkeypatch):
     """As if each engine were installed."""
