@@ -14,6 +14,7 @@ import errno
 import json
 import os
 import pathlib
+import zipfile
 from collections.abc import Collection, Iterator, Mapping
 from typing import IO, Any, Optional, Union
 
@@ -106,8 +107,11 @@ def replacing(path: PathLike, private: bool = False) -> Iterator[pathlib.Path]:
         with open(partial, "r+b") as file:
             os.fsync(file.fileno())
         os.replace(partial, path)
-    except BaseException:
+    except BaseException as error:
         partial.unlink(missing_ok=True)
+        # As of write() to a full disk.
+        if isinstance(error, OSError) and error.errno and error.filename is None:
+            error.filename = os.fspath(path)
         raise
     _sync_directory(path.parent)
 
@@ -181,8 +185,11 @@ def write_npz(
       arrays: The arrays by name, in the archive's order.
       private: Whether only its owner can read it; see `atomically`.
     """
-    with atomically(path, private) as file:
-        np.savez(file, **arrays)
+    # As numpy.savez, whose archive is closed too late where the disk is full.
+    with atomically(path, private) as file, zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as part:
+                np.lib.format.write_array(part, np.asarray(array), allow_pickle=False)
 
 
 def output_path(

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import shutil
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -192,12 +193,13 @@ def test_large_results_are_not_cached(folder, monkeypatch):
     assert len(names(folder)) == 1
 
 
-def test_key_includes_threads_numpy_and_blas_settings(monkeypatch):
+def test_key_includes_threads_libraries_and_blas_settings(monkeypatch):
     """BLAS has as many threads as a process may use processors, when it is loaded."""
     found = [surroundings(monkeypatch)]
     for owner, name, value in (
         (os, "sched_getaffinity", lambda process: range(99)),
         (np, "__file__", "/other/numpy"),
+        (metadata, "version", lambda library: "99"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, value)
@@ -206,7 +208,7 @@ def test_key_includes_threads_numpy_and_blas_settings(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setenv(name, value)
             found.append(surroundings(patch))
-    assert len({*found}) == len(found) == 5
+    assert len({*found}) == len(found) == 6
 
 
 @pytest.mark.parametrize("epsilon", ["7.84", None, True, -1.0, 1e999])

@@ -2,8 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import contextlib
+import errno
+import gc
 import os
+import resource
 import stat
+import sys
 
 import numpy as np
 import pytest
@@ -43,9 +47,24 @@ def test_failed_write_raises_and_keeps_the_old_file(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with refuses(OSError, "No space left"):
+    with refuses(OSError, "No space left", path):
         files.write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
+
+
+def test_arrays_on_a_full_disk_raise_one_error(tmp_path, monkeypatch):
+    """The archive was closed after its file, with a traceback at the end."""
+    unraised, path = [], tmp_path / "x.npz"
+    monkeypatch.setattr(sys, "unraisablehook", unraised.append)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
+    try:
+        with refuses(OSError, os.strerror(errno.EFBIG), path):
+            files.write_npz(path, {"x": np.zeros(10_000), "y": np.zeros(10_000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    gc.collect()
+    assert unraised == [] and os.listdir(tmp_path) == []
 
 
 def test_only_stale_partial_files_are_removed(tmp_path):

@@ -331,11 +331,13 @@ def of_random_layers(plan, draws):
 
 
 @pytest.mark.parametrize("draws", [False, True])
-@pytest.mark.parametrize("lost", ["damaged", "removed"])
+@pytest.mark.parametrize("lost", ["damaged", "removed", "damaged before its rows"])
 def test_published_round_is_not_repeated_with_random_layers(plan, lost, draws):
     """Dropout trains other weights under the same noise."""
     _, newest = with_checkpoint(plan)
-    lines = "".join(f"{number}\n" for number in range(1, 7))
+    # The rows of a checkpoint are written behind it.
+    rows = range(1, 2 if lost == "damaged before its rows" else 7)
+    lines = "".join(f"{number}\n" for number in rows)
     (plan.config.output_dir / "metrics.csv").write_text(f"round\n{lines}")
     other = of_random_layers(plan, draws)
     begun(other)
@@ -363,6 +365,13 @@ def test_rounds_with_random_layers_are_saved_before_display(plan, monkeypatch):
         run_loop(of_random_layers(plan, draws), store)
         assert [saved.round_index for saved in store.saved] == [1, 6]
         assert shown == rounds
+
+
+def test_another_matrix_in_the_same_file_is_another_run(plan, monkeypatch):
+    begun(plan)
+    monkeypatch.setattr(type(plan.mechanism), "file_digest", "another")
+    with refuses(checkpoint.ChangedFlagsError, "mechanism's file", "another"):
+        begun(plan)
 
 
 PLUG_IN = """
