@@ -38,7 +38,7 @@ WHERE_TFF_IS = (
 
 def with_jax(jax):
     """Returns the requirements of training in JAX, which wants numpy 2 and no TFF."""
-    needed = (jax, "psutil>=6", "scikit-learn>=1.6,<2")
+    needed = (jax, "psutil>=6", "scikit-learn>=1.6,<2", "tensorboard>=2.21,<3")
     return [f'{requirement}; python_version >= "3.11"' for requirement in needed]
 
 
@@ -106,6 +106,7 @@ setup(
             for requirement in (
                 "psutil>=6",
                 "scikit-learn>=1.6,<2",
+                "tensorboard>=2.14,<2.15",
                 "tensorflow>=2.14,<2.15",
                 "tensorflow-federated>=0.87,<0.88",
                 "tensorflow-privacy>=0.9,<0.10",

@@ -33,7 +33,7 @@ from .tables import read_run
 _NO_SETTINGS = (
     *("task fingerprint", "output_dir", "data_dir", "progress", "concurrency"),
     *("checkpoint_every", "keep_checkpoints", "round_deadline", "workers"),
-    "worker_isolation",
+    *("worker_isolation", "profile"),
     *("coordinator_address", "num_processes", "process_id"),
 )
 # Settings in which repeated trials may differ.

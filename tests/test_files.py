@@ -214,6 +214,7 @@ def test_appended_rows_are_synced(tmp_path, calls, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", fsync)
     found.append([{"round": 2}], [{"round": 2}])
-    paths = [tmp_path / "metrics.csv", tmp_path / "times.csv"]
+    names = ("metrics.csv", "times.csv", record.EVENTS)
+    paths = [tmp_path / name for name in names]
     assert calls == [("fsync", str(path)) for path in paths]
     assert sizes == [path.stat().st_size for path in paths]

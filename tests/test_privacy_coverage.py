@@ -72,6 +72,7 @@ def test_documentation_lists_every_output(page, kinds):
         ("metrics.csv", "exact_eval_loss", EXACT),
         ("metrics.csv", "eval_loss", COVERED),
         ("metrics.csv", "aggregator_noise_stddev", COVERED),
+        ("tensorboard/events.out.tfevents.1.dpfl", "exact_clients", EXACT),
         ("summary.json", "exact.max_participations", EXACT),
         ("summary.json", "settings.seed", SECRET),
         ("summary.json", "settings.rounds", COVERED),

@@ -3,7 +3,7 @@
 
 """Evaluation of dpfl's tasks: their metrics, and the one that judges their runs.
 
-Progress bar, metrics.csv, summary.json, report.html, dpfl-search and
+Progress bar, metrics.csv, TensorBoard, summary.json, report.html, dpfl-search and
 dpfl-compare take names and order from here. A new metric is one row of `Objective`'s
 metrics, and a task that is judged by it one line in `HEADLINES`:
 

@@ -28,7 +28,7 @@ from dpfl.training import engine as engine_lib
 # Settings that may change on resume: nothing that a result depends on.
 HARMLESS = (
     *("output_dir", "checkpoint_every", "keep_checkpoints", "round_deadline"),
-    *("progress", "concurrency", "worker_isolation", "flags"),
+    *("progress", "profile", "concurrency", "worker_isolation", "flags"),
     *("coordinator_address", "num_processes", "process_id"),
 )
 SERVER_OPTIMIZERS = ("sgd", "adam", "adam_uncorrected", "adam_debiased")
@@ -212,6 +212,11 @@ class RunConfig(Checked):
         choices=MEASURES,
     )
     progress: bool = option(True, "Show a progress bar on stderr.")
+    profile: bool = option(
+        False,
+        "Write a jax.profiler trace of three rounds to the folder profile/, for "
+        "TensorBoard, with --engine=jax.",
+    )
     flags: Mapping[str, Any] = dataclasses.field(
         default_factory=dict, metadata=said(check=checks.instance(Mapping))
     )
@@ -257,9 +262,10 @@ class RunConfig(Checked):
         checks.integer("process_id", self.process_id, 0, most)
 
     def _check_exact(self) -> None:
-        """Refuses canaries without weight or with unused coins."""
+        """Refuses exact times, and canaries without weight or with unused coins."""
         is_released = self.measure == RELEASED
         left_out = (
+            ("profile", "measure", is_released),
             ("canaries", "measure", is_released),
             ("canaries", "weighted", self.weighted),
         )

@@ -38,12 +38,12 @@ _FACTS = {"tff": "dpfl.engines.tff.facts", "jax": "dpfl.engines.jax.engine"}
 OWN_SETTINGS = {
     "tff": ("round_deadline", "concurrency", "worker_isolation"),
     "jax": (
-        *("precision", "clients_at_once"),
+        *("precision", "clients_at_once", "profile"),
         *("coordinator_address", "num_processes", "process_id"),
     ),
 }
 # Precisions of products of matrices in local training, with JAX's names of them.
-PRECISIONS = {"float32": "highest", "tf32": "tensorfloat32"}
+PRECISIONS = {"float32": "highest", "tf32": "tensorfloat32", "bfloat16": "default"}
 # Isolations of TFF's worker; `dpfl.engines.tff.isolation` says what each is.
 ISOLATIONS = ("socket", "anyone_can_connect")
 State = Any

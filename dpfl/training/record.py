@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The rows of a run's rounds: metrics.csv and times.csv.
+"""The rows of a run's rounds: metrics.csv, times.csv and TensorBoard events.
 
 metrics = record.MetricsFiles(directory)
 metrics.append(progress.rows, progress.times)
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import io
 import os
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +24,7 @@ from dpfl import files, privacy_coverage, reading
 from dpfl.training import plan as plan_lib
 
 METRICS, TIMES = "metrics.csv", "times.csv"
+EVENTS = "tensorboard/events.out.tfevents.1.dpfl"
 # Prefix of the columns of metrics on the evaluation set.
 EVAL = "eval_"
 
@@ -30,7 +32,7 @@ Row = dict[str, Any]
 
 
 class MetricsFiles:
-    """The metrics.csv and times.csv of a run.
+    """The metrics.csv, times.csv and TensorBoard events of a run.
 
     `metrics.csv` is the same for equal runs; values that depend on the machine are in
     `times.csv`.
@@ -38,6 +40,7 @@ class MetricsFiles:
 
     def __init__(self, directory: pathlib.Path):
         self._directory = directory
+        self._events = directory / EVENTS
 
     def rewind(
         self, rounds: int = 0, rows: Sequence[Row] = (), times: Sequence[Row] = ()
@@ -57,6 +60,9 @@ class MetricsFiles:
             every = [*_first_rows(path, rounds), *added]
             text = files.csv_text(every[0], every) if every else ""
             _write(path, text.encode())
+        files.remove_partials(files.public_folder(self._events.parent))
+        kept = (read_rows(self._directory / name) for name in (METRICS, TIMES))
+        _write(self._events, _events(*kept, is_first=True))
 
     def append(self, rows: Sequence[Row], times: Sequence[Row]) -> None:
         """Appends the rows since the last checkpoint."""
@@ -67,6 +73,8 @@ class MetricsFiles:
             is_first = not path.exists()
             columns = list(content[0]) if is_first else _columns(path)
             _append(path, files.csv_text(columns, content, with_head=is_first).encode())
+        is_first = not self._events.exists()
+        _append(self._events, _events(rows, times, is_first=is_first))
 
 
 def _first_rows(path: pathlib.Path, rounds: int) -> list[dict[str, str]]:
@@ -100,6 +108,30 @@ def _append(path: pathlib.Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _events(rows: Sequence[Row], times: Sequence[Row], *, is_first: bool) -> bytes:
+    """Records of a TensorBoard event file, behind its version's if it begins here."""
+    # Imported here, so that bad settings are refused first.
+    from tensorboard.compat.proto import event_pb2, summary_pb2
+    from tensorboard.summary.writer import record_writer
+
+    buffer = io.BytesIO()
+    writer = record_writer.RecordWriter(buffer)
+    clocks = [float(row.get("exact_unix_time", 0.0)) for row in times]
+    if is_first and rows:
+        first = event_pb2.Event(wall_time=clocks[0], file_version="brain.Event:2")
+        writer.write(first.SerializeToString())
+    for row, wall_time in zip(rows, clocks):
+        values = [
+            summary_pb2.Summary.Value(tag=name, simple_value=float(value))
+            for name, value in row.items()
+            if value is not None and name != "round"
+        ]
+        summary = summary_pb2.Summary(value=values)
+        event = event_pb2.Event(wall_time=wall_time, step=row["round"], summary=summary)
+        writer.write(event.SerializeToString())
+    return buffer.getvalue()
 
 
 def read_rows(path: pathlib.Path) -> list[Row]:

@@ -10,7 +10,7 @@
 
 `output_dir` then holds `manifest.json` (settings, noise, versions and seed: with the
 seed the noise can be removed, so do not publish it, nor the checkpoints),
-`checkpoints/`, `metrics.csv`, `times.csv`, `model.npz`,
+`checkpoints/`, `metrics.csv`, `times.csv`, `tensorboard/`, `model.npz`,
 `summary.json` and `report.html`; from the engine of TFF `worker.log` too.
 `privacy_coverage.LIST` lists what the guarantee covers.
 """
@@ -33,7 +33,7 @@ from dpfl.training import loop as loop_lib
 from dpfl.training import page as page_lib
 from dpfl.training import plan as plan_lib
 from dpfl.training import provenance, record, report, selection
-from dpfl.training.record import METRICS
+from dpfl.training.record import EVENTS, METRICS
 
 # Exceptions of `Run.train` about a damaged file, or too little memory.
 INPUT_ERRORS = (
@@ -214,8 +214,8 @@ def follow(plan: plan_lib.Plan, say: Callable[[str], None] = print) -> None:
 
 def _check_fresh(directory: pathlib.Path) -> None:
     """Raises ValueError if there are files that a new run would replace."""
-    for place in privacy_coverage.FILES:
-        # A log is added to.
+    for place in (*privacy_coverage.FILES, EVENTS):
+        # Others' events stay, and a log is added to.
         is_kept = place.endswith("/*") or place in (".lock", "worker.log")
         for path in () if is_kept else directory.glob(place):
             raise ValueError(

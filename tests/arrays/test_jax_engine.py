@@ -278,7 +278,7 @@ def test_a_client_that_diverges_spoils_nothing(tmp_path):
 def test_settings_without_effect_cost_a_sentence_each(tmp_path, capsys):
     for changes, names_of in (
         ({}, []),
-        ({"precision": "tf32"}, ["precision"]),
+        ({"profile": True, "precision": "tf32"}, ["precision", "profile"]),
     ):
         with opened(plan(**changes), tmp_path):
             pass

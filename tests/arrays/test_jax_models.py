@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Models of one's own in the engine of JAX, their files and precisions."""
+"""Models of one's own in the engine of JAX, their files, precisions and traces."""
 
 import dataclasses
 import re
@@ -146,6 +146,7 @@ def count(lines, word):
 LOWERED = {
     "float32": "precision = [HIGHEST, HIGHEST]",
     "tf32": "precision = [HIGH, HIGH]",
+    "bfloat16": "bf16",
 }
 
 
@@ -177,4 +178,22 @@ def test_precision_is_for_local_training_alone(tmp_path, precision):
     if precision != "float32":
         assert count(whole, LOWERED[precision]) == trained
         assert count(whole, highest) == len(codec)
-    assert count(whole, "bf16") == 0
+    assert count(whole, "bf16") == (trained if precision == "bfloat16" else 0)
+
+
+def test_bfloat16_trains_float32_weights_and_rounds_are_traced(tmp_path):
+    made = plan(precision="bfloat16", profile=True, client_lr=0.01, server_momentum=0.0)
+    made = with_model(made, network=NETWORK)
+    losses = []
+    with opened(made, tmp_path) as trainer:
+        state = trainer.initialize()
+        for _ in range(6):
+            state, train, *_ = trainer.round(state, CHOSEN)
+            losses.append(train["loss"])
+        first = NETWORK.initial_weights(3)
+        moved = trainer.weights(state)[0] - first[0]
+    assert losses[-1] < losses[0] - 0.1
+    # Steps that bfloat16 could not add to a weight.
+    is_small = np.abs(moved) < np.abs(first[0]) * 2**-9
+    assert moved.dtype == np.float32 and np.any(moved[is_small])
+    assert list(tmp_path.glob("profile/plugins/profile/*/*.xplane.pb"))

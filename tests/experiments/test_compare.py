@@ -110,7 +110,7 @@ def test_released_only_runs_are_compared(tmp_path):
 def test_settings_that_differ(tmp_path):
     a = make(tmp_path / "a")
     own = {"mechanism": "dome", "sketch_size": 16, "beta_1": 0.9}
-    idle = {"output_dir": "b", "progress": True, "num_processes": 2, "process_id": 0}
+    idle = {"output_dir": "b", "profile": True, "num_processes": 2, "process_id": 0}
     b = make(
         tmp_path / "b",
         settings=own,

@@ -114,7 +114,7 @@ def test_refusals_are_one_line_and_faults_are_raised(monkeypatch, capsys, begins
     assert capsys.readouterr().err.count("\n") == (1 if begins else 2)
 
 
-HEAVY = ("tensorflow", "tensorflow_federated", "keras", "jax")
+HEAVY = ("tensorflow", "tensorflow_federated", "keras", "jax", "tensorboard.compat")
 HEAVY += (
     "scipy.stats._distn_infrastructure",
     "scipy.signal._signaltools",

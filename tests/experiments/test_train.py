@@ -26,6 +26,7 @@ from tests import forks
 from tests.experiments import programs
 from tests.refusals import names
 from tests.training.fakes import run_config
+from tools.soaks.runs import events
 
 TINY = [
     *("--task=synthetic", "--model=small_cnn", "--num_clients=12", "--cohort_size=4"),
@@ -69,6 +70,7 @@ def results(output_dir):
         "model": model,
         "state": [a.tobytes() for a in newest.leaves],
         "csv": (output_dir / "metrics.csv").read_text(),
+        "tensorboard": [event[1:] for event in events(output_dir)],
         "participations": newest.participations.tolist(),
     }
 
@@ -161,12 +163,7 @@ def test_killed_dome_run_resumes_with_equal_bits(tmp_path):
         cohort_size=10,
         server_momentum=0.0,
     )
-    ranks = [
-        float(value)
-        for row in read_rows(run)
-        for name, value in row.items()
-        if name.endswith("retained_rank") and value
-    ]
+    ranks = [value for *_, name, value in events(run) if name.endswith("retained_rank")]
     assert max(ranks) > 1
 
 

@@ -125,7 +125,7 @@ def test_the_base_asks_for_no_tensorflow(wheel):
         assert 'python_version < "3.12"' in marker
     for extra in ("jax", "cuda"):
         own = {name: marker for name, marker in extras if f'"{extra}"' in marker}
-        assert set(own) == {"jax", "psutil", "scikit-learn"}
+        assert set(own) == {"jax", "psutil", "scikit-learn", "tensorboard"}
         assert all('python_version >= "3.11"' in marker for marker in own.values())
     assert "Requires-Dist: jax[cuda12]" in text
 
@@ -265,6 +265,7 @@ def test_commands_train_in_jax_from_the_wheel(wheel, tmp_path):
     assert summary["engine"]["engine"] == "jax"
     assert "tensorflow" not in summary["versions"]
     assert (folder / "model.npz").exists()
+    assert list(folder.glob("tensorboard/*tfevents*"))
     said = dpfl("train", *few, "--concurrency=2", exit_code=2)
     assert said.count("\n") == 1 and "--concurrency" in said
     search = ["--server_lr=1", "--output_dir=searches", "--runs=1"]

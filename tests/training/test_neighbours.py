@@ -30,6 +30,7 @@ from dpfl.training import plan as plan_lib
 from dpfl.training import run as run_lib
 from tests.test_privacy_coverage import kind as kind_of
 from tests.training.fakes import run_config
+from tools.soaks.runs import events
 
 CLIENTS, EXAMPLES, FEATURES, CLASSES = 8, 5, 6, 3
 # The client in which the two data sets differ.
@@ -156,6 +157,11 @@ def in_files(folder):
             with path.open(newline="") as file:
                 rows = list(csv.DictReader(file))
             names = {name: [row[name] for row in rows] for name in rows[0]}
+        elif path.parent.name == "tensorboard":
+            names = collections.defaultdict(list)
+            for clock, _, name, value in events(folder):
+                names["wall time"].append(clock)
+                names[name].append(value)
         elif place == "summary.json":
             names = flat(json.loads(path.read_text()))
         elif place == page.NAME:
@@ -249,7 +255,9 @@ def test_released_only_outputs_do_not_differ_between_neighbours(written, change)
     base = written("l2_csgm", True, RELEASED)
     released = mechanisms.MECHANISMS["l2_csgm"].released_measurements
     exact = {p for p, n in base if kind_of(p, n, released) == "exact"}
-    assert exact <= {"worker.log"}
+    assert exact <= {"worker.log", "tensorboard/events.out.tfevents.1.dpfl"}
+    [times] = [base[w] for w in base if w[1] == "wall time"]
+    assert set(times) == {0.0}
     found = written("l2_csgm", True, RELEASED, change)
     left = {place for place, _ in differences(base, found)}
     assert all(place.startswith(FILES_OF_THE_EXPERIMENTER) for place in left), left

@@ -110,7 +110,7 @@ def test_run_without_rounds_or_metrics_has_a_page(make_plan, tmp_path):
 
 
 def test_own_metric_of_a_task_shows_everywhere(make_plan, monkeypatch, tmp_path):
-    """Rows, bar, summary, last lines, page and pictures follow the table."""
+    """Rows, events, bar, summary, last lines, page and pictures follow the table."""
     top = metrics.TaskMetric("top_5", "test top-5 accuracy")
     entry = dataclasses.replace(registry.TASKS["digits"], metric=top)
     monkeypatch.setitem(registry.TASKS, "digits", entry)
@@ -123,7 +123,7 @@ def test_own_metric_of_a_task_shows_everywhere(make_plan, monkeypatch, tmp_path)
     files = record.MetricsFiles(tmp_path)
     files.rewind()
     files.append(own, [{"round": 1}, {"round": 2}])
-    assert "eval_top_5" in (tmp_path / "metrics.csv").read_text()
+    assert b"eval_top_5" in (tmp_path / record.EVENTS).read_bytes()
     assert "test top-5 accuracy 0.625" in report.postfix(plan, found)
     saved = checkpoint.beginning(20)._replace(round_index=2, totals=found)
     summary = report.summary(plan, saved)

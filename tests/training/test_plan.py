@@ -193,6 +193,7 @@ def test_budget_needing_too_much_noise_is_refused(make_plan):
         ({"mechanism": "sgmf"}, ["participation", "once_per_epoch", "sgmf"]),
         ({"weighted": True}, ["weighted", "gaussian"]),
         ({"mechanism": "none", "epsilon": 1.0}, ["epsilon", "none"]),
+        ({"profile": True, "measure": "released"}, ["profile", True]),
         ({"mechanism_options": {"clip_norm": -1.0}}, ["clip_norm", -1.0]),
     ],
 )
@@ -241,8 +242,9 @@ def test_exact_metrics_of_updates_need_the_simulation_flag(make_plan):
 @pytest.mark.parametrize(
     ("name", "setting", "value"),
     [
-        ("tff", "precision", "tf32"),
+        ("tff", "precision", "bfloat16"),
         ("tff", "clients_at_once", 4),
+        ("tff", "profile", True),
         *(("jax", "round_deadline", 5.0), ("jax", "concurrency", 2)),
         ("jax", "worker_isolation", "anyone_can_connect"),
     ],

@@ -4,9 +4,12 @@
 import csv
 
 import numpy as np
+import pytest
 
+from dpfl import privacy_coverage
 from dpfl.training import record
 from tests.refusals import refuses
+from tools.soaks.runs import events
 
 
 def rows(n):
@@ -56,6 +59,12 @@ def test_each_round_is_recorded_once(tmp_path):
         found = list(csv.DictReader(file))
     assert [row["round"] for row in found] == list("12345")
     assert found[0]["eval_accuracy"] == ""
+    assert [event[1:] for event in events(tmp_path)] == [
+        (row["round"], name, pytest.approx(value))
+        for row in rows(5)
+        for name, value in row.items()
+        if name != "round" and value is not None
+    ]
 
 
 def test_rows_round_trip(tmp_path):
@@ -107,6 +116,16 @@ def test_a_record_without_a_row_is_refused(tmp_path):
             path.write_bytes(written)
 
 
+def test_edited_event_files_are_rewritten(tmp_path):
+    write(tmp_path, 0, 3)
+    path = tmp_path / record.EVENTS
+    written = path.read_bytes()
+    for damage in (written[:-1], b"", written[::-1]):
+        path.write_bytes(damage)
+        begun(tmp_path, 3)
+        assert path.read_bytes() == written
+
+
 def test_append_cost_is_independent_of_history(tmp_path):
     """The same bytes for a late round as for an earlier one."""
     found, sizes = begun(tmp_path), []
@@ -115,3 +134,10 @@ def test_append_cost_is_independent_of_history(tmp_path):
         sizes.append([len(content) for content in contents(tmp_path).values()])
     lengths = np.diff(sizes, axis=0).tolist()
     assert lengths[0] == lengths[-1]
+
+
+def test_events_without_exact_values_have_zero_wall_time(tmp_path):
+    found = begun(tmp_path)
+    found.append(rows(2), [privacy_coverage.without_exact(time) for time in times(2)])
+    assert (tmp_path / "times.csv").read_text() == "round\n1\n2\n"
+    assert {clock for clock, *_ in events(tmp_path)} == {0.0}

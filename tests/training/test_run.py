@@ -16,7 +16,7 @@ import pytest
 
 from dpfl import disk_cache, files, privacy_coverage
 from dpfl.tasks import registry
-from dpfl.training import checkpoint, engine, provenance, selection
+from dpfl.training import checkpoint, engine, provenance, record, selection
 from dpfl.training import config as config_lib
 from dpfl.training import loop as loop_lib
 from dpfl.training import run as run_lib
@@ -58,6 +58,7 @@ REPLACED = [
     for p in privacy_coverage.FILES
     if "/" not in p and p not in (".lock", "worker.log")
 ]
+REPLACED += [record.EVENTS]
 
 
 def test_foreign_files_are_not_replaced(plan):
@@ -132,6 +133,7 @@ BESIDE = {
     "server_optimizer": {"server_momentum": 0.5},
     "precision": {"engine": "jax"},
     "clients_at_once": {"engine": "jax"},
+    "profile": {"engine": "jax"},
     **dict.fromkeys(TOGETHER, {"engine": "jax", **TOGETHER}),
     "mechanism_options": {"mechanism_options": {"clip_norm": 0.5}},
 }
@@ -140,6 +142,7 @@ OTHERS = {
     "coordinator_address": "host:2",
     "flags": {"rounds": 9},
     "progress": True,
+    "profile": True,
 }
 
 

@@ -199,6 +199,7 @@ def results(folder: pathlib.Path) -> dict[str, Any]:
         "checkpoints": sorted(p.name for p in folder.glob("checkpoints/checkpoint-*")),
         "state": [a.tobytes() for a in state],
         "rows": json.dumps([newest.totals, newest.rows] if newest else None),
+        "TensorBoard": [event[1:] for event in events(folder)],
         # The loop around a process that computes nothing has none.
         "model": model.read_bytes() if model.exists() else None,
     }
@@ -211,6 +212,20 @@ def differences(folder: pathlib.Path, expected: dict[str, Any]) -> list[str]:
     except (OSError, ValueError) as error:
         return [f"its results cannot be read ({error})"]
     return [f"other {name}" for name in expected if results_now[name] != expected[name]]
+
+
+def events(folder: pathlib.Path) -> list[tuple[float, int, str, float]]:
+    """The (wall time, round, name, value) of all events, as TensorBoard reads them."""
+    from tensorboard.backend.event_processing import event_file_loader
+
+    from dpfl.training import record
+
+    loader = event_file_loader.LegacyEventFileLoader(str(folder / record.EVENTS))
+    return [
+        (event.wall_time, event.step, value.tag, value.simple_value)
+        for event in loader.Load()
+        for value in event.summary.value
+    ]
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ _NUMBERS_ON_A_CARD = 1 << 27
 # Bytes of a card for each of these: weights, gradient, update, the codec's vectors and
 # activations. A hundred recurrent networks took some 50.
 _BYTES_A_NUMBER = 128
+_TRACED_ROUNDS = 3
 _KEY_BYTES = 32
 # Standard deviations of a cohort's size for which there is room, and for which the
 # usual number of chunks suffices.
@@ -96,11 +97,15 @@ def opened(plan: plan_lib.Plan, setup: Setup) -> Iterator[JaxEngine]:
     key = provenance.digest(plan), config.measure, config.task_config
     if config.precision == "tf32" and jax.default_backend() == "cpu":
         setup.say("precision: processors have no tf32 and compute in float32")
-    yield setup.last.get(
+    trainer = setup.last.get(
         (*key, config.seed is None),
         lambda: JaxEngine(plan, setup),
         lambda last: last.with_other_seeds(plan, setup),
     )
+    with trainer.trace:
+        yield trainer
+    if config.profile and not config.process_id and trainer.trace.rounds < 2:
+        setup.say("profile: no trace, since there was no second round to begin it with")
 
 
 def follow(plan: plan_lib.Plan, setup: Setup) -> None:
@@ -116,6 +121,22 @@ def follow(plan: plan_lib.Plan, setup: Setup) -> None:
             chosen = selection.select_cohort(plan.participation, trainer.key, index)
             clients = canaries.present(plan, trainer.key, chosen.tolist())
             state = trainer.round(state, clients).state
+
+
+class _Trace(contextlib.ExitStack):
+    """A trace of some rounds of a process, without the first, which compiles."""
+
+    def __init__(self, directory: pathlib.Path):
+        super().__init__()
+        self._directory, self.rounds = directory, 0
+
+    def begin_round(self) -> None:
+        """Begins the trace before the second round, and ends it some rounds later."""
+        if self.rounds == 1:
+            self.enter_context(jax.profiler.trace(str(self._directory)))
+        if self.rounds == 1 + _TRACED_ROUNDS:
+            self.close()
+        self.rounds += 1
 
 
 def clients_at_once(dimension: int, cohort_size: int, varies: bool = False) -> int:
@@ -204,6 +225,7 @@ class JaxEngine:
         key = np.frombuffer(setup.key.to_bytes(_KEY_BYTES, "big"), np.uint8)
         self.key = int.from_bytes(processes.from_first(key).tobytes(), "big")
         self._plan, self._setup = plan, setup
+        self.trace = _Trace(setup.directory / "profile")
         # The next round, prepared: its index with its clients, and what it is given.
         self._ahead: tuple[Any, Any] = (None, None)
 
@@ -246,6 +268,8 @@ class JaxEngine:
 
     def round(self, state: State, clients: Sequence[int]) -> RoundOutput:
         """See base class."""
+        if self._plan.config.profile and not self._plan.config.process_id:
+            self.trace.begin_round()
         plan, index = self._plan, int(state.round_index)
         (known, given), self._ahead = self._ahead, (None, None)
         if known != (index, *clients):

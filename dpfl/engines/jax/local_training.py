@@ -96,7 +96,11 @@ def train(
     """
 
     def mean_loss(own: Any, x: Array, y: Array, is_there: Array, key: Array) -> Any:
+        if precision == "bfloat16":
+            own, x = jax.tree.map(_to_bfloat16, (own, x))
         logits = model.apply(own, x, key)
+        if precision == "bfloat16":
+            logits = logits.astype(jnp.float32)
         sums = batch_sums(objective, logits, y, is_there)
         loss, learned = sums[objective.metrics[0].name]
         return loss / jnp.maximum(learned, 1), sums
@@ -130,6 +134,10 @@ def train(
         )
     update = jax.tree.map(lambda old, new: old - new, params, last)
     return update, _bounded(sums)
+
+
+def _to_bfloat16(part: Array) -> Array:
+    return part.astype(jnp.bfloat16) if part.dtype == jnp.float32 else part
 
 
 def _bounded(sums: Sums) -> Sums:
