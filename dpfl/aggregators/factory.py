@@ -11,6 +11,8 @@ computations whatever the mechanism:
 so that the compiled computation stays shallow: TFF's worker refuses computations nested
 more than about 50 deep, which a stack of wrapping factories reaches. Programs with
 their own computations use the same functions from `CodecFactory.round_functions`.
+If all clients share a fresh seed, they return it beside their messages to a trusted
+server.
 """
 
 from __future__ import annotations
@@ -176,9 +178,18 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
 
         encode = tff.tensorflow.computation(encode_value, value_type, shared_type)
         reduce = reductions.reduction(steps.codec, *encode.type_signature.result)
+        # A program that is compiled to a part before its clients and one after them, as
+        # to a `MapReduceForm`, calls `prepare` in both. So clients return the seed that
+        # they had, unless it is in the state.
+        is_drawn = steps.seed is None and not steps.codec.sums_securely
+        returns_seed = is_drawn and len(shared_type["expanded"]) > 0
 
         def finish(state: Any, shared: Any, total: Any) -> Any:
             return steps.finish(state, shared, *total)
+
+        def finish_with(state: Any, shared: Any, total: Any, seeds: Any) -> Any:
+            theirs = steps.shared_with(state, shared, seeds)
+            return steps.finish(state, theirs, *total)
 
         @tff.federated_computation
         def initialize() -> tff.Value:
@@ -191,10 +202,14 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
             shared = tff.federated_map(prepare, state)
             sent = tff.federated_broadcast(shared)
             total = reduce(tff.federated_map(encode, (value, sent)))
-            given = state, shared, total
+            given: list[Any] = [state, shared, total]
+            function: Callable[..., Any] = finish
+            if returns_seed:
+                given.append(reductions.sum_seeds(sent["round_seed"]))
+                function = finish_with
             types = [part.type_signature.member for part in given]
-            last = tff.tensorflow.computation(finish, *types)
-            output = tff.federated_map(last, given)
+            last = tff.tensorflow.computation(function, *types)
+            output = tff.federated_map(last, tuple(given))
             return tff.templates.MeasuredProcessOutput(
                 output["state"], output["result"], output["measurements"]
             )

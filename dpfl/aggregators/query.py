@@ -20,25 +20,28 @@ import tensorflow_privacy as tfp
 
 from dpfl import mechanisms
 from dpfl.accounting import trees
-from dpfl.aggregators import registry
+from dpfl.aggregators import reductions, registry
 
 
 class MechanismQuery(tfp.SumAggregationDPQuery):
     """A tfp.DPQuery whose steps are those of a mechanism's factory.
 
     The global state is the factory's own: the round and the mechanism's memory, such as
-    a stream of correlated noise.
+    a stream of correlated noise. If clients need a fresh seed in each round, the sample
+    state carries it to the server.
     """
 
-    def __init__(self, steps: Any, event: dp_accounting.DpEvent):
+    def __init__(self, steps: Any, event: dp_accounting.DpEvent, shares_a_seed: bool):
         """Initializes the query.
 
         Args:
           steps: The `GraphRoundFunctions` of the mechanism.
           event: The event of one round.
+          shares_a_seed: Whether clients need the round's seed.
         """
         self._steps = steps
         self._event = event
+        self._brings_seed = shares_a_seed and steps.seed is None
 
     def initial_global_state(self) -> Any:
         """The state before the first round."""
@@ -62,11 +65,17 @@ class MechanismQuery(tfp.SumAggregationDPQuery):
     def preprocess_record(self, params: Any, record: Any) -> Any:
         """A client's contribution to the sum: integers of the flattened record."""
         message, _ = self._steps.encode(record, params)
-        return self._steps.codec.accumulate(self._steps.codec.zero(), message)
+        total = self._steps.codec.accumulate(self._steps.codec.zero(), message)
+        if not self._brings_seed:
+            return total
+        return total, reductions.counted(params["round_seed"])
 
     def initial_sample_state(self, template: Any = None) -> Any:
         """The sum of zero messages; the template is ignored."""
-        return self._steps.codec.zero()
+        total = self._steps.codec.zero()
+        if not self._brings_seed:
+            return total
+        return total, tf.zeros([5], tf.int64)
 
     def get_noised_result(self, sample_state: Any, global_state: Any) -> Any:
         """The release in the structure of a record, the state after it, and the event.
@@ -74,7 +83,12 @@ class MechanismQuery(tfp.SumAggregationDPQuery):
         The event is a GaussianDpEvent for a Gaussian mechanism, else an unsupported
         one: `dpfl.Ledger` computes the epsilon of a run, sampling of clients included.
         """
-        shared = self.derive_sample_params(global_state)
+        if self._brings_seed:
+            sample_state, seeds = sample_state
+            seed = reductions.common_seed(seeds)
+            shared = self._steps.prepared(global_state, seed)
+        else:
+            shared = self.derive_sample_params(global_state)
         made = self._steps.finish(global_state, shared, sample_state, {})
         return made["result"], made["state"], self._event
 
@@ -94,8 +108,8 @@ def query(
     seed its results have the bits of `dpfl.aggregator` with the same seed.
 
     Args:
-      mechanism: One of a trusted server whose clients draw nothing and share no seed:
-        `Gaussian` or `MatrixFactorization`.
+      mechanism: One of a trusted server whose clients draw nothing: `Gaussian`,
+        `MatrixFactorization`, `ProjectAndPerturb`.
       record_specs: A structure of tf.TensorSpec, float and of known shapes: a client's
         update, or the gradients.
       seed: As for `dpfl.aggregator`.
@@ -115,15 +129,14 @@ def query(
     )
     steps = factory.round_functions(tff.types.tensorflow_to_type(record_specs))
     codec = steps.codec
-    draws = codec.has_private_randomness or mechanism.shares_a_seed
-    if codec.sums_securely or draws or codec.needed_sums:
+    if codec.sums_securely or codec.has_private_randomness or codec.needed_sums:
         raise ValueError(
-            "mechanism must draw everything on the server, since a query has no seed "
-            f"of clients and no secure sum, found {mechanism.name}: use "
+            "mechanism must draw all of its noise on the server, since a query has no "
+            f"client secrets and no secure sum, found {mechanism.name}: use "
             "dpfl.aggregator(mechanism)"
         )
     event = _round_event(mechanism, codec.dimension)
-    return MechanismQuery(steps, event)
+    return MechanismQuery(steps, event, mechanism.shares_a_seed)
 
 
 def _round_event(

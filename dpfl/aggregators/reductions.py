@@ -23,6 +23,32 @@ from dpfl.codecs.base import Codec, Fields
 Reduction = Callable[[tff.Value], tff.Value]
 # Bits of the modulus of a count of clients.
 _COUNT_BITS = 30
+_HALF = 0xFFFFFFFF
+
+
+def counted(seed: tf.Tensor) -> tf.Tensor:
+    """The halves of a seed's words, and 1: int64[5] of which sums are exact."""
+    low = tf.bitwise.bitwise_and(seed, tf.constant(_HALF, tf.int64))
+    high = tf.bitwise.right_shift(seed, tf.constant(32, tf.int64))
+    high = tf.bitwise.bitwise_and(high, tf.constant(_HALF, tf.int64))
+    return tf.concat([low, high, [1]], 0)
+
+
+def common_seed(total: tf.Tensor) -> tf.Tensor:
+    """The seed that clients have in common, from the sum of `counted`; 0 for none."""
+    low, high = tf.split(total[:4] // tf.maximum(total[4], 1), 2)
+    high = tf.bitwise.left_shift(high, tf.constant(32, tf.int64))
+    return tf.bitwise.bitwise_or(high, low)
+
+
+def sum_seeds(seeds: tff.Value) -> tff.Value:
+    """The sum of `counted` of the clients' seeds, int64[2], at a trusted server."""
+    return aggregation(
+        lambda: tf.zeros([5], tf.int64),
+        lambda total, seed: total + counted(seed),
+        lambda total, other: total + other,
+        seeds.type_signature.member,
+    )(seeds)
 
 
 def reduction(codec: Codec, message_type: tff.Type, sums_type: tff.Type) -> Reduction:

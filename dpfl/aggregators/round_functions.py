@@ -18,6 +18,7 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from dpfl import seed_domains
+from dpfl.aggregators import reductions
 from dpfl.aggregators.layout import Layout
 from dpfl.arrays import in_tensorflow
 from dpfl.codecs import round_functions
@@ -67,6 +68,22 @@ class GraphRoundFunctions(round_functions.RoundFunctions):
     def initial_state(self) -> Fields:
         """The state before the first round, with the functions' own seed."""
         return self.first_state(self.seed)
+
+    def shared_with(self, state: Fields, shared: Fields, seeds: tf.Tensor) -> Fields:
+        """The tensors of `prepare` that the clients had, if others were prepared too.
+
+        Args:
+          state: The state given to `prepare`.
+          shared: The tensors of some execution of `prepare`.
+          seeds: The sum of `reductions.counted` of the clients' `round_seed`.
+        """
+        seed = reductions.common_seed(seeds)
+        is_theirs = tf.reduce_all(tf.equal(seed, shared["round_seed"]))
+        return tf.cond(
+            is_theirs | tf.equal(seeds[4], 0),
+            lambda: tf.nest.map_structure(tf.identity, shared),
+            lambda: self.prepared(state, seed),
+        )
 
     def encode(
         self, value: Structure, shared: Fields, weight: Optional[tf.Tensor] = None

@@ -25,7 +25,8 @@ from dpfl.vectors import randomness
 
 OUTPUTS = ("mean", "sum")
 # The seed of the next round's rotation or sketch in the state of a secure sum without
-# an explicit seed.
+# an explicit seed. Clients cannot return it, as they do to a trusted server: the sum of
+# a known seed is the number of clients, which epsilon does not cover.
 _PUBLIC = "public_seed"
 _SEED, _ROUND = "seed", "round"
 

@@ -22,6 +22,7 @@ CASES = {
     "gaussian": dpfl.Gaussian(**FIELDS),
     "adaptive": dpfl.Gaussian(**FIELDS, adaptive_clipping=True),
     "matrix": MATRIX,
+    "sketch": dpfl.ProjectAndPerturb(**FIELDS, compression_rate=2.0),
 }
 
 
@@ -84,7 +85,7 @@ def test_events():
         assert query.get_noised_result(total, state)[2] == expected
 
 
-@pytest.mark.parametrize("name", ["l2_csgm", "project_and_perturb", "sketched_ddg"])
+@pytest.mark.parametrize("name", ["l2_csgm", "sgmf", "dome", "sketched_ddg"])
 def test_unsuitable_mechanisms_are_refused_as_queries(name):
     mechanism = dpfl.TEST_CONFIGS[name]
     with refuses(ValueError, name, "dpfl.aggregator"):

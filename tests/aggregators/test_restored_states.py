@@ -36,8 +36,12 @@ def updates_of(number):
     return updates / np.sqrt(D) / 2
 
 
-@pytest.mark.parametrize("name", ["gaussian", "matrix_factorization"])
+NAMES = ["gaussian", "project_and_perturb", "matrix_factorization"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_query_releases_of_one_state_have_independent_noise(name):
+    """Which brings the seed of its sketch from the clients to the server."""
     made = query(CASES[name], tf.TensorSpec([D]))
     fixed = query(CASES[name], tf.TensorSpec([D]), seed=1)
 
@@ -55,6 +59,11 @@ def test_query_releases_of_one_state_have_independent_noise(name):
     expected = [release(fixed, start, same), release(made, state, same)]
     spread = np.std(expected[0][0].numpy() - found[0])
     assert np.std(found[0] - found[1]) > 0.5 * spread
+    if name == "project_and_perturb":
+        # A sketch that the server did not know would have nothing of the update.
+        many = [release(made, state, same)[0].numpy() for _ in range(60)]
+        truth = same.mean(0)
+        assert np.mean(many, 0) @ truth / (truth @ truth) == pytest.approx(1, abs=0.25)
 
 
 @pytest.mark.parametrize("name", ["matrix_factorization", "l2_csgm", "sketched_ddg"])
@@ -74,6 +83,28 @@ def test_in_tff_a_round_is_executed_once(name, tff_secure_context):
         assert not np.isclose(output.result, again.result, atol=1e-12).all()
         state = output.state
         total += output.result / 4
+    truth = same.mean(0)
+    assert total @ truth / (truth @ truth) == pytest.approx(1, abs=0.2)
+
+
+@pytest.mark.parametrize("name", ["l2_csgm", "sketched_ddg"])
+def test_rounds_compiled_in_two_parts_share_the_rotation(name, tff_secure_context):
+    """What is before and after the clients in a `MapReduceForm` prepares for itself."""
+    mechanism = dataclasses.replace(CASES[name], noise_multiplier=1e-3)
+    process = aggregators.build(mechanism).create(tff.to_type((np.float32, [D])))
+
+    @tff.federated_computation(*process.next.type_signature.parameter)
+    def pair(state, value):
+        output = process.next(state, value)
+        return output.state, output.result
+
+    forms = tff.backends.mapreduce
+    form = forms.get_map_reduce_form_for_computation(pair)
+    again = forms.get_computation_for_map_reduce_form(form)
+    same, state, total = updates_of(0), process.initialize(), np.zeros(D)
+    for _ in range(4):
+        state, result = again(state, list(same))
+        total += result / 4
     truth = same.mean(0)
     assert total @ truth / (truth @ truth) == pytest.approx(1, abs=0.2)
 
