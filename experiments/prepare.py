@@ -34,7 +34,9 @@ SOURCES = {source.name: source for source in (court.SOURCE, femnist.SOURCE)}
 
 def main(argv: Sequence[str]) -> None:
     """Writes the archive; prints its digest and how much data it has."""
-    name, folders = (argv[1] if argv[1:] else "nothing"), argv[2:]
+    if not argv[1:]:
+        raise ValueError(f"the task must be given, one of {', '.join(SOURCES)}")
+    name, folders = argv[1], argv[2:]
     source = SOURCES[checks.choice("the task", name, SOURCES)]
     if not folders:
         wanted = f"given after {name}, as one folder or more"

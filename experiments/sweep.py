@@ -114,7 +114,8 @@ def main(argv: Sequence[str]) -> None:
         for name, value in train.given_flags().items()
     }
     folder = "".join(given.pop("output_dir", []))
-    checks.require(folder, "--output_dir", "a folder's path", folder)
+    if not folder:
+        raise ValueError("--output_dir must be given, found none")
     seed = ",".join(given.get("seed", []))
     checks.require(not seed, "--seed", "given as --seeds in a sweep", seed)
     tuned = _tuned(list(given))

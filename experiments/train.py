@@ -60,6 +60,9 @@ with cli.headed(_MECHANISMS):
     mechanism_flags.define({}, _MODULE)
 
 
+_GOES_ON = "the same command resumes from the newest checkpoint, or begins again"
+
+
 def _define_task_flags() -> None:
     """Defines a flag for each option of any task; tasks share flags of one name."""
     hints: dict[str, Any] = {}
@@ -240,9 +243,7 @@ def main(argv: Sequence[str], **shared: Any) -> None:
             else:
                 _train(config, **shared)
     except EngineLostError as error:
-        deadlines.say(
-            f"error: {error}; the same command resumes from the newest checkpoint"
-        )
+        deadlines.say(f"error: {error}; {_GOES_ON}")
         sys.exit(1)
 
 
@@ -258,9 +259,7 @@ def _train(config: config_lib.RunConfig, **shared: Any) -> None:
         try:
             summary = run.train()
         except KeyboardInterrupt:
-            deadlines.say(
-                "stopped; the same command resumes from the newest checkpoint"
-            )
+            deadlines.say(f"stopped; {_GOES_ON}")
             raise
         except training.INPUT_ERRORS as error:
             exits.fail(str(error))
@@ -268,9 +267,7 @@ def _train(config: config_lib.RunConfig, **shared: Any) -> None:
             deadlines.say(f"error: {error}")
             sys.exit(1)
         except OSError as error:
-            deadlines.say(
-                f"error: {error}; the same command resumes from the newest checkpoint"
-            )
+            deadlines.say(f"error: {error}; {_GOES_ON}")
             sys.exit(1)
     print(report.final_lines(summary))
     print(f"results: {config.output_dir}, the model in {engine.MODEL}")

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Figures of the literature: a file for each paper, with its grids and drawings.
+"""Figures of the literature: what each paper's need beside `configs/papers`.
 
     figure = index.FIGURES["csgm_fig1"]
     works = figure.grid("small")
