@@ -65,7 +65,8 @@ def test_repeated_release_of_one_sample_is_not_a_fresh_sample():
     cohort = range(40)
     book.record_round(cohort)
     book.resume_at(0)
-    assert book.again == (1, 0)
+    # No round counts, and its release stays released.
+    assert book.again == (1, 0) and book.epsilon == book.cost.epsilon_after(1) > 0
     book.record_round(cohort)
     assert book.again == (0, 1)
     one_sample = dp_accounting.PoissonSampledDpEvent(0.05, GAUSSIAN(1 / math.sqrt(2)))
@@ -121,6 +122,17 @@ def test_repeated_rows_of_a_stream_cost_at_most_the_charge(more, separation):
     assert book.again == (0, 1 if separation == 1 else 2)
     cost = accounting.gaussian_epsilon(1e-3, 1 / math.sqrt(most))
     assert book.cost.planned.epsilon < cost <= book.epsilon < 3 * cost
+
+
+def test_repeated_rows_of_a_stream_are_no_further_rows():
+    """Cohorts are drawn afresh, and the noise of a row is not."""
+    mechanism = mechanisms.MatrixFactorization(
+        cohort_size=50, clip_norm=1.0, noise_multiplier=2.0, **RUN
+    )
+    book = ledger.Ledger(mechanism, mechanisms.FixedSize(1000, 50, 20), D, 1e-3)
+    for rounds in (6, 4):
+        book.resume_at(rounds)
+    assert book.again == (0, 2)
 
 
 def test_masked_rows_cannot_be_repeated():
