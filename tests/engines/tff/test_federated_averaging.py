@@ -130,6 +130,13 @@ def test_weighted_mean_counts_examples(task, tff_context):
         np.testing.assert_allclose(f, w - (a + 4 * b) / 5, atol=2e-6)
 
 
+def test_graphs_of_another_run_have_its_own_seed(task):
+    rounds = rounds_of(task, csgm())
+    other = rounds.with_other_seeds(task.functional_model(0), csgm(seed=6))
+    first, then = (made.first_state().aggregator["seed"] for made in (rounds, other))
+    assert not same_bits(first, then)
+
+
 def test_client_key_determines_the_mask(task, tff_context):
     """Equal keys repeat a round; another key is another mask, with equal noise."""
     rounds = rounds_of(task, csgm())
