@@ -39,7 +39,7 @@ from dpfl.texts import plain as plain
 
 # Ending of partial files; other programs have files that end in .part.
 _PARTIAL = ".dpfl-part"
-# Modes of what is made; the umask may allow less, and nobody else may write.
+# Modes of what is made; the umask may allow less. It alone decides for folders above.
 _PRIVATE_FILE, _PUBLIC_FILE = 0o600, 0o644
 _PRIVATE_FOLDER, _PUBLIC_FOLDER = 0o700, 0o755
 

@@ -98,7 +98,10 @@ def sql_pieces(
             rows = connection.execute(query, (training,)).fetchall()
     except sqlite3.Error as error:
         raise damaged(path, f"SQLite reports: {error}") from error
-    client_ids = tuple(str(name) for name, _ in rows)
+    client_ids = tuple(name for name, _ in rows)
+    if not all(isinstance(name, str) for name in client_ids):
+        # Those of bytes would find no examples.
+        raise damaged(path, "a client's name is not a string")
     sizes = np.array([size for _, size in rows], np.int64)
     sample = functools.partial(_sample_records, path, testing, config.max_test_examples)
     return dict(

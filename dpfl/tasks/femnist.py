@@ -59,7 +59,11 @@ def _writers(path: str) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _of_json(content: Any) -> Iterator[tuple[str, np.ndarray]]:
-    counts = dict(zip(content["users"], content["num_samples"]))
+    users, sizes = content["users"], content["num_samples"]
+    is_right = len(users) == len(sizes) and content["user_data"].keys() >= {*users}
+    wanted = "a list num_samples as long as users, and user_data of each of the users"
+    checks.require(is_right, "its content", wanted, "others")
+    counts = dict(zip(users, sizes))
     # LEAF keeps, without images, who has too few to be one of the users.
     for writer, own in content["user_data"].items():
         pixels, labels = (np.array(own[part], np.float64) for part in "xy")
@@ -76,6 +80,7 @@ def _of_archive(
     images: np.ndarray, labels: np.ndarray, counts: np.ndarray, writers: np.ndarray
 ) -> Iterator[tuple[str, np.ndarray]]:
     is_right = counts.shape == writers.shape and labels.shape == (counts.sum(),)
+    is_right = is_right and images.dtype == np.uint8
     if not is_right or images.shape != (*labels.shape, 28, 28):
         raise ValueError("its arrays do not fit together")
     parts = np.split(_rows(labels, images), np.cumsum(counts, dtype=np.int64))

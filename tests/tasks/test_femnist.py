@@ -200,6 +200,8 @@ def of_one(x, y, **changes):
         ("{}", "LEAF"),
         (of_one([[0.5], [1, 2]], [1, 2]), "sequence"),
         (of_one([[1] * 784], [1], num_samples=[2]), "writer w"),
+        (of_one([[1] * 784], [1], num_samples=[]), "num_samples"),
+        (of_one([[1] * 784], [1], users=["v"]), "user_data"),
         (of_one([[2] * 784], [1]), "writer w"),
         (of_one([[1] * 784], [62]), "62.0"),
         (of_one([[1] * 784] * 2, [1.5, 60]), "1.5"),
@@ -214,7 +216,13 @@ def test_damaged_json_is_refused_with_its_path(tmp_path, content, part):
 
 
 @pytest.mark.parametrize(
-    "changes", [{"images": None}, {"counts": np.array([1])}, {"labels": np.array([62])}]
+    "changes",
+    [
+        {"images": None},
+        {"images": np.zeros([sum(COUNTS), 28, 28])},
+        {"counts": np.array([1])},
+        {"labels": np.array([62])},
+    ],
 )
 def test_damaged_archive_is_refused_with_its_path(tmp_path, archive, changes):
     with np.load(archive[0]) as arrays:

@@ -203,6 +203,7 @@ def _change(path, statement):
 
 
 NO_TEST = "DELETE FROM client_metadata WHERE split_name = 'all_test'"
+OF_BYTES = "UPDATE client_metadata SET client_id = CAST(client_id AS BLOB)"
 
 
 @pytest.mark.parametrize("partial", [False, True])
@@ -213,6 +214,7 @@ NO_TEST = "DELETE FROM client_metadata WHERE split_name = 'all_test'"
         *((kept, ()) for kept in (0.999, 0.5, 0.01)),
         *((content, ()) for content in (b"", b"<html>not found</html>", bytes(5000))),
         ((NO_TEST,), ("0 clients", "all_test")),
+        ((OF_BYTES,), ("a client's name",)),
     ],
 )
 def test_a_damaged_file_is_refused_even_if_partial(
