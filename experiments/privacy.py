@@ -65,7 +65,6 @@ from absl import flags
 from dpfl import checks, mechanisms, planning
 from dpfl.accounting import audit_figures, calibration
 from dpfl.mechanisms import Mechanism, Participation, build, integer
-from dpfl.mechanisms import participation as participation_lib
 from dpfl.planning import remarks
 from dpfl.planning.budget import Setting
 from dpfl.planning.ledger import RunCost
@@ -120,7 +119,7 @@ _PARTICIPATION = flags.DEFINE_enum(
     "population of the rounds in secret.",
 )
 _MIN_SEPARATION = flags.DEFINE_integer(
-    "min_separation", None, participation_lib.MIN_SEPARATION_HELP
+    "min_separation", None, build.MIN_SEPARATION_HELP
 )
 _POPULATION = flags.DEFINE_integer(
     "population", None, "Number of clients; by default cohort_size."

@@ -18,7 +18,6 @@ from absl import flags
 
 from dpfl import checks, mechanisms, planning
 from dpfl.mechanisms import Mechanism, Participation, build
-from dpfl.mechanisms import participation as participation_lib
 
 from . import comparison, mechanism_flags
 
@@ -29,7 +28,7 @@ PRIVATE = sorted(
 
 def participation_of(cohort_size: int) -> Participation:
     """The participation from the flags, with cohorts of a size."""
-    return participation_lib.build(
+    return build.participation(
         flags.FLAGS.participation,
         flags.FLAGS.population or cohort_size,
         cohort_size,

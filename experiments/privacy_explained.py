@@ -23,7 +23,6 @@ from dp_accounting import dp_event
 from dpfl import accounting, checks
 from dpfl.accounting import events, routes, trees
 from dpfl.mechanisms import Mechanism, Participation, build
-from dpfl.mechanisms import participation as participation_lib
 from dpfl.planning import ledger
 
 from . import run_folders, tables
@@ -220,7 +219,7 @@ def _cost_of(summary: Mapping[str, Any]) -> ledger.RunCost:
     settings = summary["settings"]
     config = build.config_class(summary["mechanism"])
     mechanism: Mechanism = config(**summary["mechanism_options"])
-    participation: Participation = participation_lib.build(
+    participation: Participation = build.participation(
         settings["participation"],
         summary["population"],
         settings["cohort_size"],

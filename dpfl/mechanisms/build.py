@@ -15,16 +15,34 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Optional
 
 from dpfl import checks
 from dpfl.mechanisms import mechanism, registry
+from dpfl.mechanisms.participation import (
+    PARTICIPATIONS,
+    SEPARATED,
+    WITH_EPOCHS,
+    WITH_SEPARATION,
+    BallsInBins,
+    BMinSeparation,
+    CyclicPoisson,
+    OncePerEpoch,
+    Participation,
+)
 from dpfl.plugins import field_types
 
 # The two fields for the strength of compression.
 RATE_FIELDS = ("keep_fraction", "compression_rate")
 # Fields of an adaptive clip, without meaning for a fixed one.
 ADAPTIVE_FIELDS = ("target_quantile", "clip_learning_rate", "count_stddev")
+MIN_SEPARATION_HELP = (
+    "Least number of rounds from one round of a client to its next: for "
+    f"{CyclicPoisson.name} and {BallsInBins.name} the number of groups that take turns "
+    "(unset, for the latter, for as many as the clients suffice for), for "
+    f"{BMinSeparation.name} the rounds until a client is free again, for "
+    f"{OncePerEpoch.name} held by shuffling clients within windows of an epoch."
+)
 
 
 def config_class(name: str) -> type[mechanism.Mechanism]:
@@ -78,6 +96,46 @@ def build(name: str, values: Mapping[str, Any]) -> mechanism.Mechanism:
         wanted = "left out without adaptive_clipping"
         checks.require(field not in chosen, field, wanted, chosen.get(field))
     return config(**chosen)
+
+
+def participation(
+    name: str,
+    population: int,
+    cohort_size: int,
+    rounds: int,
+    *,
+    rounds_per_epoch: Optional[int] = None,
+    min_separation: Optional[int] = None,
+) -> Participation:
+    """A participation from values of flags.
+
+    Args:
+      name: A key of `PARTICIPATIONS`.
+      population: Number of clients N.
+      cohort_size: Expected number of clients n in a round.
+      rounds: Number of rounds T.
+      rounds_per_epoch: Rounds of an epoch; without effect where there are none, for a
+        mechanism may have the field. None is floor(N / n).
+      min_separation: Least distance of two rounds of one client; None for the default,
+        where there is one.
+
+    Raises:
+      ValueError: If there is no such participation, or it does not have a
+        `min_separation`, or needs one, or a number is out of range.
+    """
+    checks.choice("participation", name, PARTICIPATIONS)
+    more = {}
+    if name in WITH_EPOCHS:
+        more["epoch_rounds"] = rounds_per_epoch
+    if min_separation is not None:
+        wanted = f"left out unless participation is {' or '.join(WITH_SEPARATION)}"
+        is_taken = name in WITH_SEPARATION
+        checks.require(is_taken, "min_separation", wanted, min_separation)
+        more["min_separation"] = min_separation
+    elif name in SEPARATED:
+        raise ValueError(f"min_separation must be given for participation {name}")
+    with checks.renaming({"epoch_rounds": "rounds_per_epoch"}):
+        return PARTICIPATIONS[name](population, cohort_size, rounds, **more)
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -548,52 +548,5 @@ WITH_EPOCHS = tuple(kind.name for kind in _KINDS if issubclass(kind, InEpochs))
 # Participations with secret rounds, of which the whole run is one release.
 SECRET_PARTICIPATIONS = (BallsInBins, BMinSeparation)
 # Names of participations that need a `min_separation`.
-_SEPARATED = (CyclicPoisson.name, BMinSeparation.name)
-WITH_SEPARATION = (OncePerEpoch.name, BallsInBins.name, *_SEPARATED)
-MIN_SEPARATION_HELP = (
-    "Least number of rounds from one round of a client to its next: for "
-    f"{CyclicPoisson.name} and {BallsInBins.name} the number of groups that take turns "
-    "(unset, for the latter, for as many as the clients suffice for), for "
-    f"{BMinSeparation.name} the rounds until a client is free again, for "
-    f"{OncePerEpoch.name} held by shuffling clients within windows of an epoch."
-)
-
-
-def build(
-    name: str,
-    population: int,
-    cohort_size: int,
-    rounds: int,
-    *,
-    rounds_per_epoch: Optional[int] = None,
-    min_separation: Optional[int] = None,
-) -> Participation:
-    """A participation from values of flags.
-
-    Args:
-      name: A key of `PARTICIPATIONS`.
-      population: Number of clients N.
-      cohort_size: Expected number of clients n in a round.
-      rounds: Number of rounds T.
-      rounds_per_epoch: Rounds of an epoch; without effect where there are none, for a
-        mechanism may have the field. None is floor(N / n).
-      min_separation: Least distance of two rounds of one client; None for the default,
-        where there is one.
-
-    Raises:
-      ValueError: If there is no such participation, or it does not have a
-        `min_separation`, or needs one, or a number is out of range.
-    """
-    checks.choice("participation", name, PARTICIPATIONS)
-    more = {}
-    if name in WITH_EPOCHS:
-        more["epoch_rounds"] = rounds_per_epoch
-    if min_separation is not None:
-        wanted = f"left out unless participation is {' or '.join(WITH_SEPARATION)}"
-        is_taken = name in WITH_SEPARATION
-        checks.require(is_taken, "min_separation", wanted, min_separation)
-        more["min_separation"] = min_separation
-    elif name in _SEPARATED:
-        raise ValueError(f"min_separation must be given for participation {name}")
-    with checks.renaming({"epoch_rounds": "rounds_per_epoch"}):
-        return PARTICIPATIONS[name](population, cohort_size, rounds, **more)
+SEPARATED = (CyclicPoisson.name, BMinSeparation.name)
+WITH_SEPARATION = (OncePerEpoch.name, BallsInBins.name, *SEPARATED)

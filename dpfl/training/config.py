@@ -20,7 +20,7 @@ from dpfl.accounting.calibration import ACCOUNTING_METHODS, ACCOUNTING_METHODS_H
 from dpfl.fields import Checked, option, required, said
 from dpfl.mechanisms import Mechanism, build, matrix_factorization
 from dpfl.mechanisms import participation as participation_lib
-from dpfl.mechanisms.participation import MIN_SEPARATION_HELP, MOST_CLIENTS
+from dpfl.mechanisms.participation import MOST_CLIENTS
 from dpfl.privacy_coverage import MEASURES, RELEASED
 from dpfl.tasks import TaskConfig, registry
 from dpfl.training import engine as engine_lib
@@ -98,7 +98,9 @@ class RunConfig(Checked):
     cohort_size: Optional[int] = option(None, None, at_least=1, at_most=MOST_CLIENTS)
     rounds: Optional[int] = option(None, "Number of rounds.", **_OF_ROUNDS)
     rounds_per_epoch: Optional[int] = option(None, None, **_OF_ROUNDS)
-    min_separation: Optional[int] = option(None, MIN_SEPARATION_HELP, **_OF_ROUNDS)
+    min_separation: Optional[int] = option(
+        None, build.MIN_SEPARATION_HELP, **_OF_ROUNDS
+    )
     client_lr: Optional[float] = option(
         None, "Learning rate of the clients' SGD.", **_OF_RATES
     )

@@ -14,8 +14,7 @@ import functools
 from typing import Any, Optional
 
 from dpfl import checks, machine, mechanisms, planning
-from dpfl.mechanisms import Mechanism, Participation
-from dpfl.mechanisms import participation as participation_lib
+from dpfl.mechanisms import Mechanism, Participation, build
 from dpfl.planning import ledger as ledger_lib
 from dpfl.tasks import registry
 from dpfl.training import config as config_lib
@@ -253,7 +252,7 @@ def _participation(config: config_lib.RunConfig, task: Any) -> Participation:
         limit = f"for {rounds} rounds, each with a score of each canary"
         most = config_lib.MOST_SCORES // rounds
         checks.integer("canaries", config.canaries, 0, most, limit)
-    return participation_lib.build(
+    return build.participation(
         config.participation,
         _population(config, task),
         _given("cohort_size", config.cohort_size),

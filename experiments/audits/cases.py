@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfl import files, mechanisms
-from dpfl.mechanisms import participation
+from dpfl.mechanisms import build
 
 from .. import tables
 from .canaries import Case
@@ -46,7 +46,7 @@ def _case(row: tables.Row) -> Case:
     return own(
         mechanism,
         int(row["dimension"]),
-        participation.build(
+        build.participation(
             *(choice, population, cohort, rounds),
             min_separation=separation[0] if separation else None,
         ),

@@ -179,9 +179,7 @@ class TestHolesPutBack:
         from dpfl.aggregators import round_functions
 
         monkeypatch.setattr(
-            round_functions,
-            "_client_seed",
-            lambda identity, own, round_seed: round_seed,
+            round_functions, "_client_seed", lambda own, round_seed: round_seed
         )
         found = audited("l2_csgm", "masks")
         assert [one.verdict for one in found] == ["FAILED", "FAILED"]

@@ -117,7 +117,7 @@ def test_table_noise_matches_both_accountants():
             values["rounds_per_epoch"] = epoch
         calibrated = planning.calibrate(
             build.build(row["mechanism"], values),
-            participation.build(
+            build.participation(
                 row["participation"], population, 100, rounds, rounds_per_epoch=epoch
             ),
             dimension,

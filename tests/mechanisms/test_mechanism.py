@@ -46,7 +46,7 @@ def test_no_participation_widens_the_relations_of_an_event(name):
         "min_separation": 5 if name in participation.WITH_SEPARATION else None,
         "rounds_per_epoch": 10 if name in participation.WITH_EPOCHS else None,
     }
-    whole = participation.build(name, 100, 10, 20, **options)
+    whole = build.participation(name, 100, 10, 20, **options)
     event = Narrow(10, 1.0, 1.0).dp_event(whole, 5)
     assert set(event.neighboring_relations) <= set(events.ZERO_OUT_ONLY)
 

@@ -13,7 +13,7 @@ from dpfl.accounting import k_of_t
 from dpfl.accounting.balls_in_bins import BallsInBinsDpEvent
 from dpfl.accounting.min_separation import MinSeparationDpEvent
 from dpfl.accounting.random_allocation import RandomAllocationDpEvent
-from dpfl.mechanisms import participation
+from dpfl.mechanisms import build, participation
 from tests.refusals import refuses
 
 KINDS = (mechanisms.PoissonSampling, mechanisms.FixedSize, mechanisms.OncePerEpoch)
@@ -257,7 +257,7 @@ class TestBuild:
         more = {"rounds_per_epoch": 5} if name in participation.WITH_EPOCHS else {}
         if name in participation.WITH_SEPARATION:
             more["min_separation"] = 3
-        made = participation.build(name, 100, 10, 35, **more)
+        made = build.participation(name, 100, 10, 35, **more)
         assert type(made) is participation.PARTICIPATIONS[name]
         assert (made.population, made.cohort_size, made.rounds) == (100, 10, 35)
         for field, value in more.items():
@@ -274,4 +274,4 @@ class TestBuild:
     )
     def test_bad_flags_are_refused(self, name, separation, parts):
         with refuses(ValueError, *parts):
-            participation.build(name, 100, 10, 35, min_separation=separation)
+            build.participation(name, 100, 10, 35, min_separation=separation)

@@ -10,7 +10,7 @@ import math
 import pytest
 
 from dpfl import accounting, files, mechanisms, tasks
-from dpfl.mechanisms import build, participation
+from dpfl.mechanisms import build
 from experiments import mechanism_flags, tables
 from experiments.papers.index import FIGURES
 from experiments.trainings import sweep, tuning
@@ -220,7 +220,7 @@ class TestGrids:
                 int(flags[key]) if key in flags else None
                 for key in ("rounds_per_epoch", "min_separation")
             )
-            who = participation.build(
+            who = build.participation(
                 *(flags["participation"], clients),
                 *(int(flags["cohort_size"]), int(flags["rounds"])),
                 rounds_per_epoch=epoch,
