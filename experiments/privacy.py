@@ -157,7 +157,7 @@ for _name in ("epsilon", "clip_norm"):
 cli.check_flag("delta", checks.delta)
 cli.check_flag("noise_multiplier", _check_noise_multiplier)
 
-_COMPARE_ONLY = (*("plot", "equal", "mechanisms", "compression_rates", "widths"),)
+_COMPARE_ONLY = ("plot", "equal", "mechanisms", "compression_rates", "widths")
 
 
 def _cost(

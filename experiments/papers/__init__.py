@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Figures of the literature: what each paper's need beside `configs/papers`.
+"""Figures of the literature: code that a paper's file in `configs/papers` names.
 
     figure = index.FIGURES["csgm_fig1"]
     works = figure.grid("small")
