@@ -3,14 +3,13 @@
 
 """The noise that runs need by dpfl, by the best other accountant, and in truth.
 
-  python -m tools.tightness docs/results/tightness.csv [--run=WORDS] [--peers]
+  python -m tools.tightness docs/results/tightness.csv [--run=WORDS]
 
 It recomputes dpfl's noise and a lower bound on the true noise, for all runs of
-`tightness.csv` or those with WORDS in their names. With `--peers` it recomputes the
-noise of other accountants instead, in an environment that has them (dp_accounting,
-jax_privacy 2.0, PLD_accounting 2.0; any Python that these and dpfl support); otherwise
-those columns of the table are kept. CSGM's cohorts of two of 16 rounds are of one
-client, so that no masks of others hide it.
+`tightness.csv` or those with WORDS in their names. The noise of other accountants is
+kept as the table has it; docs/privacy/tightness.md has the calls that computed it.
+CSGM's cohorts of two of 16 rounds are of one client, so that no masks of others hide
+it.
 
 The truth is bounded from below by two neighbours: with less noise they break the
 budget. The characteristic function of their loss is a sum over a grid or over integers;
@@ -24,14 +23,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
-import importlib.metadata
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Union
 
-import dp_accounting
 import numpy as np
 from scipy import fft, optimize, special, stats
 
@@ -47,8 +44,6 @@ _BEYOND = -34.0
 _BATCHES, _DRAWS = 20, 40_000
 # Relative tolerance of the noise, which is rounded down by as much.
 _TOLERANCE = 1e-5
-# Number of draws of a Monte Carlo accountant.
-_PEERS_DRAWS = 100_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -411,125 +406,6 @@ def true_noise(run: Run, most: float, truth: str) -> float:
     return math.exp(root - 2 * _TOLERANCE)
 
 
-def _least(
-    epsilon_at: Callable[[float], float], run: Run, tolerance: float = _TOLERANCE
-) -> float:
-    """The noise multiplier at which an accountant has the run's epsilon."""
-    near = dpfl_noise(run)
-
-    def excess(z: float) -> float:
-        return math.log(max(epsilon_at(z), 1e-9) / run.epsilon)
-
-    return float(optimize.brentq(excess, 0.8 * near, 2.0 * near, rtol=tolerance))
-
-
-def by_losses(run: Run, factor: float = 1.0) -> float:
-    """The noise by dp_accounting's privacy loss distributions of sampled Gaussians."""
-    plan = run.participation
-    q = _rate(plan)
-
-    def epsilon_at(z: float) -> float:
-        one: Any = dp_accounting.GaussianDpEvent(z * factor)
-        if q < 1:
-            one = dp_accounting.PoissonSampledDpEvent(q, one)
-        accountant = dp_accounting.pld.PLDAccountant()
-        accountant.compose(one, plan.max_participations)
-        return float(accountant.get_epsilon(run.delta))
-
-    return _least(epsilon_at, run)
-
-
-def of_twice_the_clip(run: Run) -> float:
-    """The noise by jax_privacy for FIXED_BATCH_SIZE, which counts half of it."""
-    return by_losses(run, 0.5)
-
-
-def by_allocation(run: Run) -> float:
-    """The noise by PLD_accounting's random allocation."""
-    import PLD_accounting
-
-    places, chosen, turns, epochs = _places(run.participation)
-    config = PLD_accounting.AllocationSchemeConfig(
-        loss_discretization=0.1, tail_truncation=1e-9
-    )
-
-    def epsilon_at(z: float) -> float:
-        params = PLD_accounting.PrivacyParams(
-            sigma=z / math.sqrt(turns),
-            num_steps=places,
-            num_selected=chosen,
-            num_epochs=epochs,
-            delta=run.delta,
-        )
-        return PLD_accounting.gaussian_allocation_epsilon_configurable(
-            params=params, config=config
-        )
-
-    return _least(epsilon_at, run, 1e-4)
-
-
-def by_draws(run: Run) -> float:
-    """The noise by jax_privacy's sampling for secret rounds, with its error bound."""
-    from jax_privacy import batch_selection
-    from jax_privacy.experimental.monte_carlo import (
-        delta_calculation,
-        sample_generation,
-    )
-
-    plan, mechanism = run.participation, run.mechanism
-    column, longest = np.ones(1), 1.0
-    if isinstance(mechanism, mechanisms.MatrixFactorization):
-        column = mechanism.factorization.encoder()[:, 0]
-        longest = mechanism.matrix_sensitivity
-    if isinstance(plan, mechanisms.BallsInBins):
-        strategy = batch_selection.BallsInBinsSampling(plan.rounds, plan.groups)
-    else:
-        strategy = batch_selection.BMinSepSampling(
-            plan.turn_probability, plan.rounds, plan.separation
-        )
-    goal = delta_calculation.get_base_delta(_PEERS_DRAWS, run.delta)
-
-    def epsilon_at(z: float) -> float:
-        noise = z * longest
-        drawn = [
-            sample_generation.get_privacy_loss_sample(
-                strategy, noise, column, 0, side, _PEERS_DRAWS
-            )[0]
-            for side in (True, False)
-        ]
-
-        def excess(epsilon: float) -> float:
-            delta_of = delta_calculation.delta_from_epsilon_and_samples
-            return max(delta_of(epsilon, losses) for losses in drawn) - goal
-
-        return float(optimize.brentq(excess, 0, 100))
-
-    return _least(epsilon_at, run, 1e-3)
-
-
-def by_separation(run: Run) -> float:
-    """The noise by jax_privacy's bound on sensitivity and the Gaussian mechanism."""
-    from jax_privacy.matrix_factorization import sensitivity
-
-    encoder = run.mechanism.factorization.encoder()
-    bound = sensitivity.get_min_sep_sensitivity_upper_bound(
-        encoder, run.participation.separation, run.participation.max_participations
-    )
-    one = mechanisms.Gaussian(100, 1.0, 1.0), mechanisms.FixedSize(100, 100, 1)
-    once = Run(*one, run.epsilon, run.delta)
-    return by_losses(once) * bound / run.mechanism.matrix_sensitivity
-
-
-# Packages of the functions that compute a peer's noise.
-_PACKAGES = {
-    "by_losses": "dp-accounting",
-    "of_twice_the_clip": "jax-privacy",
-    "by_allocation": "PLD-accounting",
-    "by_draws": "jax-privacy",
-    "by_separation": "jax-privacy",
-}
-
-
 def run_of(row: Row) -> Run:
     """The run of a row of `RUNS`."""
     options = dict(word.split("=") for word in row["options"].split())
@@ -548,39 +424,31 @@ def run_of(row: Row) -> Run:
 RUNS = tuple(files.read_csv(Path(__file__).with_suffix(".csv")))
 """Rows of the table's runs.
 
-`truth` and `peer` are functions here, `peer` is empty without another accountant, and
-`why` is the reason where dpfl asks for more than the peer, or 2% more than the truth.
+`truth` is a function here, and `why` is the reason where dpfl asks for more than the
+other accountant, or 2% more than the truth.
 """
 
 
-def row(given: Row, before: Row, is_of_peers: bool) -> dict[str, str]:
-    """A row of the table, parts of which are kept from `before`.
+def row(given: Row, before: Row) -> dict[str, str]:
+    """A row of the table, with the other accountant's noise as it was.
 
     Args:
       given: The row of `RUNS`.
       before: The row that was in the table.
-      is_of_peers: Whether to recompute the peers' noise rather than dpfl's.
     """
-    run, of = run_of(given), _PACKAGES.get(given["peer"], "none")
+    run = run_of(given)
     ours = dpfl_noise(run)
-    peer, by, least = (before.get(name, "") for name in ("peer", "by", "least"))
-    if of == "none":
-        peer, by = "", of
-    elif is_of_peers:
-        peer = f"{globals()[given['peer']](run):.6g}"
-        by = f"{of} {importlib.metadata.version(of)}"
-    if not is_of_peers:
-        least = f"{true_noise(run, ours, given['truth']):.6g}"
+    least = f"{true_noise(run, ours, given['truth']):.6g}"
     copied = "participation run rounds epsilon delta".split()
     return {
         "mechanism": given["mechanism"],
         "trust": "secure sum" if run.mechanism.sums_securely else "server",
         **{name: given[name] for name in copied},
         "dpfl": f"{ours:.8g}",
-        "peer": peer,
-        "by": by,
+        "peer": before.get("peer", ""),
+        "by": before.get("by", "none"),
         "least": least,
-        "over": f"{100 * (ours / float(least) - 1):.3g}" if least else "",
+        "over": f"{100 * (ours / float(least) - 1):.3g}",
         "why": given["why"],
     }
 
@@ -595,12 +463,11 @@ def main(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("table", type=Path, help="the CSV file to write")
     parser.add_argument("--run", default="", help="words of the rows to compute")
-    parser.add_argument("--peers", action="store_true", help="the peers' noise instead")
     given = parser.parse_args(argv)
     rows = {key(old): old for old in files.read_csv(given.table)}
     for name, own in zip(map(key, RUNS), RUNS):
         if given.run in name:
-            rows[name] = row(own, rows.get(name, {}), given.peers)
+            rows[name] = row(own, rows.get(name, {}))
             print(rows[name], flush=True)
     # In the order of `RUNS`, without those that are no longer in it.
     shown = [rows[name] for name in map(key, RUNS) if name in rows]
