@@ -6,6 +6,7 @@ import functools
 import json
 import mmap
 import os
+import subprocess
 
 import pytest
 import tensorflow_federated as tff
@@ -18,6 +19,7 @@ from experiments import benchmark
 from experiments.benchmarks import harness, noise, programs, rounds, vectors
 from tests import forks
 from tests.refusals import names, refuses
+from tools import soak
 
 TINY = {
     **{"dimension": 50, "clients": 2, "dome_clients": 2, "model": 1600},
@@ -330,3 +332,33 @@ def after_three_rounds(plan, folder):
     newest = max((folder / "checkpoints").glob("checkpoint-*"))
     arrays = files.read_arrays(newest)[1]
     return arrays[max(arrays)]
+
+
+def test_steps_of_a_card_have_flags_that_exist_and_wait_for_time(tmp_path):
+    """A Python that prints its words stands for one with a card."""
+    python, folder = tmp_path / "python", tmp_path / "results"
+    python.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    python.chmod(0o755)
+
+    def card(minutes):
+        own = {**os.environ, "PYTHON": str(python), "MINUTES": minutes}
+        command = ["sh", forks.ROOT / "tools/card.sh", folder, "--quick"]
+        return subprocess.run(command, env=own, stdout=subprocess.PIPE, text=True)
+
+    without_time = card("0")
+    assert without_time.returncode == 1 and not list(folder.iterdir())
+    assert without_time.stdout.endswith("lstm_peers thousand aggregation integers\n")
+    assert card("9").returncode == 0 and card("9").stdout == "done\n"
+    steps = [said.read_text().splitlines() for said in folder.glob("*.txt")]
+    assert len(steps) == 9
+    for _, module, *words in steps:
+        if module == "tools.soak":
+            assert soak.arguments(words).kills == 1
+        elif module == "experiments.benchmark":
+            with flagsaver.flagsaver():
+                assert flags.FLAGS(["benchmark", *words])[1:] == []
+        elif module == "pytest":
+            paths = [word for word in words if word.startswith("tests/")]
+            assert all((forks.ROOT / path).exists() for path in paths)
+        else:
+            assert module == "experiments.train" and "--engine=jax" in words
