@@ -3,8 +3,8 @@
 
 """Bands of a stream over a whole run: the number with least error at equal epsilon.
 
-    choose(StreamRun(workload, population=10_000, cohort_size=100, epsilon=8.0,
-                     delta=1e-5)).bands
+    run = StreamRun(workload, 10_000, cohort_size=100, epsilon=8.0, delta=1e-5)
+    best([point(run, bands) for bands in usual_bands(run)]).bands
 
 An encoder C with h diagonals requires rounds of a client to be h apart. More bands make
 the errors of the iterates smaller for the same noise. But with clients that are dealt
@@ -24,7 +24,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Optional
 
 import dp_accounting
 import numpy as np
@@ -365,35 +364,6 @@ def restarting(run: StreamRun) -> StreamPoint:
     )
 
 
-def curve(run: StreamRun, bands: Optional[Sequence[int]] = None) -> list[StreamPoint]:
-    """A `point` for each number of bands; None is `usual_bands`."""
-    wanted = usual_bands(run) if bands is None else sorted(set(bands))
-    return [point(run, each) for each in wanted]
-
-
 def best(points: Sequence[StreamPoint]) -> StreamPoint:
     """The point of the least error, with the fewest bands among equals."""
-    if not points:
-        raise ValueError(checks.message("points", "a non-empty sequence", points))
     return min(points, key=lambda each: (each.root_mean_error, each.bands))
-
-
-def choose(run: StreamRun) -> StreamPoint:
-    """The stream of least error: no worse than either end of the curve.
-
-    The search takes the curve over `usual_bands`, and then the numbers between the best
-    one's neighbours, by thirds as long as the error falls.
-    """
-    points = {each.separation: each for each in curve(run)}
-    while True:
-        at = best(list(points.values())).separation
-        known = sorted(points)
-        place = known.index(at)
-        low = known[max(0, place - 1)]
-        high = known[min(len(known) - 1, place + 1)]
-        tried = {(2 * low + at) // 3, (low + 2 * at) // 3}
-        tried |= {(2 * at + high) // 3, (at + 2 * high) // 3}
-        fresh = sorted(each for each in tried - set(points) if low < each < high)
-        if not fresh or min(high, run.rounds) - min(low, run.rounds) <= max(2, at // 8):
-            return points[at]
-        points.update({each.separation: each for each in curve(run, fresh)})

@@ -222,7 +222,8 @@ def _secret_participation() -> Numbers:
     for epsilon in (10.0, 2.0):
         run = bands_curve.StreamRun(workload, 3200, 100, epsilon, 1e-3)
         case = f"epsilon = {epsilon:g}"
-        yield f"error, best cyclic, {case}", bands_curve.choose(run).root_mean_error
+        points = [bands_curve.point(run, h) for h in bands_curve.usual_bands(run)]
+        yield f"error, best cyclic, {case}", bands_curve.best(points).root_mean_error
         for participation, bands in _HIDDEN:
             secret = dataclasses.replace(run, participation=participation)
             one = bands_curve.point(secret, bands)

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The choice of bands: its two ends, the least of all, and what it is never above."""
+"""The curve of bands: its two ends, and what lies between and beside them."""
 
 import math
 from dataclasses import replace
@@ -67,45 +67,20 @@ def test_noise_and_error_match_the_mechanism(rounds):
     assert found.last_error == pytest.approx(stddev * math.sqrt(rows[-1]))
 
 
-class TestChoice:
-    def test_the_least_of_every_number_of_bands(self):
-        run = replace(SMALL, population=140)
-        every = bands_curve.curve(run, range(1, 8))
-        least = bands_curve.best(every)
-        assert least.bands == 2
-        assert bands_curve.choose(run) == least
-
-    @pytest.mark.parametrize("where", [1, 5, 37, 150, 200])
-    def test_between_the_usual_bands(self, where, monkeypatch):
-        """An error with one minimum, found within an eighth; nothing is asked twice."""
-        run = replace(SMALL, population=4000, workload=mf.prefix_sum(900))
-        asked = []
-
-        def point(run, bands):
-            asked.append(bands)
-            error = 1 + math.log(bands / where) ** 2
-            return bands_curve.StreamPoint(
-                bands, bands, 0.5, 9, "toeplitz", 1.0, error, 1.0
-            )
-
-        monkeypatch.setattr(bands_curve, "point", point)
-        found = bands_curve.choose(run).bands
-        assert abs(found - where) <= where / 8
-        assert len(asked) == len(set(asked)) <= len(bands_curve.usual_bands(run)) + 8
-
-    def test_one_participation_uses_the_optimal_factorization(self):
-        run = replace(SMALL, workload=mf.prefix_sum(8))
-        found = bands_curve.point(run, 12)
-        assert (found.bands, found.separation, found.encoder) == (8, 12, "optimal")
-        assert found.participations == 1
+def test_one_participation_uses_the_optimal_factorization():
+    run = replace(SMALL, workload=mf.prefix_sum(8))
+    found = bands_curve.point(run, 12)
+    assert (found.bands, found.separation, found.encoder) == (8, 12, "optimal")
+    assert found.participations == 1
 
 
 def test_unsampled_participations_are_epochs_and_prefer_more_bands():
     run = replace(SMALL, participation="once_per_epoch")
-    points = bands_curve.curve(run, [1, 3, 12])
+    points = [bands_curve.point(run, bands) for bands in (1, 3, 12)]
     assert [one.participations for one in points] == [4, 4, 4]
     errors = [one.root_mean_error for one in points]
     assert errors == sorted(errors, reverse=True)
+    assert bands_curve.best(points) == points[-1]
 
 
 class TestRestarting:
@@ -141,7 +116,6 @@ class TestRestarting:
     ("call", "parts"),
     [
         (lambda: bands_curve.point(SMALL, 13), ("bands", 13)),
-        (lambda: bands_curve.best([]), ("points",)),
         (lambda: replace(SMALL, cohort_size=241), ("cohort_size", 241)),
         (lambda: replace(SMALL, encoder="blt"), ("encoder", "blt")),
     ],
