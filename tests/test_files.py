@@ -99,14 +99,6 @@ def mode(path):
     return stat.S_IMODE(os.stat(path).st_mode)
 
 
-def test_replaced_file_becomes_private(tmp_path):
-    path = tmp_path / "manifest"
-    path.write_bytes(b"old")
-    path.chmod(0o644)
-    files.write_atomically(path, "new", private=True)
-    assert mode(path) == 0o600 and path.read_text() == "new"
-
-
 def test_unwritable_place_is_refused(tmp_path):
     (tmp_path / "x.csv").mkdir()
     for path in (tmp_path / "x.csv", tmp_path / "none" / "y.csv"):
@@ -147,6 +139,9 @@ def test_nobody_else_writes_to_new_files(tmp_path):
             assert mode(file.name) == 0o600
     assert (mode(folder), mode(folder / "metrics.csv")) == (0o755, 0o644)
     assert (mode(private), mode(private / "manifest.json")) == (0o700, 0o600)
+    # A file that is replaced, too.
+    files.write_atomically(folder / "metrics.csv", "2", private=True)
+    assert mode(folder / "metrics.csv") == 0o600
     folder.chmod(0o775)
     assert files.private_folder(folder) == files.public_folder(folder) == folder
     assert mode(folder) == 0o775

@@ -68,19 +68,6 @@ class TestConfigurations:
                 make()
         assert Vague not in mechanisms.MECHANISMS.values()
 
-    def test_equal_values_of_any_number_type_have_equal_noise(self):
-        plan = dpfl.FixedSize(4, 4, 2)
-        rows = [
-            list(dpfl.noise(dpfl.Gaussian(*own), plan, 3, seed=5))
-            for own in (
-                (4, 1.0, 1.0),
-                (4, 1, 1),
-                (np.int8(4), np.float16(1), np.float32(1)),
-            )
-        ]
-        np.testing.assert_array_equal(rows[0], rows[1])
-        np.testing.assert_array_equal(rows[0], rows[2])
-
     def test_auto_stays(self):
         assert mechanisms.DistributedSkellam(3, 1.0, 1.0, bits="auto").bits == "auto"
         with refuses(TypeError, "bits", "many"):
@@ -97,16 +84,6 @@ def test_a_count_of_parameters():
             assert type(bits) is float
     with refuses(TypeError, "dimension", 26.5):
         example.uplink_bits(26.5)
-
-
-def test_an_epoch_of_many_rounds():
-    """The sums of small integers of numpy are small integers, and wrap."""
-    mechanism = dpfl.Gaussian(10, 1.0, 2.0)
-    plan = dpfl.OncePerEpoch(3000, 10, np.uint8(200))
-    assert dpfl.epsilon(mechanism, plan, 1000, 1e-5) == pytest.approx(1.993, abs=1e-3)
-    ledger = dpfl.Ledger(mechanism, plan, 1000, 1e-5)
-    assert ledger.record_round() == dpfl.epsilon(mechanism, plan, 1000, 1e-5)
-    assert dpfl.Gaussian(10, 1.0, 2.0).uplink_bits(np.int32(10**8)) == 32e8
 
 
 # --- Every public name, with every kind of number.

@@ -18,7 +18,7 @@ import os
 import sqlite3
 import tarfile
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Optional, Protocol
 
 import numpy as np
@@ -64,7 +64,7 @@ class SqlClients:
     def read(self, clients: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The inputs and labels of some clients, in the order of their indices."""
         found: list[bytes] = []
-        with contextlib.closing(connect(self.path)) as connection:
+        with _opened(self.path) as connection:
             for client in clients:
                 own = (self.client_ids[client], self.split)
                 rows = connection.execute(_EXAMPLES_OF_CLIENT, own)
@@ -93,11 +93,8 @@ def sql_pieces(
         "SELECT client_id, SUM(num_examples) FROM client_metadata"
         " WHERE split_name = ? GROUP BY client_id ORDER BY client_id"
     )
-    try:
-        with contextlib.closing(connect(path)) as connection:
-            rows = connection.execute(query, (training,)).fetchall()
-    except sqlite3.Error as error:
-        raise damaged(path, f"SQLite reports: {error}") from error
+    with _opened(path) as connection:
+        rows = connection.execute(query, (training,)).fetchall()
     client_ids = tuple(name for name, _ in rows)
     if not all(isinstance(name, str) for name in client_ids):
         # Those of bytes would find no examples.
@@ -120,7 +117,7 @@ def _sample_records(
     They are spread over up to 1000 clients; without a limit they are all examples, in
     the file's order.
     """
-    with contextlib.closing(connect(path)) as connection:
+    with _opened(path) as connection:
         if limit is None:
             query = (
                 "SELECT serialized_example_proto, client_id FROM examples"
@@ -210,10 +207,15 @@ def _check_counts(
             )
 
 
-def connect(path: str) -> sqlite3.Connection:
-    """Opens a read-only connection to a SQLite file."""
-    url = urllib.request.pathname2url(os.path.abspath(path))
-    return sqlite3.connect(f"file:{url}?mode=ro", uri=True)
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[sqlite3.Connection]:
+    """Opens a SQLite file for reading; DataFileError for a damaged one."""
+    url = f"file:{urllib.request.pathname2url(os.path.abspath(path))}?mode=ro"
+    try:
+        with contextlib.closing(sqlite3.connect(url, uri=True)) as connection:
+            yield connection
+    except sqlite3.Error as error:
+        raise damaged(path, f"SQLite reports: {error}") from error
 
 
 def _check_sql_file(path: str, file: SqlFile, config: SqlConfig) -> None:
@@ -222,17 +224,12 @@ def _check_sql_file(path: str, file: SqlFile, config: SqlConfig) -> None:
     Its length and client table are checked. Every split must have clients, even in
     partial data.
     """
-    connection = connect(path)
-    try:
+    with _opened(path) as connection:
         numbers = (connection.execute(f"PRAGMA page_{n}") for n in ("size", "count"))
         expected = math.prod(number.fetchone()[0] for number in numbers)
         if os.path.getsize(path) < expected:
             raise damaged(path, f"it has not all of its {expected} bytes")
         _check_counts(path, connection, file, config.allow_partial_data)
-    except sqlite3.Error as error:
-        raise damaged(path, f"SQLite reports: {error}") from error
-    finally:
-        connection.close()
 
 
 def find_sql_file(file: SqlFile, config: SqlConfig) -> str:

@@ -161,12 +161,9 @@ def split(counts: np.ndarray, seed: int) -> dict[str, np.ndarray]:
         if role != "trained":
             sets[role].append(images)
             continue
-        validation, test, train = np.split(
-            images, [count // _TENTH, 2 * (count // _TENTH)]
-        )
-        for name, part in (("validation", validation), ("test", test)):
+        parts = np.split(images, [count // _TENTH, 2 * (count // _TENTH)])
+        for name, part in zip(("validation", "test", "train"), parts):
             sets[name].append(part)
-        sets["train"].append(train)
     return {name: np.sort(np.concatenate(parts)) for name, parts in sets.items()}
 
 

@@ -81,7 +81,6 @@ class ImageSet:
       has_archive: Whether Keras's archive may be used, which can be downloaded.
       split: Function of the labels, `training` and the task's options to a `Split`.
       defaults: Training defaults of the task.
-      clients_hold_test_examples: As for `Task`.
     """
 
     name: str
@@ -94,7 +93,6 @@ class ImageSet:
     has_archive: bool
     split: Callable[[np.ndarray, int, Any], Split]
     defaults: task_lib.TrainingDefaults
-    clients_hold_test_examples: bool
 
 
 @functools.cache
@@ -267,8 +265,6 @@ MNIST = ImageSet(
     defaults=task_lib.TrainingDefaults(
         client_lr=0.1, server_lr=0.5, clip_norm=0.3, cohort_size=100, rounds=100
     ),
-    # A share of each writer's own digits is held out.
-    clients_hold_test_examples=True,
 )
 FASHION = ImageSet(
     name="fashion",
@@ -283,8 +279,6 @@ FASHION = ImageSet(
     defaults=task_lib.TrainingDefaults(
         client_lr=0.1, server_lr=1.0, clip_norm=0.3, cohort_size=100, rounds=100
     ),
-    # The test set belongs to no client.
-    clients_hold_test_examples=False,
 )
 _SETS: dict[type[configs.TaskConfig], ImageSet] = {
     MnistConfig: MNIST,
@@ -322,5 +316,6 @@ def load(
         defaults=of.defaults,
         config=config,
         fingerprint=task_lib.fingerprint(of.name, *data, with_shapes=False),
-        clients_hold_test_examples=of.clients_hold_test_examples,
+        # Of a writer's own digits a share is held out.
+        clients_hold_test_examples=owners is not None,
     )

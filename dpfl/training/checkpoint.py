@@ -230,11 +230,6 @@ class CheckpointStore:
         """Rounds done by the name of the newest checkpoint, whole or damaged; or 0."""
         return max((int(path.name.split("-")[1]) for path in self._paths()), default=0)
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is no checkpoint, whole or damaged."""
-        return not self._paths()
-
     def _paths(self) -> list[pathlib.Path]:
         """The paths of all checkpoints, newest first."""
         return sorted(self._directory.glob(_PATTERN), reverse=True)

@@ -92,11 +92,6 @@ class About(NamedTuple):
     last_bits: Mapping[str, Any] = types.MappingProxyType({})
     memory: int = 0
 
-    @property
-    def device(self) -> str:
-        """The kind of the device, such as "cpu"."""
-        return self.facts["device"]
-
 
 class RoundOutput(NamedTuple):
     """The result of a round.

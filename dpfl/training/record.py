@@ -65,9 +65,7 @@ class MetricsFiles:
         _write(self._events, _events(*kept, is_first=True))
 
     def append(self, rows: Sequence[Row], times: Sequence[Row]) -> None:
-        """Appends the rows since the last checkpoint."""
-        if not rows:
-            return
+        """Appends the rows since the last checkpoint, of one round or more."""
         for name, content in ((METRICS, rows), (TIMES, times)):
             path = self._directory / name
             is_first = not path.exists()

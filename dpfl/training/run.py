@@ -108,7 +108,7 @@ class Run:
             self._say,
         )
         path = self._directory / "manifest.json"
-        if not path.exists() and not self._store.is_empty:
+        if not path.exists() and self._store.newest_round:
             # With another seed, its rounds would be released as those of this run.
             raise checkpoint_lib.DamagedManifestError(
                 f"{path} is missing, though its folder has checkpoints; choose another "

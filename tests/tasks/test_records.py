@@ -30,15 +30,10 @@ def test_invalid_emnist_label_gives_a_nonfinite_client():
         assert np.all(x[0] == 0.5)
 
 
-@pytest.mark.parametrize("kept", [0, 1, 20, 700])
-def test_damaged_record_is_refused(kept):
-    pixels = tf.train.Feature(float_list=tf.train.FloatList(value=[0.5] * 784))
-    for record in (serialized({"pixels": pixels})[:kept], b"\xff" * kept):
+def test_record_cut_off_anywhere_and_others_are_refused():
+    for other in (b"", b"\xff" * 20):
         with pytest.raises(records.DamagedExampleError):
-            emnist.ImageRecord().parse([record])
-
-
-def test_record_cut_off_anywhere_is_refused():
+            emnist.ImageRecord().parse([other])
     text = tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"a b"]))
     whole = serialized({"tokens": text, "title": text})
     assert records.fields(whole)["tokens"] == [b"a b"]

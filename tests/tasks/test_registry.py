@@ -108,10 +108,8 @@ WRONG = [
 
 @pytest.mark.parametrize("task, name, value, error", WRONG)
 def test_wrong_option_is_refused_with_its_value(task, name, value, error):
-    with refuses(error, name, repr(value)) as caught:
+    with refuses(error, name, repr(value)):
         registry.make_config(task, **{name: value})
-    message = str(caught.value)
-    assert "\n" not in message and message[-1] != "."
 
 
 def test_unknown_task_or_option_lists_the_choices():

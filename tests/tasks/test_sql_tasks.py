@@ -116,12 +116,6 @@ def _emnist(folder, file=EMNIST_FILE, **options):
 _refused = functools.partial(refuses, data_files.DataFileError)
 
 
-def _one_sentence(caught):
-    message = str(caught.value)
-    assert "\n" not in message and not message.endswith(".")
-    return message
-
-
 def _examples(dataset):
     batches = list(dataset)
     return tuple(np.concatenate([b[i].numpy() for b in batches]) for i in (0, 1))
@@ -180,17 +174,15 @@ def test_a_capped_evaluation_set_is_spread_over_clients(emnist_folder):
 def test_missing_file_error_names_file_folder_and_remedies(tmp_path):
     folder = str(tmp_path / "none")
     parts = "data_dir", "emnist_all.sqlite", folder, emnist.FILE.url, "download"
-    with _refused(*parts) as caught:
+    with _refused(*parts):
         load_task("emnist", data_dir=folder)
-    assert _one_sentence(caught)
     assert not os.path.exists(folder)
 
 
 def test_partial_file_needs_a_flag(emnist_folder):
     found = "5 clients", "55 examples", "all_train"
-    with _refused(*found, 3400, 671585, "allow_partial_data") as caught:
+    with _refused(*found, 3400, 671585, "allow_partial_data"):
         load_task("emnist", data_dir=str(emnist_folder))
-    assert _one_sentence(caught)
     task = load_task("emnist", data_dir=str(emnist_folder), allow_partial_data=True)
     assert task.population == 5
 
@@ -228,9 +220,8 @@ def test_a_damaged_file_is_refused_even_if_partial(
             whole = emnist_copy.read_bytes()
             spoiled = whole[: int(spoiled * len(whole))]
         emnist_copy.write_bytes(spoiled)
-    with _refused("emnist_all.sqlite", *parts) as caught:
+    with _refused("emnist_all.sqlite", *parts):
         _emnist(emnist_copy.parent, allow_partial_data=partial)
-    assert _one_sentence(caught)
 
 
 def test_fingerprint_follows_the_data(emnist_copy, emnist_folder):

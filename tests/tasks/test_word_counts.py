@@ -63,10 +63,8 @@ def test_malformed_word_counts_are_refused(tmp_path, content):
     pack(tmp_path, content)
     found = 0 if not content else 2
     wanted = ("vocab_size", found, 3, "word_count")
-    with refuses(data_files.DataFileError, *wanted) as caught:
+    with refuses(data_files.DataFileError, *wanted):
         vocabulary(tmp_path)
-    message = str(caught.value)
-    assert "\n" not in message and not message.endswith(".")
 
 
 def test_damaged_archives_are_refused(tmp_path):

@@ -54,7 +54,7 @@ def write(directory, done, *counts):
 
 
 def test_each_round_is_recorded_once(tmp_path):
-    write(tmp_path, 0, 1, 2, 4, 4, 5)
+    write(tmp_path, 0, 1, 2, 4, 5)
     with (tmp_path / "metrics.csv").open(newline="") as file:
         found = list(csv.DictReader(file))
     assert [row["round"] for row in found] == list("12345")

@@ -23,35 +23,6 @@ from tests.refusals import refuses
 
 
 @pytest.mark.parametrize(
-    "participation",
-    [
-        PoissonSampling(50, 10, 100),
-        FixedSize(50, 10, 100),
-        OncePerEpoch(50, 10, 100),
-        OncePerEpoch(50, 10, 100, min_separation=3),
-        RandomAllocation(50, 10, 100),
-        CyclicPoisson(50, 10, 100, 3),
-        BallsInBins(50, 10, 100, 3),
-        BMinSeparation(50, 10, 100, 3),
-        KOfT(50, 10, 99),
-    ],
-    ids=str,
-)
-def test_a_cohort_is_a_function_of_seed_and_round(participation):
-    first = [selection.select_cohort(participation, 3, r) for r in range(20)]
-    # In any order, as after a restart.
-    for r in reversed(range(20)):
-        again = selection.select_cohort(participation, 3, r)
-        np.testing.assert_array_equal(first[r], again)
-        assert again.dtype == np.int64
-        assert list(again) == sorted(set(again.tolist()))
-        assert all(0 <= c < 50 for c in again)
-    assert len({tuple(c) for c in first}) > 15
-    other = selection.select_cohort(participation, 4, 0)
-    assert tuple(other) != tuple(first[0])
-
-
-@pytest.mark.parametrize(
     "participation, chosen",
     [
         (PoissonSampling(100, 4, 9), [3, 20, 32, 50, 99]),
