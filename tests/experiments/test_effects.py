@@ -68,8 +68,9 @@ def test_only_common_seeds_count():
 
 # Three budgets, of which the cells vary by other amounts, and what all runs of a seed,
 # and the choices in all budgets, have in common.
-@pytest.mark.parametrize("common", [0.0, 20.0])
-@pytest.mark.parametrize(("seeds", "baselines"), [(3, 3), (3, 1), (8, 3)])
+@pytest.mark.parametrize(
+    ("common", "seeds", "baselines"), [(0.0, 3, 3), (20.0, 3, 1), (20.0, 8, 3)]
+)
 def test_intervals_have_nominal_coverage(common, seeds, baselines):
     rng = np.random.default_rng(1)
     tries, covered = 4000, 0
@@ -152,7 +153,7 @@ def test_intervals_over_seeds_and_clients_have_nominal_coverage(seeds, scales):
 
 def test_seed_count_gives_the_stated_power(monkeypatch):
     monkeypatch.setattr(ours, "_TRIES", 1500)
-    for work in FIGURES["intervals"].grid("small"):
+    for work in FIGURES["intervals"].grid("small")[::5]:
         seeds, true, alike = work.labels.values()
         found, least = work.compute(Path()), stats.t.ppf(0.975, seeds - 1)
         away = true * (seeds / (2 - 2 * alike)) ** 0.5

@@ -147,10 +147,11 @@ def stock_epsilon(noise_multiplier, q, rounds, delta):
 
 
 def test_the_tutorial_of_tff(tmp_path):
-    # Fewer clients in a round at a weaker promise: the noise on the mean is alike.
+    # Fewer rounds and clients at a weaker promise: the noise on the mean is alike.
     changes = [
-        ("cohort_size=50,", "cohort_size=20,"),
+        ("cohort_size=50, rounds=10", "cohort_size=20, rounds=6"),
         ("EPSILON = 8.0", "EPSILON = 20.0"),
+        ("run.rounds % 5", "run.rounds % 3"),
     ]
     text = as_a_program("tff_tutorial", tmp_path, changes)
     half, whole = numbers("epsilon", text)

@@ -23,9 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import dpfl
 
-mechanism = dpfl.L2Csgm(
-    cohort_size=1000, clip_norm=0.3, noise_multiplier=0.9, keep_fraction=0.1
-)
+mechanism = dpfl.Gaussian(cohort_size=1000, clip_norm=0.3, noise_multiplier=0.9)
 plan = dpfl.PoissonSampling(population=100_000, cohort_size=1000, rounds=1500)
 found = dpfl.calibrate(mechanism, plan, dimension=7850, epsilon=8, delta=1e-6)
 noise: float = found.noise_multiplier
@@ -59,7 +57,7 @@ def test_docstring_lists_the_public_names_in_groups():
     assert done.returncode == 0, done.stderr
     noise, spent, relation, after = done.stdout.split()
     assert 7.99 < float(spent) <= 8 and relation == "add_or_remove"
-    assert 0 < float(after) < 8 and 0.8 < float(noise) < 0.9
+    assert 0 < float(after) < 8 and 0.6 < float(noise) < 0.7
     for name in set(dpfl.__all__) - set(free):
         subpackage = getattr(dpfl, name).__module__.split(".")[1]
         assert subpackage in ("aggregators", "engines", "tasks", "training")
