@@ -119,9 +119,10 @@ def measured(mechanism: Any) -> Iterator[findings.Finding]:
     )
     state = steps.first_state([1, 2])
     shared = library.compiled(steps.prepare)(state)
+    encode = library.compiled(steps.encode_vector)
     total, seen = None, []
     for update in (100.0, np.nan, 0.0):
-        summed, sums = _round(steps, shared, mechanism.cohort_size, update)
+        summed, sums = _round(codec, encode, shared, mechanism.cohort_size, update)
         total = summed if total is None else total
         seen.append(steps.finish(state, shared, total, sums)["measurements"])
     for name in seen[0]:
@@ -160,10 +161,11 @@ def _tff_s_check(mechanism: Any) -> tuple[bool, float]:
     return True, 0.0
 
 
-def _round(steps: Any, shared: Any, clients: int, first: float) -> tuple[Any, Any]:
+def _round(
+    codec: Any, encode: Any, shared: Any, clients: int, first: float
+) -> tuple[Any, Any]:
     """The sums of a round's messages and scalars, in which client 0 sends `first`."""
-    codec, total, sums = steps.codec, steps.codec.zero(), None
-    encode = library.compiled(steps.encode_vector)
+    total, sums = codec.zero(), None
     for client in range(clients):
         update = np.zeros([codec.input_length], np.float32)
         update[:_DIMENSION] = 0.01 if client else first

@@ -34,7 +34,7 @@ def test_errors_match_theory(config, kind):
 def test_errors_with_trusted_server_match_theory(name):
     keep = {} if name == "gaussian" else {"keep_fraction": 0.1}
     config = mechanisms.MECHANISMS[name](20, 1.0, 1.0, **keep)
-    config = planning.calibrate(config, None, D, 4.0, 1e-5)
+    config = planning.calibrate(config, None, D, 4.0, 1e-5, "rdp")
     errors = measured_means.measured_errors(config, D, 60, seed=8)
     # 60 errors of 512 coordinates each: a standard error below 1%.
     assert errors.mean() == pytest.approx(config.mean_squared_error(D), rel=0.04)

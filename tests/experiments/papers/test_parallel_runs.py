@@ -18,7 +18,7 @@ from tests.refusals import refuses
 TINY = {
     **dict(task="synthetic", model="small_cnn", num_clients=12, cohort_size=4),
     **dict(examples_per_client=6, batch_size=3, num_test_examples=8, rounds=16),
-    **dict(checkpoint_every=2, eval_every=8, compression_rate=20, noise_multiplier=1),
+    **dict(checkpoint_every=2, eval_every=8, mechanism="gaussian", noise_multiplier=1),
 }
 GRID = """
 import sys

@@ -7,7 +7,6 @@ import re
 import pytest
 
 from dpfl import files
-from experiments import tables
 from experiments.papers import index, result_tables
 from experiments.trainings import sweep
 from tests.experiments.papers import invented
@@ -80,18 +79,6 @@ def test_curves_belong_to_their_own_run(tmp_path):
     assert found == [{**row, "round": "4", "eval_loss": "0.25"}]
 
 
-def test_without_curves_there_is_one_file(tmp_path):
-    name = "stream_training"
-    works, table = rows_of(name, tmp_path / "runs")
-    figure = index.FIGURES[name]
-    result_tables.write(tmp_path / "t.csv", figure, "medium", works, table)
-    assert not result_tables.curves_path(tmp_path / "t.csv").exists()
-    found = result_tables.read(tmp_path / "t.csv", figure, "medium", works)
-    ways = list(dict.fromkeys(work.labels["way"] for work in works))
-    assert tables.distinct(found, "way") == ways and len(ways) > 2
-    assert all(sweep.CURVES not in row for row in found)
-
-
 def test_rows_of_jax_and_of_any_seeds_are_kept(tmp_path):
     name = "stream_training"
     figure, path = index.FIGURES[name], tmp_path / "t.csv"
@@ -101,6 +88,9 @@ def test_rows_of_jax_and_of_any_seeds_are_kept(tmp_path):
     found = result_tables.read(path, figure, "medium", figure.grid("medium"))
     assert [row["seed"] for row in found] == ["21", "22"]
     assert [row[sweep.DEVICE] for row in found] == ["", "H200"]
+    # Without curves there is one file.
+    assert not result_tables.curves_path(path).exists()
+    assert all(sweep.CURVES not in row for row in found)
 
 
 @pytest.fixture
