@@ -5,7 +5,6 @@
 
 import functools
 
-import numpy as np
 import pytest
 from absl import flags
 
@@ -73,15 +72,3 @@ def test_lines_of_the_papers_are_plans_of_jax(name, folder, tmp_path, loaded_onc
         assert plan.config.engine == "jax" and plan.task.name == work.all_flags["task"]
         with opened(plan, tmp_path):
             pass
-
-
-def test_a_line_is_trained(folder, tmp_path):
-    """One of the smaller networks."""
-    works = runs("secagg_fig4")
-    work = next(one for one in works if one.all_flags["model"] == "2nn")
-    with opened(planned(work, folder, tmp_path), tmp_path) as trainer:
-        state = trainer.initialize()
-        first = trainer.weights(state)
-        moved = trainer.weights(trainer.round(state, [0, 3]).state)
-    assert all(np.isfinite(part).all() for part in moved)
-    assert not np.array_equal(moved[-1], first[-1])

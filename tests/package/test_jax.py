@@ -73,7 +73,7 @@ for is_there in (True, False):
 # Each compilation takes seconds, so that the later release has a part of the tests.
 CHOSEN = {
     "jax": "",
-    "jax-newest": "million or precision or vectors or loops or jax-l2_csgm",
+    "jax-newest": "million or precision or vectors or loops",
 }
 
 

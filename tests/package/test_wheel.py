@@ -271,16 +271,13 @@ def test_commands_train_in_jax_from_the_wheel(wheel, tmp_path):
     search = ["--server_lr=1", "--output_dir=searches", "--runs=1"]
     dpfl("search", *search, "--", *few)
     assert (tmp_path / "searches/best.flags").exists()
-    grid = ["--seeds=1-2", "--output_dir=grid"]
-    dpfl("sweep", *few, *grid)
-    assert (tmp_path / "grid/sweep.png").exists()
     [found] = (tmp_path / "searches").glob("*/summary.json")
     both = [str(folder), str(found.parent)]
     assert len(json.loads(dpfl("compare", *both, "--any_task", "--json"))) == 2
-    audit = ["--mechanisms=l2_csgm", "--quick", "--trials=50", "--draws=1000"]
+    audit = ["--mechanisms=gaussian", "--quick", "--trials=50", "--draws=1000"]
     dpfl("audit", *audit, "--output=audit.json")
     checks = {row["check"] for row in json.loads((tmp_path / "audit.json").read_text())}
-    assert {"epsilon", "composition", "tails", "masks", "measured"} <= checks
+    assert {"epsilon", "composition", "tails", "measured"} <= checks
 
 
 # What a sweep does for each row of its table, for one round of a small cohort.
