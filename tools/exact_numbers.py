@@ -6,7 +6,8 @@
   python -m tools.exact_numbers docs/results/exact_numbers.csv
 
 A row has the page, the name of the number, and the number itself. Nothing is random, so
-there are no seeds and no intervals.
+there are no seeds and no intervals. `exact_numbers.csv` has the numbers that are of a
+mechanism's run: its noise, or with a noise its epsilon.
 """
 
 from __future__ import annotations
@@ -25,23 +26,20 @@ import numpy as np
 from dp_accounting import dp_event
 from scipy import stats
 
-import dpfl
-from dpfl import accounting
+from dpfl import accounting, files, planning
 from dpfl import factorization as mf
-from dpfl.accounting import k_of_t, random_allocation
-from dpfl.accounting.csgm import SparsifiedMatrixFactorizationDpEvent
 from dpfl.accounting.integer import rounding, summed_noise
 from dpfl.factorization import tree
 from experiments import bands_curve, tables
 from experiments.papers import stream_errors as streams
+from tools import tightness
 
-# Parameters of the papers' network for F-EMNIST, and the bound on a coordinate's size
-# over that of the vector, with 100 clients a round.
+# Parameters of the papers' network for F-EMNIST.
 _MODEL = streams.DIMENSION
-_LINF_RATIO = math.sqrt(2 * math.log(_MODEL * 100) / _MODEL)
-_EPSILON = 8.0
-# Probability of joining, rounds, delta.
-_TRAININGS = ((0.5, 60, 1e-3), (0.03, 1500, 1e-5))
+_PAGES_OF_RUNS = (
+    *("privacy/client_sampling", "privacy/gaussian_domination"),
+    *("privacy/fixed_size", "privacy/random_allocation"),
+)
 # Granularity over the clip that b bits leave, at n = 100 and m = 2^20.
 _GRIDS = {8: 0.031789, 7: 0.066108, 6: 0.160890}
 _ORDERS = (2, 8, 32)
@@ -52,102 +50,33 @@ SLOW = "free band"
 Numbers = Iterator[tuple[str, float]]
 
 
-@functools.cache
-def _noise(
-    keep_fraction: float,
-    q: float,
-    rounds: int,
-    delta: float,
-    accounting_method: str = "rdp",
-) -> float:
-    """The noise multiplier of sampled rounds of CSGM; "integer" is RDP by orders."""
+def _value(row: tables.Row) -> float:
+    """The noise of a run at its epsilon, or its epsilon at a noise `z`.
 
-    def event(noise_multiplier: float) -> dp_event.DpEvent:
-        one = accounting.SparsifiedGaussianDpEvent(
-            noise_multiplier, keep_fraction, _LINF_RATIO, _MODEL, q
-        )
-        return dp_accounting.SelfComposedDpEvent(one, rounds)
+    The accounting method "integer" is that of Renyi divergences at whole orders.
+    """
+    run, way = tightness.run_of(row), row["accounting_method"]
 
-    own: Any = {"accounting_method": accounting_method}
-    if accounting_method == "integer":
-        own = {"accounting_method": "rdp", "orders": tuple(range(2, 65)), "rtol": 1e-6}
-    return accounting.calibrate_noise_multiplier(event, _EPSILON, delta, **own)
+    def event(noise: float) -> dp_event.DpEvent:
+        noised = run.mechanism.with_noise_multiplier(noise)
+        return noised.dp_event(run.participation, _MODEL)
 
-
-def _client_sampling() -> Numbers:
-    for q, rounds, delta in _TRAININGS:
-        for keep in (0.01, 1.0):
-            name = f"z, q = {q:g}, gamma = {keep:g}"
-            yield name, _noise(keep, q, rounds, delta)
-            whole = _noise(keep, q, rounds, delta, "integer")
-            yield f"{name}, integer orders alone", whole
+    if row["z"]:
+        at = event(float(row["z"])), run.delta
+        return accounting.epsilon(*at, accounting_method=way).epsilon
+    budget = run.epsilon, run.delta
+    if way == "integer":
+        own: Any = {"orders": tuple(range(2, 65)), "rtol": 1e-6}
+        own["accounting_method"] = "rdp"
+        return accounting.calibrate_noise_multiplier(event, *budget, **own)
+    found = planning.calibrate(run.mechanism, run.participation, _MODEL, *budget, way)
+    return float(found.noise_multiplier)
 
 
-def _gaussian_domination() -> Numbers:
-    ways = {"Renyi": "rdp", "tight": "tight"}
-    for q, rounds, delta in _TRAININGS:
-        for name, accounting_method in ways.items():
-            yield (
-                f"z, q = {q:g}, {name}",
-                _noise(0.01, q, rounds, delta, accounting_method),
-            )
-
-    def epochs(noise_multiplier: float) -> dp_event.DpEvent:
-        stream = SparsifiedMatrixFactorizationDpEvent(
-            noise_multiplier, 0.01, _LINF_RATIO, _MODEL
-        )
-        return dp_accounting.SelfComposedDpEvent(stream, 16)
-
-    for name, accounting_method in ways.items():
-        multiplier = accounting.calibrate_noise_multiplier(
-            epochs, _EPSILON, 1e-5, accounting_method=accounting_method
-        )
-        yield f"z, SGMF, {name}", multiplier
-
-
-def _fixed_size(is_slow: bool) -> Numbers:
-    n, clip = 100, 1.0
-    for epsilon, rounds in ((8.0, 100), (2.0, 1000))[: 1 + is_slow]:
-        for name, one in {
-            "gaussian": dpfl.Gaussian(n, clip, 1.0),
-            "l2_csgm 100-fold": dpfl.L2Csgm(n, clip, 1.0, 0.01),
-            "l2_csgm 10-fold": dpfl.L2Csgm(n, clip, 1.0, 0.1),
-            "distributed_discrete_gaussian": dpfl.DistributedDiscreteGaussian(
-                n, clip, 1.0, bits=16, noise_source="helpers"
-            ),
-        }.items():
-            if one.name == "l2_csgm" and not is_slow:
-                continue
-            for way in (dpfl.FixedSize, dpfl.WithoutReplacement):
-                run = way(10_000, n, rounds)
-                calibrated = dpfl.calibrate(one, run, _MODEL, epsilon, 1e-5)
-                setting = f"epsilon = {epsilon:g}, T = {rounds}, {name}"
-                yield f"{setting}, {way.name}", calibrated.noise_multiplier
-
-
-def _random_allocation(is_slow: bool) -> Numbers:
-    compose = dp_accounting.SelfComposedDpEvent
-    for z, rounds in ((0.7, 10), (0.7, 33), (1.0, 10), (1.0, 33), (1.0, 1000)):
-        one = dp_accounting.GaussianDpEvent(z)
-        sampled = dp_accounting.PoissonSampledDpEvent(1 / rounds, one)
-        slot = random_allocation.RandomAllocationDpEvent(
-            one, rounds=rounds, slots=rounds
-        )
-        ways = {
-            "once per epoch": compose(one, 10),
-            "Poisson": compose(sampled, 10 * rounds),
-            "random allocation": compose(slot, 10),
-        }
-        for name, run in ways.items():
-            for accounting_method, how in (("rdp", " (Renyi)"), ("tight", "")):
-                epsilon = accounting.epsilon(
-                    run, 1e-5, accounting_method=accounting_method
-                ).epsilon
-                yield f"epsilon, z = {z:g}, {rounds}, {name}{how}", epsilon
-        if is_slow:
-            run = k_of_t.KOfTDpEvent(z, 10 * rounds, k=10, of_rounds=10 * rounds)
-            epsilon = accounting.epsilon(run, 1e-5).epsilon
-            yield f"epsilon, z = {z:g}, {rounds}, k of T", epsilon
+def _of_runs(page: str, is_slow: bool) -> Numbers:
+    """A page's numbers that are of runs."""
+    rows = tables.where(files.read_csv(Path(__file__).with_suffix(".csv")), page=page)
+    return ((row["number"], _value(row)) for row in rows if is_slow or not row["slow"])
 
 
 def _matrix_factorization() -> Numbers:
@@ -285,10 +214,7 @@ def _integer_release() -> Numbers:
 def numbers(is_slow: bool = True) -> Iterator[tuple[str, str, float]]:
     """Yields page, name and value of the numbers, either the slow or the fast ones."""
     for page, results in (
-        ("privacy/client_sampling", _client_sampling()),
-        ("privacy/gaussian_domination", _gaussian_domination()),
-        ("privacy/fixed_size", _fixed_size(is_slow)),
-        ("privacy/random_allocation", _random_allocation(is_slow)),
+        *((page, _of_runs(page, is_slow)) for page in _PAGES_OF_RUNS),
         ("privacy/matrix_factorization", _matrix_factorization()),
         ("privacy/bands", _bands(is_slow)),
         ("privacy/balls_in_bins", _secret_participation() if is_slow else ()),
