@@ -92,35 +92,26 @@ class PostRecord:
         return rows[:, :-1], rows[:, 1:]
 
 
-def load(
-    config: StackOverflowConfig,
-    file: data_files.SqlFile = FILE,
-    word_counts: data_files.PackedText = WORD_COUNTS,
-) -> task_lib.Task:
+def load(config: StackOverflowConfig) -> task_lib.Task:
     """The task `stackoverflow`, of a client per user.
 
     Clients are those of the split 'train', and the evaluation set is the split 'test';
     x and y are int32 [batch, sequence_length].
 
-    Args:
-      config: Options of the task.
-      file: The file of examples; tests pass another one than the published.
-      word_counts: The file of word counts; tests pass another one than the published.
-
     Raises:
       DataFileError: If a file is missing, damaged or not the one expected.
     """
-    path = data_files.find_sql_file(file, config)
-    vocabulary = read_vocabulary(config, word_counts)
+    path = data_files.find_sql_file(FILE, config)
+    vocabulary = read_vocabulary(config)
     record = PostRecord(vocabulary, config.sequence_length)
     return task_lib.Task(
         name="stackoverflow",
         description="Next word in Stack Overflow posts, a client per user.",
         defaults=DEFAULTS,
         config=config,
-        fingerprint=data_files.fingerprint(path, file, *vocabulary),
+        fingerprint=data_files.fingerprint(path, FILE, *vocabulary),
         # The split is by date: 'test' has later posts, also of users in 'train'.
         clients_hold_test_examples=True,
-        **data_files.sql_pieces(path, file, record, config),
+        **data_files.sql_pieces(path, FILE, record, config),
         **text.next_word_pieces(config),
     )

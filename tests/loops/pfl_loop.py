@@ -8,6 +8,7 @@ import os
 import numpy as np
 from pfl.aggregate.simulate import SimulatedBackend
 from pfl.algorithm.base import FederatedNNAlgorithm, NNAlgorithmParams
+from pfl.callback.base import TrainingProcessCallback
 from pfl.data.dataset import Dataset
 from pfl.data.federated_dataset import FederatedDataset
 from pfl.data.sampling import get_user_sampler
@@ -96,18 +97,12 @@ def train(private, data, model, rounds, callbacks=(), algorithm=None, size=None)
     size = private.server.plan.cohort_size if size is None else size
     seen = []
 
-    class Log:
-        def on_train_begin(self, *, model):
-            return Metrics()
-
+    class Log(TrainingProcessCallback):
         def after_central_iteration(
             self, aggregate_metrics, model, *, central_iteration
         ):
             seen.append(aggregate_metrics.to_simple_dict())
             return False, Metrics()
-
-        def on_train_end(self, *, model):
-            pass
 
     params = NNAlgorithmParams(
         central_num_iterations=rounds,

@@ -423,13 +423,6 @@ def test_one_client_without_the_mod_ends_no_run(tmp_path):
     assert metrics["exact_clients"] == 0
 
 
-def test_plans_that_draw_nobody_are_refused():
-    grid = InProcess(NODES)
-    with refuses(ValueError, "plan", "FixedSize"):
-        trained(grid, plan=dpfl.FixedSize(30, 10, 3))
-    assert not grid.cohorts
-
-
 def test_too_few_clients_that_bring_noise_release_nothing():
     mechanism = dpfl.DistributedDiscreteGaussian(
         cohort_size=4, clip_norm=1.0, noise_multiplier=1.0, bits=16

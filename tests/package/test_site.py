@@ -34,8 +34,16 @@ def build(config, target):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    target = tmp_path_factory.mktemp("site")
-    done = build(ROOT / "mkdocs.yml", target)
+    """The site, but for its index to search, and without breaks in signatures."""
+    target, settings = tmp_path_factory.mktemp("site"), read_yaml("mkdocs.yml")
+    reference = settings["plugins"][-1]
+    python = reference["mkdocstrings"]["handlers"]["python"]
+    python["options"]["separate_signature"], python["paths"] = False, [str(ROOT)]
+    hooks = [str(ROOT / hook) for hook in settings["hooks"]]
+    changes = {"docs_dir": str(ROOT / "docs"), "hooks": hooks, "plugins": [reference]}
+    config = tmp_path_factory.mktemp("config") / "mkdocs.yml"
+    config.write_text(yaml.safe_dump({**settings, **changes}))
+    done = build(config, target)
     assert done.returncode == 0, done.stdout + done.stderr
     return target
 

@@ -14,10 +14,10 @@ import scipy.stats
 
 from dpfl import reading
 from dpfl.training import canaries, selection
-from dpfl.training import loop as loop_lib
 from dpfl.vectors import canaries as vectors
 from tests.refusals import refuses
 from tests.training import fakes
+from tests.training.test_loop import run as run_loop
 
 KEY, DIMENSION, CANARIES = 5, 2000, 1000
 OWN = fakes.POPULATION
@@ -98,16 +98,7 @@ def planned(make_plan):
 
 def run(plan, engine, store=None):
     """The state, the progress and the findings of a run."""
-    loop = loop_lib.Loop(
-        plan,
-        KEY,
-        engine=engine,
-        store=store or fakes.FakeStore(),
-        record=fakes.FakeRecord(),
-        publish=lambda saved: None,
-        say=lambda sentence: None,
-    )
-    state, progress = loop.run()
+    state, progress, *_ = run_loop(plan, store or fakes.FakeStore(), engine, key=KEY)
     found = canaries.Canaries(plan, KEY).audit(progress.scores, [state])
     return state, progress, found
 

@@ -16,12 +16,12 @@ from tests.training import fakes
 SEED = 3
 
 
-def run(plan, store, engine=None, said=None, record=None):
+def run(plan, store, engine=None, said=None, record=None, key=SEED):
     """Runs a loop; returns (state, progress, engine, record)."""
     engine, record = engine or fakes.FakeEngine(), record or fakes.FakeRecord()
     loop = loop_lib.Loop(
         plan,
-        SEED,
+        key,
         engine=engine,
         store=store,
         record=record,
