@@ -86,6 +86,16 @@ def test_a_count_of_parameters():
         example.uplink_bits(26.5)
 
 
+def test_an_epoch_of_many_rounds():
+    """The sums of small integers of numpy are small integers, and wrap."""
+    mechanism = dpfl.Gaussian(10, 1.0, 2.0)
+    plan = dpfl.OncePerEpoch(3000, 10, np.uint8(200))
+    assert dpfl.epsilon(mechanism, plan, 1000, 1e-5) == pytest.approx(1.993, abs=1e-3)
+    ledger = dpfl.Ledger(mechanism, plan, 1000, 1e-5)
+    assert ledger.record_round() == dpfl.epsilon(mechanism, plan, 1000, 1e-5)
+    assert dpfl.Gaussian(10, 1.0, 2.0).uplink_bits(np.int32(10**8)) == 32e8
+
+
 # --- Every public name, with every kind of number.
 
 KINDS = [getattr(np, f"{sign}int{n}") for sign in ("", "u") for n in (8, 16, 32, 64)]

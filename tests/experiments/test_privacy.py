@@ -60,6 +60,17 @@ def test_epsilon_has_figures_for_audits():
         assert line.endswith(f": {value:.5g}")
 
 
+def test_calibrate_fig_1():
+    [row] = rows(
+        *("calibrate", "--mechanism=l2_csgm", "--keep_fraction=0.01", "--epsilon=5"),
+        *("--linf_ratio=1e-4", "--dimension=17179869184", "--delta=1e-8"),
+        "--accounting_method=rdp",
+    )
+    assert row["noise_multiplier"] == pytest.approx(1.1954, abs=2e-4)
+    assert 4.999 < row["epsilon"] <= 5.0
+    assert row["accounting_method"] == "rdp"
+
+
 def test_no_noise_is_null():
     [row] = rows("epsilon", "--noise_multiplier=0")
     assert row["epsilon"] is None
