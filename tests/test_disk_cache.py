@@ -55,13 +55,6 @@ def test_tests_use_no_cache():
     assert cache_folder.folder() is None
 
 
-def test_repeated_call_is_answered_from_the_cache(folder, asked):
-    assert [asked.ask(0.1), asked.ask(0.1)] == [0.1 * 3, 0.1 * 3]
-    assert asked.calls == [0.1]
-    assert len(names(folder)) == 1
-    assert folder.stat().st_mode & 0o777 == 0o700
-
-
 def test_cached_monte_carlo_epsilon_is_bit_exact(folder, monkeypatch):
     monkeypatch.setattr(balls_in_bins.BallsInBinsDpEvent, "draws", lambda self: 4096)
     ask = secret_participation._epsilon_of.__wrapped__

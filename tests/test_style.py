@@ -73,12 +73,9 @@ def tool(*args, **more):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_linter():
-    tool("ruff", "check", ".")
-
-
-def test_formatter():
-    tool("ruff", "format", "--check", ".")
+@pytest.mark.parametrize("words", [["check"], ["format", "--check"]])
+def test_linter_and_formatter(words):
+    tool("ruff", *words, ".")
 
 
 def test_types(tmp_path):
@@ -239,7 +236,7 @@ STARTED += ["experiments.privacy", *TASKS]
 STARTED += [f"dpfl.{name}" for name in sorted(WITHOUT_TENSORFLOW)]
 LIGHT = """
 import importlib, sys
-heavy = {"tensorflow", "tensorflow_federated", "jax", "torch"}
+heavy = {"tensorflow", "tensorflow_federated", "jax", "torch", "sklearn"}
 for module in sys.argv[1:]:
     importlib.import_module(module)
     heavy |= {"numpy", "scipy", "dp_accounting"} if module == "dpfl" else set()

@@ -22,8 +22,6 @@ DIMENSION, CLIENTS = 1 << 16, 3
 NOISED = ("gaussian", "l2_csgm", "distributed_discrete_gaussian")
 # And noise of which a saved state has a part: that of the rounds before.
 RESTORED = (*NOISED, "matrix_factorization")
-# Skellam's and the other CSGM's codecs are those of their siblings.
-SIBLINGS = {"distributed_skellam", "linf_csgm"}
 # One of each kind of message; test_server.py has them all.
 SENT = ("gaussian", "l2_csgm", "sgmf", "sketched_ddg", "dome")
 

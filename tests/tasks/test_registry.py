@@ -2,9 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import math
-import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,16 +10,6 @@ from dpfl.tasks import configs, metrics, models, registry, text
 from dpfl.tasks import task as task_lib
 from dpfl.tasks.registry import load_task
 from tests.refusals import refuses
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-
-def test_importing_tasks_loads_no_heavy_modules():
-    code = "import sys, dpfl.tasks as t; t.make_config('digits'); "
-    code += "t.task_options('emnist'); t.load_task('synthetic'); "
-    modules = ("sklearn", "tensorflow_federated", "tensorflow")
-    code += f"sys.exit(any(name in sys.modules for name in {modules}))"
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_load_task_hands_over_the_options():

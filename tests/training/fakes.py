@@ -3,7 +3,6 @@
 
 """A task, an engine and a worker that compute nothing."""
 
-import contextlib
 import dataclasses
 from types import SimpleNamespace
 from typing import Any
@@ -124,16 +123,6 @@ class FakeEngine:
 
     def from_leaves(self, leaves):
         return leaves[0][()]
-
-
-class FakeWorker:
-    def __init__(self):
-        self.deadlines = []
-
-    @contextlib.contextmanager
-    def deadline(self, seconds):
-        self.deadlines.append(seconds)
-        yield
 
 
 class FakeStore:

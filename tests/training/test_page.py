@@ -79,12 +79,6 @@ def test_page_shows_the_summary(make_plan, folder):
     assert "of a simulation" not in text
 
 
-def test_exact_section_is_absent_without_exact_values(make_plan, folder):
-    plan = make_plan(noise_multiplier=2.0, measure="released")
-    text = written(plan, folder, [row(1, 0.5)])
-    assert page.EXACT_HEADING not in text and "bits up a parameter" in text
-
-
 def test_page_is_rewritten_at_intervals_during_a_run(make_plan, monkeypatch, folder):
     plan = make_plan(noise_multiplier=2.0, rounds=8)
     now = [100.0]

@@ -102,13 +102,6 @@ def test_run_long_noise_stream_spans_all_rounds(make_plan, mechanism, participat
     assert halved.mechanism.stddev == stream.stddev
 
 
-def test_evaluation_and_checkpoint_rounds(make_plan):
-    plan = make_plan(rounds=7, eval_every=3, checkpoint_every=2)
-    numbers = range(1, 8)
-    assert [n for n in numbers if plan.is_evaluated(n)] == [3, 6, 7]
-    assert [n for n in numbers if plan.is_saved(n)] == [1, 2, 4, 6, 7]
-
-
 def test_settings_hold_only_what_affects_results(make_plan):
     found = provenance.settings(make_plan(checkpoint_every=2, seed=4))
     for name in ("output_dir", "checkpoint_every", "progress", "data_dir", "flags"):
