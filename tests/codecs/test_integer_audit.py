@@ -103,7 +103,7 @@ def test_codec_stays_below_its_claimed_epsilon():
     # What is rounded is anywhere between integers, not only next to them.
     assert 0.5 < np.abs(release.steps).max() < 3.5
     assert len(release.places) > 100
-    found, claimed = audited(release, 2500)
+    found, claimed = audited(release, 1200)
     assert 0.3 * claimed < found < claimed
 
 
@@ -112,5 +112,5 @@ def test_missing_noise_is_detected():
     release = Release(CONFIG)
     small = release.grid.local_stddev_steps / 4
     release.codec._noise = integer_noise.Shares("discrete_gaussian", small)
-    found, claimed = audited(release, 1000)
+    found, claimed = audited(release, 600)
     assert found > claimed

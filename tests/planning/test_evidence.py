@@ -42,6 +42,22 @@ def ledger_of(plan):
     return dpfl.Ledger(mechanism, plan, 10, 1e-5, accounting_method="rdp")
 
 
+def refusals(plan, level, runs, report=lambda index: np.ones(62)):
+    """How many honest runs are refused, whose clients report with a probability."""
+    refused, random = 0, np.random.default_rng(0)
+    for seed in range(runs):
+        bets = evidence.Evidence(plan, level=level)
+        for index in range(plan.rounds):
+            names = select_cohort(plan, seed, index)
+            chances = report(index)
+            names = names[random.random(len(names)) < chances[names % len(chances)]]
+            if bets.refusal(index, names.tolist()):
+                refused += 1
+                break
+            bets.add(index, names.tolist())
+    return refused
+
+
 def test_every_claimed_sampling_scheme_is_tested():
     assert set(evidence.TESTED) <= set(PARTICIPATIONS.values())
     nothing = set(PARTICIPATIONS.values()) - set(evidence.TESTED)
@@ -51,44 +67,25 @@ def test_every_claimed_sampling_scheme_is_tested():
 @pytest.mark.parametrize("plan", PLANS, ids=repr)
 def test_false_alarm_rate_stays_below_its_level(plan):
     """At a level of a fifth, where that can be seen."""
-    refused = 0
-    for seed in range(120):
-        bets = evidence.Evidence(plan, level=0.2)
-        for index in range(plan.rounds):
-            names = select_cohort(plan, seed, index).tolist()
-            if bets.refusal(index, names):
-                refused += 1
-                break
-            bets.add(index, names)
-    assert refused <= stats.binom.ppf(0.999, 120, 0.2)
+    assert refusals(plan, 0.2, 40) <= stats.binom.ppf(0.999, 40, 0.2)
 
 
 # The probability that a client that is chosen reports, by its index and round.
 AVAILABILITIES = {
     "few": lambda index: np.full(60, 0.15),
-    "some never": lambda index: np.arange(60) % 2 * 1.0,
     "uneven": lambda index: np.random.default_rng(1).beta(0.5, 0.5, 60),
     "they arrive one by one": lambda index: np.arange(60) // 3 <= index,
     "nights": lambda index: np.full(60, index // 3 % 2),
 }
 
 
-@pytest.mark.parametrize("plan", PLANS, ids=repr)
+# The first plan of each class.
+@pytest.mark.parametrize("plan", {type(p): p for p in PLANS[::-1]}.values(), ids=repr)
 @pytest.mark.parametrize("kind", AVAILABILITIES)
 def test_dropouts_are_not_refused(plan, kind):
     """Who joins less often than is claimed claims too much: at a level of a tenth."""
-    report, random = AVAILABILITIES[kind], np.random.default_rng(0)
-    refused = 0
-    for seed in range(20):
-        bets = evidence.Evidence(plan, level=0.1)
-        for index in range(plan.rounds):
-            names = select_cohort(plan, seed, index)
-            names = names[random.random(len(names)) < report(index)[names % 60]]
-            if bets.refusal(index, names.tolist()):
-                refused += 1
-                break
-            bets.add(index, names.tolist())
-    assert refused <= stats.binom.ppf(0.9999, 20, 0.1)
+    found = refusals(plan, 0.1, 10, AVAILABILITIES[kind])
+    assert found <= stats.binom.ppf(0.9999, 10, 0.1)
 
 
 @pytest.mark.parametrize(
@@ -112,20 +109,20 @@ def test_smaller_or_larger_population_is_not_refused(draw):
         ledger._history.add(names)
 
 
-@pytest.mark.parametrize("clients, chance", [(1000, 0.05), (400, 0.5), (30, 0.1)])
+@pytest.mark.parametrize("clients, chance", [(300, 0.05), (100, 0.5), (30, 0.1)])
 def test_wealth_does_not_grow_on_average(clients, chance):
     """Exactly, over all sizes that a round can have, after any rounds before."""
     usual = round(clients * chance)
     narrow = evidence._Narrow(usual)
     tilts = evidence._tilts(chance)
     back = evidence._Tilts(np.concatenate([2.0 ** np.arange(-10, 0), tilts]))
-    for before in (None, 0, 3, usual, usual + 2):
+    for before in (None, 3, usual):
         if before is not None:
             narrow = narrow.after(before, chance)
             back = back.after(before, clients, chance)
         # Any number of clients, who may join less often.
-        for share in (1e-3, 0.3, 0.8, 1, 1.1, 2):
-            for joins in (chance, chance / 2, chance / 50):
+        for share in (1e-3, 0.8, 1, 2):
+            for joins in (chance, chance / 50):
                 of = round(clients * share * chance / joins)
                 sizes = np.arange(of + 1)
                 law = stats.binom.logpmf(sizes, of, joins)[:, None]
@@ -200,17 +197,17 @@ def test_cohorts_of_another_participation_are_refused(plan, cohorts, rounds):
     free.resume_at(done + 1, cohorts[: done + 1])
 
 
-@pytest.mark.parametrize("plan", [SAMPLED, SLOTS, dpfl.BMinSeparation(N, 50, 200, 4)])
+@pytest.mark.parametrize("plan", [SAMPLED, SLOTS, dpfl.BMinSeparation(300, 15, 60, 4)])
 def test_unseen_rounds_are_not_counted(plan):
     """Gaps, rounds that are done again and honest ones in between."""
     ledger = ledger_of(plan)
-    for index in range(0, 60, 3):
+    for index in range(0, 30, 3):
         ledger.resume_at(index)
         for number in (index, index + 1):
             ledger.record_round(select_cohort(plan, 3, number))
         ledger.resume_at(index)
         ledger.record_round()
-    assert ledger.rounds == 58
+    assert ledger.rounds == 28
 
 
 def test_larger_population_than_planned_is_not_refused():

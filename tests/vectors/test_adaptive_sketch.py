@@ -119,10 +119,10 @@ class TestExpand:
             lambda number: adaptive_sketch.dense(
                 sketch.expand(nothing, zero, tf.stack([number, 8]))
             ),
-            6000,
+            4000,
         )
         axes = np.eye(d, dtype=np.float32)
-        # A standard error of 1.3% where two coordinates are in one probe or in two.
+        # A standard error of 1.6% where two coordinates are in one probe or in two.
         for g in (axes[0], axes[1] + axes[4], axes[0] - 2 * axes[3], np.sum(axes, 0)):
             share = np.mean(np.sum((rows @ g) ** 2, 1)) / np.sum(g**2)
             assert share == pytest.approx(3 / d, rel=0.05)
@@ -252,17 +252,17 @@ def rows_of_rounds(sketch, d, rounds, changes_probes=True):
 
 
 @pytest.mark.parametrize("rule", ["qr", "eigen"])
-def test_orthonormal_after_hundreds_of_updates(rule):
-    sketch = make(200, 16, 12, rule=rule, decay=0.95)
-    assert max(map(defect, rows_of_rounds(sketch, 200, 200))) < 1e-5
+def test_orthonormal_after_a_hundred_updates(rule):
+    sketch = make(100, 12, 9, rule=rule, decay=0.95)
+    assert max(map(defect, rows_of_rounds(sketch, 100, 100))) < 1e-5
 
 
 def test_gradients_within_the_subspace_keep_it_without_probes():
     """What clients' projections decode to lies in the sketch, which must not shrink."""
-    sketch = make(64, 8, 8, has_probes=False)
-    spans = rows_of_rounds(sketch, 64, 30, changes_probes=False)
+    sketch = make(64, 6, 6, has_probes=False)
+    spans = rows_of_rounds(sketch, 64, 20, changes_probes=False)
     assert max(map(defect, spans)) < 1e-5
-    assert np.square(spans[0] @ spans[-1].T).sum() / 8 > 0.999
+    assert np.square(spans[0] @ spans[-1].T).sum() / 6 > 0.999
 
 
 @pytest.mark.parametrize("rank", [0, 3, K])

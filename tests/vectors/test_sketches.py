@@ -17,7 +17,7 @@ from experiments.papers.hash_sketch import HashSketch
 from experiments.papers.secure_sums import HashedDdg
 from tests.many_draws import many
 
-D, DRAWS = 90, 3000
+D, DRAWS = 90, 1500
 # Both have m = 24; the shifts have 4 blocks, the last one only partly filled.
 MAKE = {
     "hashes": lambda: HashSketch(D, 3, 8),
@@ -193,7 +193,7 @@ def test_configurations_know_the_sizes_and_the_error(kind, rate):
 
 
 def test_unbiased_with_the_error_of_the_formula():
-    d, m, draws = 30, 12, 3000
+    d, m, draws = 30, 12, 2000
     sketch = gaussian_sketch.GaussianSketch(d, m)
     g = tf.random.stateless_normal([d], [1, 2])
 
@@ -225,7 +225,8 @@ def test_lasso_agrees_with_scikit_learn():
     x[[3, 50, 180]] = [1.0, -2.0, 0.5]
     y = sketch.encode(x, matrix) + 0.02 * tf.random.stateless_normal([m], [3, 4])
     largest = gaussian_sketch.largest_singular_value(matrix)
-    found = gaussian_sketch.lasso(matrix, y, tf.constant(penalty), largest, 2000)
+    lasso = tf.function(gaussian_sketch.lasso, autograph=False)
+    found = lasso(matrix, y, tf.constant(penalty), largest, 2000)
     found = found.numpy()
     solver = linear_model.Lasso(
         alpha=penalty / m, fit_intercept=False, tol=1e-10, max_iter=100_000
