@@ -201,26 +201,6 @@ def test_noise_that_is_always_zero_gives_no_privacy(kind, stddev, probability):
     np.testing.assert_array_equal(event.rdp([1.5, 2.0, 64.0]), [np.inf] * 3)
 
 
-@pytest.mark.parametrize("count", [7, 2000])
-def test_vanishing_noise_is_infinite_without_sums(count, monkeypatch):
-    """The answer is that of the moments, which have no float, in no time."""
-    orders = [1.1, 2, 2.5, 8, 64]
-
-    def found(stddev):
-        event = unit_event(
-            noise_clients=count, local_stddev=stddev, dimension=3, max_coordinate=0.7
-        )
-        return event._has_infinite_rate, event.rdp(orders)
-
-    (is_known, known), (is_not, _) = found(0.0246), found(0.0254)
-    assert is_known and not is_not
-    monkeypatch.setattr(KINDS[0], "_has_infinite_rate", False)
-    computed = found(0.0246)[1]
-    np.testing.assert_array_equal(known, computed)
-    # Whole shifts still have one, where it is known of them.
-    assert np.isinf(known).all() == (count == 2000)
-
-
 def test_skellam_noise_of_many_tiny_shares_is_computed():
     event = unit_event(KINDS[1], noise_clients=10**4, local_stddev=0.01)
     assert np.all(np.isfinite(event.rdp([2.0])))

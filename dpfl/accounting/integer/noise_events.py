@@ -42,9 +42,6 @@ from dpfl.fields import said
 # probability.
 _LEAST_STDDEV_STEPS = 1e-4
 _LEAST_VARIANCE = 1e-12
-# Above this the log of a moment is above that of the largest float, some 710, at any
-# order down to 1 + 1e-38.
-_LARGEST_LOG_MOMENT = 800.0
 # Clipping is done in float32: a clipped coordinate may exceed the clip by this part.
 _FLOAT32_SLACK = 1e-6
 # Least and largest clip in steps: a finer grid gains nothing, and on a coarser one
@@ -181,11 +178,6 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
     def is_always_zero(self) -> bool:
         """Whether the noise is so small that its integers are practically always 0."""
 
-    @property
-    def _has_infinite_rate(self) -> bool:
-        """Whether so little noise makes rounding's divergence exceed any float."""
-        return False
-
     def shifts_rdp(self, orders: events.Orders) -> np.ndarray:
         """The bound of the longest vector that rounding makes, unsampled; [m]."""
         # A float, since more than 63 bits would make an array of objects.
@@ -209,25 +201,20 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
         if self.route(sampled=sampled) == "shifts":
             return self.shifts_rdp(orders)
         squared, noise = (self.clip_norm / self.granularity) ** 2, self.summed_noise
-        rdp, second = np.full(checks.orders(orders).shape, np.inf), math.inf
-        if not self._has_infinite_rate:
 
-            def bound(alphas: events.Orders) -> np.ndarray:
-                return squared * rounding.rounded_rate(
-                    alphas, noise, self.max_steps, sampled=sampled
-                )
+        def bound(alphas: events.Orders) -> np.ndarray:
+            return squared * rounding.rounded_rate(
+                alphas, noise, self.max_steps, sampled=sampled
+            )
 
-            rdp = bound(orders)
-            if self.noise_clients <= _MOST_SHARES:
-                # The RDP of that vector at order 2 is about its squared length over the
-                # variance.
-                second = float(bound([2.0])[0])
+        rdp = bound(orders)
         # Whole shifts give no bound for a Gaussian that dominates the noise: the
         # moments of the smaller of both bounds would be those of no law. distributed.md
         # has the proofs.
         if self.noise_clients > _MOST_SHARES or (sampled and self.max_steps > 1):
             return rdp
-        if self.shift_budget / noise.variance < second:
+        # The RDP of that vector at order 2 is about its squared length over the variance.
+        if self.shift_budget / noise.variance < float(bound([2.0])[0]):
             rdp = np.minimum(rdp, self.shifts_rdp(orders))
         return rdp
 
@@ -301,20 +288,6 @@ class DistributedDiscreteGaussianDpEvent(DistributedNoiseDpEvent):
     def is_always_zero(self) -> bool:
         """See base class."""
         return self.local_stddev / self.granularity < _LEAST_STDDEV_STEPS
-
-    @property
-    def _has_infinite_rate(self) -> bool:
-        """See base class.
-
-        With y = n q / (1 - q^2), q = exp(-1/(2 sigma^2)), the sum is 1 with probability
-        at most y and 0 with at least 1 - 2 y: a share is a sum of Bernoulli variables
-        with odds q^(2j-1), and negated ones (rounding.md, Lemma 7, p for q). So the
-        second moment of the likelihood ratio is at least (1 - 2 y)^2 / y - 1, and at
-        every order the divergence over x^2 tends to a multiple of it as x goes to 0.
-        """
-        stddev = self.local_stddev / self.granularity
-        log_odds = math.log(self.noise_clients) - 1 / (2 * stddev**2)
-        return log_odds < -_LARGEST_LOG_MOMENT
 
 
 @attr.s(frozen=True, auto_attribs=True)

@@ -39,8 +39,6 @@ _RATE_TOLERANCE = 1e-3
 # which are upper bounds: loose, but with smaller remainders of large shifts.
 _MOST_SHARES = 30_000
 _PARTS = (1_400, 1_640, 2_000, 2_450, 2_800)
-# Shares for which the oscillation bound is summed one by one.
-_MOST_SUMMANDS = 100_000
 # Terms of a vectorised sum at a time, to bound the memory.
 _CHUNK_TERMS = 2_000_000
 # Shifts evaluated one by one; larger ones are covered by proven remainders.
@@ -87,27 +85,6 @@ def shift_rate(
     if isinstance(noise, summed_noise.DiscreteGaussianNoise):
         return _discrete_gaussian_rate(alphas, noise, max_shift)
     return _skellam_rate(alphas, noise.variance, max_shift)
-
-
-def log_oscillation_bound(noise: summed_noise.DiscreteGaussianNoise) -> float:
-    """A closed bound on max - min of log u_n of a sum of discrete Gaussians, in nats.
-
-    Adding one share to k multiplies u_k's range by the range of a theta function of
-    variance sigma^2 k / (k + 1), which is 4 sum_j atanh(p^(2j-1)) with the nome
-    p = exp(-2 pi^2 sigma^2 k / (k + 1)): the oscillation is at most the sum of these.
-    It is of the form of the tau in Kairouz et al. 2021, Theorem 1 (there with a
-    constant 10 where this has about 4), and small once sigma is about 1.5 grid steps.
-    It is infinite for shares below 0.3 steps, for which it would be useless.
-    """
-    if noise.count == 1:
-        return 0.0
-    if noise.stddev < 0.3:
-        return math.inf
-    k = np.arange(1, min(noise.count, _MOST_SUMMANDS), dtype=np.float64)
-    nomes = np.exp(-2 * (np.pi * noise.stddev) ** 2 * k / (k + 1))
-    ranges = sum(4 * np.arctanh(nomes**j) for j in range(1, 41, 2))
-    # The ranges fall in k.
-    return float(np.sum(ranges) + (noise.count - 1 - k.size) * ranges[-1])
 
 
 class _Profile:
@@ -204,7 +181,7 @@ def _discrete_gaussian_rate(
     orders: tuple[float, ...], noise: summed_noise.DiscreteGaussianNoise, max_shift: int
 ) -> np.ndarray:
     alphas = np.array(orders)
-    swing = min(log_oscillation_bound(noise), noise.oscillation())
+    swing = noise.oscillation()
     rate = alphas / (2 * noise.variance) + alphas * swing / (alphas - 1)
     # Below this the profile would not change eleven digits of the rate.
     if swing > 1e-11 / (2 * noise.variance):
