@@ -42,6 +42,13 @@ OWN = {
     "sparse stream": lambda z: accounting.SparsifiedMatrixFactorizationDpEvent(
         z, 0.1, 0.05, 4096
     ),
+    **{
+        name: lambda z, kind=kind: kind(9, z, 1.0, 3.0, 15, noise_of_helpers=True)
+        for name, kind in (
+            ("discrete gaussian", accounting.DistributedDiscreteGaussianDpEvent),
+            ("skellam", accounting.DistributedSkellamDpEvent),
+        )
+    },
 }
 each_event = pytest.mark.parametrize("make_event", OWN.values(), ids=OWN)
 
@@ -159,7 +166,9 @@ def test_stock_events_agree_with_dp_accounting(event, relation):
     assert set(THEIR_ORDERS) <= set(accounting.DEFAULT_ORDERS)
 
 
-@pytest.mark.parametrize("name", ["sparsified", "sampled", "linf"])
+@pytest.mark.parametrize(
+    "name", ["sparsified", "sampled", "linf", "discrete gaussian", "skellam"]
+)
 def test_poisson_sampling_around_an_event(name):
     event = OWN[name](2.0)
     sampled = attr.evolve(event, sampling_probability=0.3 * event.sampling_probability)

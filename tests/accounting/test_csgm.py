@@ -17,8 +17,6 @@ from tests.accounting.quadrature import log_moment
 MODEL = 1018174
 STREAM = accounting.SparsifiedMatrixFactorizationDpEvent
 
-GOOD = {"noise_multiplier": 1.0, "keep_fraction": 0.1, "linf_ratio": 0.1}
-GOOD = {**GOOD, "dimension": 10, "sampling_probability": 0.5}
 ORDERS = np.array([1.25, 1.5, 2, 2.5, 3, 4, 5.5, 8, 16, 33.3, 64, 256, 1024])
 
 
@@ -63,7 +61,7 @@ def test_random_vectors_within_the_bounds_never_exceed(q):
     keep, full, shift = 0.2, 1.6, 1.1
     limit = release([2, 3, 4.5, 6], keep, full, shift, q)
     closest = 0.0
-    for _ in range(12):
+    for _ in range(6):
         squares = rng.dirichlet([0.5, 0.5, 0.5])[:2] * full
         squares = np.minimum(squares, 1.0) * shift**2
         values = [log_moment(np.sqrt(squares), keep, q, a) for a in (2, 3, 4.5, 6)]
@@ -89,7 +87,7 @@ def exact_log_moment(order, probability, exponent):
 
 @pytest.mark.parametrize("keep", [1e-6, 1e-3, 0.4, 0.99, 1 - 1e-12])
 @pytest.mark.parametrize("shift_squared", [1e-12, 1e-4, 1.0, 1e6])
-@pytest.mark.parametrize("order", [2, 5, 64, 1024])
+@pytest.mark.parametrize("order", [2, 64, 1024])
 def test_keeps_full_relative_precision(keep, shift_squared, order):
     d = decimal.Decimal
     want = exact_log_moment(
@@ -112,11 +110,11 @@ def test_sampled_log_moment_keeps_full_relative_precision(moment):
 
 
 @pytest.mark.parametrize("q", [1.0, 0.01])
-@pytest.mark.parametrize("keep", [1e-6, 1e-3, 0.5, 1 - 1e-12, 1.0])
+@pytest.mark.parametrize("keep", [1e-6, 0.5, 1 - 1e-12, 1.0])
 def test_finite_and_silent_over_the_whole_range(keep, q):
     with np.errstate(all="raise"):
-        for full in (1.0, 1.5, 1e8):
-            for stddev in (1e-3, 1.0, 1e6):
+        for full in (1.5, 1e8):
+            for stddev in (1e-3, 1e6):
                 event = L2(stddev / keep, keep, full**-0.5, 10**9, q)
                 got = event.rdp([2, 64, 1024] if keep == 1 else ORDERS)
                 assert np.isfinite(got).all() and (got > 0).all()

@@ -5,14 +5,12 @@
 import math
 
 import attr
-import dp_accounting
 import numpy as np
 import pytest
 from scipy import special
 
-from dpfl.accounting import accountant, events, log_space
+from dpfl.accounting import log_space
 from dpfl.accounting.integer import noise_events, rounding, summed_noise, whole_shifts
-from tests.accounting.event_names import POISSON, SELF
 
 KINDS = (
     noise_events.DistributedDiscreteGaussianDpEvent,
@@ -169,25 +167,6 @@ class TestClientSampling:
         tiny = event.poisson_sampled(1e-6).rdp([2])[0]
         expected = 1e-12 * math.expm1(event.rdp([2])[0])
         assert tiny == pytest.approx(expected, rel=1e-3)
-
-
-@pytest.mark.parametrize(
-    "event",
-    [unit_event(noise_of_helpers=True), unit_event(KINDS[1], noise_of_helpers=True)],
-)
-def test_composes_in_the_accountant(event):
-    orders = [2.0, 3.0, 16.0]
-    zeros = dp_accounting.NeighboringRelation.REPLACE_SPECIAL
-    ledger = accountant.DpflAccountant(orders, zeros)
-    sampled = POISSON(0.1, event)
-    assert ledger.supports(event) and ledger.supports(sampled)
-    ledger.compose(SELF(event, 7))
-    ledger.compose(sampled, 3)
-    expected = 7 * event.rdp(orders) + 3 * event.poisson_sampled(0.1).rdp(orders)
-    np.testing.assert_allclose(ledger.rdp, expected)
-    assert isinstance(event, events.RdpDpEvent)
-    with pytest.raises(attr.exceptions.FrozenInstanceError):
-        event.anything = 1
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -38,22 +38,6 @@ def hockey_sticks(sizes, keep, q, epsilon):
     return remove, add
 
 
-def test_extreme_vector_is_not_worst_for_hockey_sticks():
-    """So that its privacy loss distribution must not be used.
-
-    K = 1, gamma = 0.01, a shift of three standard deviations, epsilon = 0: one
-    coordinate has delta 0.00866. Two have more, and many act as a Gaussian of shift
-    0.03, with 0.01197.
-    """
-    one = hockey_sticks([3.0], 0.01, 1.0, 0.0)[0]
-    assert one == pytest.approx(0.01 * (2 * special.ndtr(1.5) - 1), abs=1e-6)
-    assert one == pytest.approx(0.00866, abs=1e-5)
-    two = hockey_sticks([3 / math.sqrt(2)] * 2, 0.01, 1.0, 0.0)[0]
-    many = 2 * special.ndtr(0.03 / 2) - 1
-    assert many == pytest.approx(0.01197, abs=1e-5)
-    assert one < many < two
-
-
 @pytest.mark.parametrize("keep", [0.02, 0.3, 0.9])
 @pytest.mark.parametrize("sizes", [[1.0], [0.4], [0.7, 0.7], [0.5, 0.2]])
 @pytest.mark.parametrize("q", [1.0, 0.2])
@@ -119,12 +103,6 @@ class TestClock:
         ]
         assert 0 < excess[2] < excess[1] < excess[0] < 0.2
 
-    def test_a_smaller_delta_costs_more(self):
-        found = [
-            gaussian_domination.clock_bound(0.1, 0.01, 1e4, d) for d in (1e-2, 1e-9)
-        ]
-        assert found[0] < found[1]
-
 
 def training(z, keep, q, rounds):
     return SELF(L2(z, keep, RATIO, MODEL, q), rounds)
@@ -162,9 +140,8 @@ class TestEpsilon:
         assert tight(parts[1]).epsilon < tight(run).epsilon < most
 
     def test_linf_events_cost_the_dimension(self):
-        linf = LINF
         numbers = 2.0, 0.2, 0.1
-        events = L2(*numbers, 100), linf(*numbers, 100), linf(*numbers, 200)
+        events = L2(*numbers, 100), LINF(*numbers, 100), LINF(*numbers, 200)
         values = [tight(event).epsilon for event in events]
         assert values[0] == pytest.approx(values[1], rel=1e-9)
         assert values[1] < values[2]

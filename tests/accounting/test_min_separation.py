@@ -105,7 +105,7 @@ def sets_of(event, copies):
 COPIES = [
     (MinSeparationDpEvent(0.9, columns(5, 1.0, 0.5, 0.3), 3, 0.4), 3),
     (MinSeparationDpEvent(1.1, columns(4, 1.0), 4, 0.3), 3),
-    (MinSeparationDpEvent(1.0, [[1.0, 0.2], [0.4, 0.8], [1.1, 0]], 2, 0.6), 4),
+    (MinSeparationDpEvent(1.0, [[1.0, 0.2], [0.4, 0.8], [1.1, 0]], 2, 0.6), 3),
     *((MinSeparationDpEvent(1.0, columns(6, 1.0), 1, 0.3), 2), (FEW, 2)),
     (MinSeparationDpEvent(1.0, columns(2, 1.0), 5, 1.0), 3),
 ]
@@ -164,16 +164,13 @@ class TestEpsilon:
     @pytest.mark.parametrize("rounds", [1, 10])
     def test_separation_of_one_is_poisson_sampling(self, rounds):
         event = MinSeparationDpEvent(0.7, columns(rounds, 1.0), 1, 0.2)
-        noise = GAUSSIAN(0.7)
-        once = POISSON(0.2, noise)
-        run = SELF(once, rounds)
+        run = SELF(POISSON(0.2, GAUSSIAN(0.7)), rounds)
         exact = accounting.epsilon(run, 1e-5).epsilon
         assert accounting.epsilon(event, 1e-5).epsilon == pytest.approx(exact, rel=1e-3)
 
     def test_a_run_of_one_round_each_is_a_slot(self):
         event = MinSeparationDpEvent(0.8, columns(9, 1.0), 12, 0.1)
-        slot = SLOT
-        run = slot(GAUSSIAN(0.8), 9, 1 / event.rate)
+        run = SLOT(GAUSSIAN(0.8), 9, 1 / event.rate)
         exact = accounting.epsilon(run, 1e-5).epsilon
         assert accounting.epsilon(event, 1e-5).epsilon == pytest.approx(exact, rel=1e-3)
 

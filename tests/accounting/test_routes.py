@@ -3,7 +3,6 @@
 
 """Every route to an epsilon: its epsilon, why it is taken or not, and its pages."""
 
-import math
 import re
 from pathlib import Path
 
@@ -137,8 +136,3 @@ def test_pages_of_slots_include_the_releases_page():
     assert [*privacy_explained.pages(trees.normalised(event))] == [
         *("random_allocation.md", "sparsified_gaussian.md")
     ]
-
-
-def test_no_noise_is_infinite_by_each_route():
-    _, found = explained(GAUSSIAN(0.0))
-    assert found["rdp"].epsilon == found["exact-gaussian"].epsilon == math.inf

@@ -213,7 +213,7 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
         # has the proofs.
         if self.noise_clients > _MOST_SHARES or (sampled and self.max_steps > 1):
             return rdp
-        # The RDP of that vector at order 2 is about its squared length over the variance.
+        # Its RDP at order 2 is about its squared length over the variance.
         if self.shift_budget / noise.variance < float(bound([2.0])[0]):
             rdp = np.minimum(rdp, self.shifts_rdp(orders))
         return rdp
