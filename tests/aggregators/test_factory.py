@@ -152,7 +152,7 @@ def test_keys_of_a_structure_are_sorted():
     assert_array_equal(vector, [5, 6, 7, 0, 1, 0])
 
 
-def test_a_round_of_federated_averaging_with_more_measurements(tff_context):
+def test_a_round_with_more_measurements(tff_context):
     norm = tff.tensorflow.computation(lambda result: tf.norm(result[0]))
 
     def measure(result):
@@ -162,18 +162,12 @@ def test_a_round_of_federated_averaging_with_more_measurements(tff_context):
     factory = tff.aggregators.add_measurements(
         aggregators.build(config, seed=1), server_measurement_fn=measure
     )
-    process = cohorts.fed_avg(factory)
-    rng = np.random.default_rng(0)
-    examples = rng.random([8, 4], np.float32), rng.random([8, 3], np.float32)
-    data = [tf.data.Dataset.from_tensor_slices(examples).batch(4)] * N
-    output = process.next(process.initialize(), data)
-    metrics = output.metrics["aggregator"]
-    assert metrics["first"] > 0
-    assert metrics["exact_clients"] == N
-    assert metrics["downlink_bits"] == config.downlink_bits(12 + 3)
-    weights = process.get_model_weights(output.state).trainable
-    assert all(np.all(np.isfinite(w)) for w in weights)
-    assert np.any(weights[0] != 0)
+    process = factory.create(tff.to_type([(np.float32, [12]), (np.float32, [3])]))
+    update = [np.ones(12, np.float32), np.ones(3, np.float32)]
+    measured = process.next(process.initialize(), [update] * N).measurements
+    assert measured["first"] > 0
+    assert measured["exact_clients"] == N
+    assert measured["downlink_bits"] == config.downlink_bits(12 + 3)
 
 
 VALUE_TYPE = tff.to_type(collections.OrderedDict(a=(np.float32, (2, 3)), b=np.float32))

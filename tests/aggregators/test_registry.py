@@ -87,7 +87,7 @@ def test_only_secure_sums_are_revealed(config):
         tff.test.assert_not_contains_unsecure_aggregation(process.next)
         names = measured_names(process)
         assert not [name for name in names if name.startswith("exact_")]
-    if config is HELPED:
+    if config not in SECURE[:1]:
         return
     # A sum of something that is known would open the number of clients.
     seeded = aggregators.build(config, seed=1).create(VALUE_TYPE)

@@ -61,9 +61,9 @@ def test_query_releases_of_one_state_have_independent_noise(name):
     assert np.std(found[0] - found[1]) > 0.5 * spread
     if name == "project_and_perturb":
         # A sketch that the server did not know would have nothing of the update.
-        many = [release(made, state, same)[0].numpy() for _ in range(60)]
+        many = [release(made, state, same)[0].numpy() for _ in range(20)]
         truth = same.mean(0)
-        assert np.mean(many, 0) @ truth / (truth @ truth) == pytest.approx(1, abs=0.25)
+        assert np.mean(many, 0) @ truth / (truth @ truth) == pytest.approx(1, abs=0.4)
 
 
 @pytest.mark.parametrize("name", ["matrix_factorization", "l2_csgm", "sketched_ddg"])
@@ -130,30 +130,29 @@ def test_in_tff_a_stream_telescopes_over_restores(tff_context):
 
 
 RECORD = "dpfl.planning.ledger:Ledger.record_round"
-SAVE = "tensorflow_federated:program.FileProgramStateManager.save"
-# The first save of all is that of the state before any round. A round that is computed
-# and not saved is in `engines/tff/test_program.py`.
-KILLS = [(SAVE, 3, "after"), (RECORD, 1, "after")]
 
 
 def test_killed_programs_charge_for_each_round_that_was_computed(tmp_path):
-    """That of docs/resuming.md, without its budget: no model is shown twice."""
+    """That of docs/resuming.md, without its budget: no model is shown twice.
+
+    It is killed when round 3 is recorded and not computed. One that is computed and not
+    saved is in `engines/tff/test_program.py`.
+    """
     page = Path(test_docs.ROOT / "docs/resuming.md").read_text(encoding="utf-8")
     [(code, shown)] = test_docs.python_blocks(page)
     assert code.count(", epsilon=3)") == 1
     program = tmp_path / "program.py"
     program.write_text(code.replace(", epsilon=3)", ")"), encoding="utf-8")
     released = {number: [] for number in range(1, 7)}
-    for kill in KILLS:
-        first = functools.partial(forks.kill_at, *kill)
-        done = forks.run(str(program), folder=tmp_path, first=first)
-        assert done.returncode == -9, done.stderr
-        look(tmp_path, released)
+    first = functools.partial(forks.kill_at, RECORD, 3, "after")
+    done = forks.run(str(program), folder=tmp_path, first=first)
+    assert done.returncode == -9, done.stderr
+    look(tmp_path, released)
+    assert [len(found) for found in released.values()] == [1, 1, 0, 0, 0, 0]
     done = forks.run(str(program), folder=tmp_path)
     assert done.returncode == 0, done.stderr
     look(tmp_path, released)
-    # Round 2 was saved and not shown. Round 3 was recorded and not computed, then shown.
-    assert [len(found) for found in released.values()] == [1, 0, 1, 1, 1, 1]
+    assert [len(found) for found in released.values()] == [1] * 6
     mechanism = dpfl.Gaussian(cohort_size=20, clip_norm=0.5, noise_multiplier=1.0)
     plan = dpfl.PoissonSampling(population=100, cohort_size=20, rounds=6 + 1)
     run = plan.first(6), 3

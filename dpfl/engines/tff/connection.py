@@ -19,14 +19,14 @@ import tensorflow_federated as tff
 
 from dpfl.training.engine import EngineLostError
 
-_GIGABYTE = 1000**3
+# The worker's own limit of a message, such as that of a state.
+MESSAGE_BYTES = 1000**3
 # The largest number of milliseconds that gRPC accepts, 24 days.
 _NEVER = 2**31 - 1
-# The worker's own limits: messages (the model, the state) of up to 1 GB.
 _CHANNEL_OPTIONS = (
-    ("grpc.max_message_length", _GIGABYTE),
-    ("grpc.max_receive_message_length", _GIGABYTE),
-    ("grpc.max_send_message_length", _GIGABYTE),
+    ("grpc.max_message_length", MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MESSAGE_BYTES),
     # No proxy is used between this process and its worker, and connections share no
     # subchannel, so that an earlier worker's state does not affect a later one.
     ("grpc.enable_http_proxy", 0),

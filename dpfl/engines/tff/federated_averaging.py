@@ -31,16 +31,14 @@ import numpy as np
 import tensorflow as tf
 
 from dpfl.engines.tff import grouped
-from dpfl.engines.tff.process_state import (
-    ProcessState,
-)
+from dpfl.engines.tff.process_state import ProcessState
 from dpfl.tasks.task import Task
 from dpfl.training import engine
 from dpfl.training.engine import RoundOutput
 
 
 class GroupedProcess:
-    """A process whose clients of TFF are groups, and whose states become arrays.
+    """A process whose clients of TFF are groups.
 
     It puts noise into the aggregator's state before each round.
     """
@@ -68,15 +66,10 @@ class GroupedProcess:
         return self._rounds.first_state()
 
     def next(self, state: ProcessState, clients: list[int]) -> RoundOutput:
-        """Runs a round of clients, given by their indices.
-
-        The large leaves of its state are `SharedLeaf`s.
-        """
+        """Runs a round of clients, given by their indices."""
         rounds, keys = self._rounds, [self._client_key(client) for client in clients]
         ready = attrs.evolve(state, aggregator=self._put_noise(state.aggregator))
-        values, _before, after = rounds.values.given(ready)
-        output = rounds.next(values, grouped.split(clients, keys, rounds.groups))
-        return output._replace(state=rounds.values.together(output.state, after))
+        return rounds.next(ready, grouped.split(clients, keys, rounds.groups))
 
     def weights(self, state: ProcessState) -> list[np.ndarray]:
         """The weights of the model in a state."""

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Optional
 
@@ -34,10 +35,9 @@ from dpfl.aggregators import reductions
 from dpfl.aggregators.factory import CodecFactory
 from dpfl.aggregators.layout import KEY_TYPE
 from dpfl.aggregators.round_functions import GraphRoundFunctions
-from dpfl.engines.tff import local_training
+from dpfl.engines.tff import connection, local_training
 from dpfl.engines.tff.process_state import (
     ProcessState,
-    StateValues,
     first_state,
     mapped,
     state_type,
@@ -45,14 +45,11 @@ from dpfl.engines.tff.process_state import (
     type_of_weights,
 )
 from dpfl.tasks.task import Task
-from dpfl.training.engine import RoundOutput
+from dpfl.training.engine import NotEnoughMemoryError, RoundOutput
 from dpfl.training.server_optimizers import ServerOptimizer
 
 # Function from weights, round, client and its key to the result of its training.
 Train = Callable[[Any, Any, Any, Any], local_training.Trained]
-# Most groups that each compute the shared values for themselves. Sending them through
-# TFF serializes them, with copies whose number does not grow with the groups.
-OWN_SHARED = 2
 # Length of a client's row in its group: place in the cohort, index, and its key.
 _WIDTH = 4
 
@@ -82,14 +79,13 @@ class Cohort:
           aggregator_type: TFF type of the aggregator's state.
         """
         self._steps = steps
-        # Computes the values shared by clients and server, in a graph.
-        self.prepare = steps.prepare
         self._train = train
         self._rows = ScalarRows()
         self._is_sealed = steps.codec.sums_securely and not steps.measures_exactly
         self.group_type = tff.TensorType(np.int64, [None, _WIDTH])
-        shared = tff.tensorflow.computation(self.prepare, aggregator_type)
-        shared_type = shared.type_signature.result
+        # From the aggregator's state to the values shared by clients and server.
+        self.prepare = tff.tensorflow.computation(steps.prepare, aggregator_type)
+        shared_type = self.prepare.type_signature.result
 
         @tff.tensorflow.computation(
             weights_type, np.int64, shared_type, self.group_type
@@ -180,8 +176,7 @@ class GroupedRounds:
       groups: Number of groups in every round.
       specs: A state of the types of its leaves.
       cohort: The clients' computations.
-      values: The transfer of a state to `next` and back.
-      next: Computation from the transferred state and groups to a `RoundOutput`.
+      next: Computation from a state and groups to a `RoundOutput`.
     """
 
     def __init__(
@@ -207,8 +202,8 @@ class GroupedRounds:
             None for none.
 
         Raises:
-          ValueError: If the factory has no seed, since groups and server prepare the
-            round separately.
+          NotEnoughMemoryError: If a state is larger than a message of TFF.
+          ValueError: If the factory has no seed.
         """
         weights_type = type_of_weights(model)
         steps = _round_functions(weights_type, factory)
@@ -243,10 +238,9 @@ class GroupedRounds:
         self.specs = tff.types.structure_from_tensor_type_tree(
             lambda spec: spec, whole_type
         )
+        _check_size(self.specs)
         self.cohort = Cohort(steps, train, weights_type, own_type)
-        self.values = StateValues(self.specs)
-        self._reads_own = groups <= OWN_SHARED and self.values.has_files
-        self.next = self._next_computation()
+        self.next = self._next_computation(whole_type)
 
     def with_other_seeds(
         self, model: tff.learning.models.FunctionalModel, factory: CodecFactory
@@ -258,52 +252,46 @@ class GroupedRounds:
         return other
 
     def first_state(self) -> ProcessState:
-        """The first state, with large leaves as `SharedLeaf`s."""
+        """The state before the first round."""
         own = tf.nest.map_structure(np.asarray, self._steps.initial_state())
-        return self.values.in_files(first_state(self._model, self._optimizer, own))
+        return first_state(self._model, self._optimizer, own)
 
-    def _next_computation(self) -> tff.Computation:
-        # One graph, in which no other leaves of the state are read.
-        @tff.tensorflow.computation(self.values.type)
-        def needed(values: Any) -> Any:
-            state = self.values.in_graph(values)
-            shared = self.cohort.prepare(state.aggregator)
-            return state.weights, state.round_index, shared
-
-        def prepared(values: Any, total: Any) -> Any:
-            # The groups' copies are freed before the server has one.
-            with tf.control_dependencies(tf.nest.flatten(total)):
-                return self.cohort.prepare(self.values.in_graph(values).aggregator)
-
+    def _next_computation(self, whole_type: tff.Type) -> tff.Computation:
         @tff.federated_computation(
-            tff.FederatedType(self.values.type, tff.SERVER),
+            tff.FederatedType(whole_type, tff.SERVER),
             tff.FederatedType(self.cohort.group_type, tff.CLIENTS),
         )
-        def next_fn(values: Any, groups: Any) -> tff.Value:
-            if self._reads_own:
-                own = tff.federated_map(needed, tff.federated_broadcast(values))
-                total = self.cohort.total((own[0], own[1], own[2]), groups)
-                shared = mapped(prepared, values, total)
-            else:
-                own = tff.federated_map(needed, values)
-                handed = map(tff.federated_broadcast, (own[0], own[1], own[2]))
-                total, shared = self.cohort.total(handed, groups), own[2]
-            return mapped(self._finished, values, total, shared)
+        def next_fn(state: Any, groups: Any) -> tff.Value:
+            shared = tff.federated_map(self.cohort.prepare, state.aggregator)
+            given = (state.weights, state.round_index, shared)
+            total = self.cohort.total(map(tff.federated_broadcast, given), groups)
+            return mapped(self._finished, state, total, shared)
 
         return next_fn
 
-    def _finished(self, values: Any, total: Any, shared: Any) -> RoundOutput:
-        state = self.values.in_graph(values)
+    def _finished(self, state: Any, total: Any, shared: Any) -> RoundOutput:
         output, metrics = self.cohort.finish(state.aggregator, shared, total)
         after = stepped(self._optimizer, state, output["state"], output["result"])
         return RoundOutput(
-            self.values.written(after, values[2]),
+            after,
             # None if these are hidden.
             collections.OrderedDict(
                 self._model.finalize_metrics(metrics) if metrics else {}
             ),
             output["measurements"],
             tuple(tf.nest.flatten(output["result"])) if self._has_canaries else (),
+        )
+
+
+def _check_size(specs: ProcessState) -> None:
+    """Raises NotEnoughMemoryError if a state of such leaves is no message of TFF."""
+    leaves = tf.nest.flatten(specs)
+    size = sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in leaves)
+    most = connection.MESSAGE_BYTES
+    if size >= most:
+        raise NotEnoughMemoryError(
+            f"the state of a run in TFF must have less than {most / 1e9:g} GB, found "
+            f"{size / 1e9:.2f} GB; --engine=jax has no such limit"
         )
 
 

@@ -4,7 +4,6 @@
 import collections
 import copy
 import functools
-import math
 
 import attrs
 import numpy as np
@@ -14,15 +13,16 @@ import tensorflow_federated as tff
 
 from dpfl import aggregators, mechanisms
 from dpfl.engines.tff import (
+    connection,
     federated_averaging,
     grouped,
     local_training,
     process_state,
-    shared_memory,
 )
 from dpfl.engines.tff import local_worker as worker_lib
 from dpfl.training import engine, server_optimizers
 from dpfl.vectors import canaries
+from tests.refusals import refuses
 
 CLIENTS = [5, 0, 3, 1, 4]
 KEYS = {client: (7 * client + 1, 2**40 + client) for client in range(6)}
@@ -32,7 +32,6 @@ MECHANISMS = {
     "distributed_discrete_gaussian": mechanisms.DistributedDiscreteGaussian(
         5, 1.0, 0.5, bits=12, adaptive_clipping=True, noise_source="helpers"
     ),
-    "dome_ddg": mechanisms.DomeDdg(5, 1.0, 0.5, sketch_size=64, bits=12),
     "none": mechanisms.NoMechanism(5),
 }
 
@@ -114,18 +113,17 @@ def forgotten():
     """Graphs end before the interpreter does."""
     yield
     built_for.cache_clear()
-    of_small_leaves.cache_clear()
     alone.cache_clear()
 
 
 @functools.cache
 def built_for(task, name):
-    """Computations, which are those of up to two groups as of any number."""
+    """Computations, which are the same for any number of groups."""
     return build(task, name, 2)
 
 
-def process(task, name, groups, build_for=built_for):
-    rounds = copy.copy(build_for(task, name))
+def process(task, name, groups):
+    rounds = copy.copy(built_for(task, name))
     rounds.groups = groups
     return federated_averaging.GroupedProcess(
         rounds, lambda state: state, KEYS.__getitem__
@@ -149,18 +147,6 @@ def two_rounds(training):
 
 def bits(outputs):
     return [np.asarray(x).tobytes() for x in tf.nest.flatten(outputs)]
-
-
-@pytest.fixture
-def small_leaves(monkeypatch):
-    """Leaves of a few thousand bytes lie in files."""
-    monkeypatch.setattr(shared_memory, "LEAST_BYTES", 2000)
-
-
-@functools.cache
-def of_small_leaves(task):
-    """The process of two groups that several tests look at, with leaves in files."""
-    return build(task, "dome_ddg", 2)
 
 
 @pytest.mark.parametrize(
@@ -216,125 +202,14 @@ def test_threads_and_workers_leave_the_same_bits(task, tff_secure_context):
             assert bits(two_rounds(process(task, "l2_csgm", 3))) == once
 
 
-def test_large_tensors_are_passed_through_shared_memory(
-    task, tff_secure_context, small_leaves, monkeypatch
-):
-    """With the same bits, and each state as good as ever after later rounds."""
-    # The 16 directions of DOME are then in several files.
-    monkeypatch.setattr(shared_memory, "_PART_BYTES", 2**17)
-    expected = one_at_a_time(task, "dome_ddg")
-    # What other tests have built sends all leaves.
-    training = process(task, "dome_ddg", 2, build_for=built_for.__wrapped__)
-    first = training.initialize()
-    both = {shared_memory.SharedLeaf, np.ndarray}
-    assert both <= set(map(type, tf.nest.flatten(first)))
-    handed = alone(task, "dome_ddg").initialize()
-    assert shared_memory.SharedLeaf not in map(type, tf.nest.flatten(handed))
-    for leaf, same in zip(training.leaves(first), training.leaves(handed)):
-        np.testing.assert_array_equal(leaf, same)
-    found = two_rounds(training)
-    assert bits(found) == bits(expected)
-    assert both <= set(map(type, tf.nest.flatten(found[0].state)))
-    again = training.next(found[0].state, [2, 3, 0, 4, 1])
-    assert bits(again) == bits(expected[1])
-    restored = training.from_leaves(training.leaves(found[0].state))
-    assert bits(training.next(restored, [2, 3, 0, 4, 1])) == bits(expected[1])
-
-
-def messages_in(message):
-    """A protocol buffer, those within it and those that it has packed."""
-    yield message
-    for field, value in message.ListFields():
-        values = value if field.label == field.LABEL_REPEATED else [value]
-        for each in values:
-            if not hasattr(each, "ListFields"):
-                continue
-            if each.DESCRIPTOR.full_name == "google.protobuf.Any":
-                graph = tf.compat.v1.GraphDef()
-                if each.Unpack(graph):
-                    yield graph
-            else:
-                yield from messages_in(each)
-
-
-def messages_of(rounds):
-    return list(messages_in(tff.framework.serialize_computation(rounds.next)))
-
-
-def test_messages_between_computations_hold_no_large_tensors(
-    task, tff_secure_context, small_leaves
-):
-    """TFF would write it down and read it, and its compiler keep an array of it."""
-    rounds = of_small_leaves(task)
-    found = messages_of(rounds)
-    basis = np.asarray(rounds.first_state().aggregator["basis"])
-    placeholders = [
-        tf.TensorShape(node.attr["shape"].shape).num_elements()
-        for graph in found
-        if isinstance(graph, tf.compat.v1.GraphDef)
-        for node in graph.node
-        if node.op == "Placeholder"
-    ]
-    assert None in placeholders
-    assert max(size for size in placeholders if size) < basis.size
-    broadcasts = [
-        max(math.prod(tensor.dims) for tensor in tensors_in(each.type.function.result))
-        for each in found
-        if each.DESCRIPTOR.name == "Computation"
-        and each.intrinsic.uri == "federated_broadcast"
-    ]
-    assert broadcasts and max(broadcasts) < basis.shape[1]
-
-
-@pytest.mark.parametrize(
-    "groups, files, broadcasts",
-    # Two of the weights, the kept directions and both moments. The secure sums of
-    # messages and of their number, which hand out what they are of, are two of the
-    # broadcasts.
-    [(2, {2, 4}, 3), (3, {4}, 5)],
-)
-def test_few_groups_read_only_the_state_they_need(
-    task, tff_secure_context, small_leaves, groups, files, broadcasts
-):
-    """The second moments are the server's alone; many groups are handed one copy."""
-    few = groups == 2
-    rounds = of_small_leaves(task) if few else build(task, "dome_ddg", groups)
-    found = messages_of(rounds)
-    reads = {files_read(each) for each in found if each.DESCRIPTOR.name == "TensorFlow"}
-    assert reads - {0} == files
-    intrinsics = [each for each in found if each.DESCRIPTOR.name == "Intrinsic"]
-    handed = sum(each.uri == "federated_broadcast" for each in intrinsics)
-    assert handed == broadcasts
-    # What the server alone needs is read when it has the groups' sum.
-    arguments = [
-        sum(1 for _ in tensors_in(each.type.function.parameter))
-        for each in found
-        if each.DESCRIPTOR.name == "Computation"
-        and each.WhichOneof("computation") == "tensorflow"
-        and files_read(each.tensorflow)
-    ]
-    crossing = len(tf.nest.flatten(rounds.values._specs)) - len(rounds.values._large)
-    assert arguments.count(crossing + 2) == 1
-    assert len(arguments) == {2: 3, 3: 2}[groups]
-
-
-def files_read(tensorflow):
-    """How many files the results of a TFF computation's graph need."""
-    graph = tf.compat.v1.GraphDef()
-    tensorflow.graph_def.Unpack(graph)
-    names = [
-        each.tensor_name.split(":")[0]
-        for each in messages_in(tensorflow.result)
-        if each.DESCRIPTOR.name == "TensorBinding"
-    ]
-    needed = tf.compat.v1.graph_util.extract_sub_graph(graph, names)
-    return sum(node.op == "ReadFile" for node in needed.node)
-
-
-def tensors_in(type_proto):
-    return [
-        each for each in messages_in(type_proto) if each.DESCRIPTOR.name == "TensorType"
-    ]
+def test_a_state_beyond_a_message_is_refused(task, monkeypatch):
+    state = process(task, "none", 2).initialize()
+    size = sum(np.asarray(leaf).nbytes for leaf in tf.nest.flatten(state))
+    monkeypatch.setattr(connection, "MESSAGE_BYTES", size)
+    with refuses(engine.NotEnoughMemoryError, "--engine=jax"):
+        build(task, "none", 2)
+    monkeypatch.setattr(connection, "MESSAGE_BYTES", size + 1)
+    build(task, "none", 2)
 
 
 def test_empty_cohort_releases_noise_alone(task, tff_context):
