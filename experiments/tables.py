@@ -53,6 +53,11 @@ def value(text: str) -> Any:
     return text
 
 
+def options(text: str) -> dict[str, Any]:
+    """The values of words NAME=VALUE, as `value` has each."""
+    return {name: value(own) for name, own in (w.split("=") for w in text.split())}
+
+
 def number(text: str) -> float:
     """The number that a text is; NaN for any other."""
     with contextlib.suppress(ValueError):

@@ -408,12 +408,11 @@ def true_noise(run: Run, most: float, truth: str) -> float:
 
 def run_of(row: Row) -> Run:
     """The run of a row of `RUNS`."""
-    options = dict(word.split("=") for word in row["options"].split())
     mechanism = mechanisms.MECHANISMS[row["mechanism"]](
         cohort_size=int(row["cohort_size"]),
         clip_norm=1.0,
         noise_multiplier=1.0,
-        **{name: tables.value(word) for name, word in options.items()},
+        **tables.options(row["options"]),
     )
     sizes = [int(row[name]) for name in ("population", "cohort_size", "rounds")]
     apart = {"min_separation": int(row["separation"])} if row["separation"] else {}

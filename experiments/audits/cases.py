@@ -33,8 +33,7 @@ from .streams import StreamCase
 
 
 def _case(row: tables.Row) -> Case:
-    words = (word.split("=") for word in row["options"].split())
-    options = {name: tables.value(text) for name, text in words}
+    options = tables.options(row["options"])
     choice, *numbers = row["participation"].split()
     population, cohort, rounds, *separation = map(int, numbers)
     size = int(row["block"])

@@ -15,10 +15,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from dpfl import mechanisms
+from dpfl import files, mechanisms
 
+from .. import tables
 from . import canaries, cases, cohorts, noise, streams, sums
 from .findings import Finding
 
@@ -128,26 +130,16 @@ def _counted(name: str, settings: Settings) -> Iterable[Finding]:
 
 
 def _wide(name: str) -> Any:
-    """A mechanism for noise alone, in any number of dimensions."""
-    rotated = {"keep_fraction": 0.5, "linf_ratio": 1.0}
-    sketch = {"compression_rate": 2.0, "sketch_length": 4}
-    stream = {"rounds_per_epoch": 1, "matrix_method": "toeplitz"}
-    more: dict[str, dict[str, Any]] = {
-        "l2_csgm": rotated,
-        "linf_csgm": rotated,
-        "project_and_perturb": sketch,
-        "matrix_factorization": stream,
-        "sgmf": {**stream, **rotated},
-        "dome": {"sketch_size": 64},
-        "dome_ddg": {"sketch_size": 64, "bits": 16},
-        # Bits enough that noise does not wrap, at ten thousand standard deviations.
-        "distributed_discrete_gaussian": {"bits": 28},
-        "distributed_skellam": {"bits": 28},
-        "sketched_ddg": {"bits": 16, **sketch},
-        "sparse_recovery": {"bits": 16, "sparsity": 1, "solver_steps": 1},
-    }
+    """A mechanism for noise alone, in any number of dimensions; see `wide.csv`.
+
+    It has bits enough that noise does not wrap, at ten thousand standard deviations,
+    where its noise is counted.
+    """
+    rows = files.read_csv(Path(__file__).with_name("wide.csv"))
     values: dict[str, Any] = {"clip_norm": 1.0, "noise_multiplier": 1.0}
-    values |= {"cohort_size": 4, **more.get(name, {})}
+    values["cohort_size"] = 4
+    for row in tables.where(rows, mechanism=name):
+        values |= tables.options(row["options"])
     if name not in cases.CASES:
         return dataclasses.replace(mechanisms.TEST_CONFIGS[name], **values)
     return mechanisms.MECHANISMS[name](**values)

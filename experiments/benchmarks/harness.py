@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
-from dpfl import files
+from dpfl import files, mechanisms
 
 from .. import tables
 
@@ -85,6 +85,21 @@ def settings(quick: bool, repeats: int, **more: Any) -> Settings:
     sizes = {name: pair[quick] for name, pair in SIZES.items()}
     rest = {"repeats": repeats, "round_rows": ROUND_ROWS, "worker": None}
     return Settings(**{**sizes, **rest, **more})
+
+
+def mechanisms_of(group: str, settings: Settings) -> dict[str, mechanisms.Mechanism]:
+    """The mechanisms of a group by their rows' names, as `mechanisms.csv` has them.
+
+    Names of sizes are in braces there.
+    """
+    made = {}
+    release: dict[str, Any] = {"clip_norm": 1.0, "noise_multiplier": 1.0}
+    for row in tables.where(read("mechanisms"), group=group):
+        kind: Any = mechanisms.MECHANISMS[row["mechanism"]]
+        own = tables.options(row["options"].format(**vars(settings)))
+        own |= release if kind.is_private else {}
+        made[row["row"]] = kind(cohort_size=settings.clients, **own)
+    return made
 
 
 def measure(name: str, settings: Settings) -> list[Row]:

@@ -20,8 +20,6 @@ import pathlib
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,9 +33,6 @@ from . import harness, peers, programs
 from .harness import Call, Row, Settings
 from .peers import RoundWork
 
-# Bits of sums, the rate of sketches and the fraction of kept coordinates, where there
-# is one row.
-_BITS, _RATE, _KEEP_FRACTION = 16, 10.0, 0.1
 _FLOAT_BYTES = 4
 # Passes over all weights and gradients in a step: weights are read forward and
 # backward, gradients written and read, and weights read and written.
@@ -74,30 +69,7 @@ def jax_aggregation(settings: Settings) -> list[Row]:
 
 def measured_mechanisms(settings: Settings) -> dict[str, mechanisms.Mechanism]:
     """The mechanisms by the names of their rows."""
-    n, rounds = settings.clients, settings.matrix_rounds
-    release = (n, 1.0, 1.0)
-    size = settings.sketch_sizes[1]
-    sums: dict[str, Callable[..., mechanisms.Mechanism]] = {
-        "ddg": mechanisms.DistributedDiscreteGaussian,
-        "skellam": mechanisms.DistributedSkellam,
-        "sketched_ddg": partial(mechanisms.SketchedDdg, compression_rate=_RATE),
-    }
-    return {
-        "none": mechanisms.NoMechanism(n),
-        "gaussian": mechanisms.Gaussian(*release),
-        **{f"csgm_{x:g}": mechanisms.L2Csgm(*release, x) for x in (1.0, 0.1, 0.01)},
-        "linf_csgm": mechanisms.LinfCsgm(*release, _KEEP_FRACTION),
-        "matrix_factorization": mechanisms.MatrixFactorization(rounds, *release),
-        "sgmf": mechanisms.Sgmf(rounds, *release, _KEEP_FRACTION),
-        **{
-            f"{name}_{source}": build(*release, _BITS, noise_source=source)
-            for name, build in sums.items()
-            for source in ("clients", "helpers")
-        },
-        "project_and_perturb": mechanisms.ProjectAndPerturb(*release, _RATE),
-        "dome": mechanisms.Dome(*release, size),
-        "dome_ddg": mechanisms.DomeDdg(*release, size),
-    }
+    return harness.mechanisms_of("jax_aggregation", settings)
 
 
 def mechanism(work: RoundWork) -> mechanisms.Mechanism:

@@ -14,7 +14,6 @@ Python and back is much of the round.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -33,10 +32,11 @@ from dpfl.vectors import masks as masks_lib
 from dpfl.vectors import rotation
 
 from ..papers.hash_sketch import HashSketch
+from . import harness
 from .harness import Call, Settings
 
-# Bits of TFF's own sums, and sufficient bits.
-_BITS, _FEW_BITS = 16, 7
+# Bits of TFF's own sums.
+_BITS = 16
 _RATES = (1.0, 10.0, 100.0)
 _HADAMARDS = ("hadamard", "block_hadamard")
 _BATCH = 20
@@ -50,12 +50,7 @@ def aggregation(settings: Settings) -> dict[str, Call]:
     made: dict[str, Any] = {
         "TFF mean": tff.aggregators.UnweightedMeanFactory(),
         "TFF gaussian_fixed": stock,
-        "none": mechanisms.NoMechanism(n),
-        "gaussian": mechanisms.Gaussian(n, 1.0, 1.0),
-        **{
-            f"csgm {turn} {keep:g}": mechanisms.L2Csgm(n, 1.0, 1.0, keep, rotation=turn)
-            for turn, keep in itertools.product(_HADAMARDS, (1.0, 0.1, 0.01))
-        },
+        **harness.mechanisms_of("aggregation", settings),
         "values alone": None,
     }
     return _aggregations("aggregate", made, settings.dimension, n)
@@ -72,16 +67,9 @@ def sketch_aggregation(settings: Settings) -> dict[str, Call]:
         mechanism="distributed_dgauss",
         rotation_type="hd",
     )
-    plain = partial(mechanisms.DistributedDiscreteGaussian, n, 1.0, 1.0)
-    sketched = partial(mechanisms.SketchedDdg, n, 1.0, 1.0)
     made = {
         "TFF discrete Gaussian": stock,
-        "discrete Gaussian": plain(_BITS),
-        f"discrete Gaussian, {_FEW_BITS} bits": plain(_FEW_BITS),
-        "Skellam": mechanisms.DistributedSkellam(n, 1.0, 1.0, _BITS),
-        "sketched 10": sketched(_BITS, compression_rate=10.0),
-        "sketched 100": sketched(_BITS, compression_rate=100.0),
-        f"sketched 10, {_FEW_BITS} bits": sketched(_FEW_BITS, compression_rate=10.0),
+        **harness.mechanisms_of("sketch_aggregation", settings),
         "values alone": None,
     }
     return _aggregations("secure", made, settings.model, n)
