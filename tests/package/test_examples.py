@@ -149,9 +149,9 @@ def stock_epsilon(noise_multiplier, q, rounds, delta):
 def test_the_tutorial_of_tff(tmp_path):
     # Fewer rounds and clients at a weaker promise: the noise on the mean is alike.
     changes = [
-        ("cohort_size=50, rounds=10", "cohort_size=20, rounds=6"),
+        ("cohort_size=50, rounds=10", "cohort_size=20, rounds=4"),
         ("EPSILON = 8.0", "EPSILON = 20.0"),
-        ("run.rounds % 5", "run.rounds % 3"),
+        ("run.rounds % 5", "run.rounds % 2"),
     ]
     text = as_a_program("tff_tutorial", tmp_path, changes)
     half, whole = numbers("epsilon", text)
@@ -165,8 +165,8 @@ def test_the_tutorial_of_tff(tmp_path):
     measured = numbers(r"(?<!expected )bits up a parameter", text)
     assert len(measured) == 2
     assert measured == pytest.approx([expected] * 2, rel=0.03)
-    # A tenth of the digits by chance; noise can cost it, but not nearly all.
-    assert numbers("accuracy", text)[-1] > 0.5
+    # A tenth of the digits by chance.
+    assert numbers("accuracy", text)[-1] > 0.25
 
 
 def check_loop(text, rounds):
