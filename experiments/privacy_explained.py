@@ -14,13 +14,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Optional
 
 import attr
 import dp_accounting
 from dp_accounting import dp_event
 
-from dpfl import accounting, checks
+from dpfl import accounting, checks, files
 from dpfl.accounting import events, routes, trees
 from dpfl.mechanisms import Mechanism, Participation, build
 from dpfl.planning import ledger
@@ -30,19 +31,9 @@ from . import run_folders, tables
 # Epsilons of one event differ by less between machines.
 _ROUNDING = 1e-9
 _HEADS = tables.columns("routes")
-_OF_EXACT = ("gaussian.md#the-exact-curve",)
-_OF_SAMPLED = ("gaussian.md#poisson-sampled-gaussians",)
-_DOMINATION = ("gaussian_domination.md",)
 ROUTE_PAGES: Mapping[str, tuple[str, ...]] = {
-    "monte-carlo": ("balls_in_bins.md",),
-    "exact-gaussian": _OF_EXACT,
-    "pld": _OF_SAMPLED,
-    "unsampled-gaussian": _OF_SAMPLED,
-    "extreme-pld": ("extreme_vector.md",),
-    "stopped-exact-gaussian": _DOMINATION + _OF_EXACT,
-    "stopped-pld": _DOMINATION + _OF_SAMPLED,
-    "stopped-unsampled-gaussian": _DOMINATION + _OF_SAMPLED,
-    "rdp": (),
+    row["route"]: tuple(row["pages"].split())
+    for row in files.read_csv(Path(__file__).with_name("route_pages.csv"))
 }
 """Pages of docs/privacy with the theorems of each route, beside those of the event."""
 
