@@ -126,7 +126,7 @@ def test_refusals(call, parts):
 
 
 class TestHidden:
-    RUN = StreamRun(mf.prefix_sum(12), 40, 10, 4.0, 1e-2)
+    RUN = StreamRun(mf.prefix_sum(6), 40, 10, 4.0, 1e-2)
 
     @pytest.mark.parametrize(
         "kind", [mechanisms.BallsInBins, mechanisms.BMinSeparation]
@@ -136,11 +136,11 @@ class TestHidden:
         found = bands_curve.point(run, 2)
         stream = mechanisms.MatrixFactorization(
             *(None, 10, 1.0, found.noise_multiplier),
-            **{"noise_stream": "run", "rounds": 12, "matrix_method": "toeplitz"},
+            **{"noise_stream": "run", "rounds": 6, "matrix_method": "toeplitz"},
             matrix_bands=2,
         )
         separation = 4 if kind is mechanisms.BallsInBins else 2
-        chosen = kind(40, 10, 12, separation)
+        chosen = kind(40, 10, 6, separation)
         cost = planning.epsilon(stream, chosen, D, run.delta)
         assert 0.999 * run.epsilon < cost <= run.epsilon
         assert (found.bands, found.separation) == (2, separation)

@@ -254,7 +254,7 @@ def test_an_installed_mechanism_trains_and_is_audited(outside):
     summary = json.loads((folder / "run" / "summary.json").read_text())
     assert summary["epsilon"] > 0
     lines = ["--quick", "--mechanisms=top_k", "--output=a.json", "--noprogress"]
-    command(folder, "experiments.audit", *lines)
+    command(folder, "experiments.audit", *lines, "--trials=200")
     checks = {
         line["check"]: line for line in json.loads((folder / "a.json").read_text())
     }
