@@ -117,7 +117,7 @@ def _bands(is_slow: bool) -> Numbers:
     for bands in (1, 2, 4, 8, 16, 32):
         make = functools.partial(bands_curve.point, separation=bands)
         yield from _of_run(f"h = {bands}", rdp, make)
-        if bands in (1, 16, 32):
+        if bands == 32 or (is_slow and bands in (1, 16)):
             yield from _of_run(f"h = {bands}", tight, make)
         if bands in (16, 32) and is_slow:
             yield from _of_run(f"h = {bands}, {SLOW}", rdp, make, encoder="banded")
