@@ -41,7 +41,7 @@ def test_decades_are_equally_far_apart():
     assert {"1", "10", "100"} <= {text.text for text in tree.iter("text")}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     points=st.lists(
         st.tuples(st.floats(**LIMITS), st.floats(**LIMITS)), min_size=1, max_size=9

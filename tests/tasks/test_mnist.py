@@ -218,8 +218,6 @@ def test_fashion_refuses_missing_or_wrong_data(tmp_path):
     with refuses(data_files.DataFileError, "data_dir", "Fashion-MNIST", tmp_path):
         load_fashion(tmp_path)
     write(tmp_path)
-    with refuses(ValueError, "num_clients", 16, 17):
-        load_fashion(tmp_path, num_clients=17)
     with refuses(ValueError, "validation_fraction", 0.1):
         load_fashion(tmp_path, validation_fraction=0.1)
     config = configs.FashionConfig(data_dir=str(tmp_path))

@@ -12,13 +12,6 @@ from dpfl.tasks.registry import load_task
 from tests.refusals import refuses
 
 
-def test_load_task_hands_over_the_options():
-    options = {"model": "2nn", "num_clients": 7, "batch_size": 3}
-    task = load_task("synthetic", **options)
-    assert (task.name, task.population) == ("synthetic", 7)
-    assert task.config == registry.make_config("synthetic", **options)
-
-
 def test_table_has_dimensions_of_the_default_models():
     found = {name: registry.task_entry(name) for name in registry.task_names()}
     for name, entry in found.items():

@@ -306,28 +306,6 @@ def test_forged_files_do_not_repeat_noise(make_plan, tmp_path):
         begun(plan)
 
 
-def test_repeated_round_is_identical(make_plan, tmp_path):
-    """From any checkpoint, in any order: the same clients train from the same model."""
-    plan = fakes.made(make_plan, tmp_path, checkpoint_every=1, seed=5)
-    seen = {}
-
-    class Engine(fakes.FakeEngine):
-        def round(self, state, clients):
-            number = len(self.rounds) + self.begun
-            assert seen.setdefault(number, (float(state), clients)) == (state, clients)
-            return super().round(state, clients)
-
-    Engine.begun, store = 0, fakes.FakeStore()
-    run_loop(plan, store, Engine())
-    assert len(seen) == len(store.saved) == 6
-    for kept in (3, 1, 5, 2, 0, 4):
-        again = fakes.FakeStore()
-        again.saved = store.saved[:kept]
-        Engine.begun = kept
-        record = fakes.FakeRecord([{}] * 6)
-        run_loop(plan, again, Engine(), record=record)
-
-
 def of_random_layers(plan, draws):
     task = SimpleNamespace(**{**vars(plan.task), "draws_in_training": draws})
     return dataclasses.replace(plan, task=task)
