@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -56,9 +55,6 @@ before.
 SMALLEST_NOISE_MULTIPLIER = 1e-6
 LARGEST_NOISE_MULTIPLIER = events.LARGEST_NOISE_MULTIPLIER
 
-# Spacing of the orders of a calibration's first search, and their usual maximum.
-_ORDER_RATIO = 1.4
-_USUAL_ORDER = 128.0
 # Least step of the grid of noise multipliers, whose points must be different floats.
 _LEAST_STEP = 1e-12
 # Size of the log of epsilon over its target as which larger ones count.
@@ -328,7 +324,7 @@ def calibrate_noise_multiplier(
         all_orders = sorted(set(checks.orders(orders, closed=True).tolist()))
 
     def by_rdp() -> int:
-        return _least_index_by_rdp(gap_at, all_orders, step)
+        return _least_index(lambda k: gap_at(k, all_orders), 0, half, step)
 
     if accounting_method == "rdp" or (
         accounting_method == "auto" and not _may_be_tight(make_event, 1.0)
@@ -374,33 +370,6 @@ def _may_be_tight(make_event: MakeEvent, noise_multiplier: float) -> bool:
         return has_tight_epsilon(make_event(noise_multiplier))
     except (events.NoiseTooLargeError, events.NoiseTooSmallError):
         return True
-
-
-def _least_index_by_rdp(
-    gap: Callable[[int, Sequence[float]], float], orders: Sequence[float], step: float
-) -> int:
-    """The least integer k with gap(k, orders) <= 0, located with few orders first.
-
-    Args:
-      gap: Maps an index and orders to log(epsilon / target), not rising in the index.
-      orders: All orders, in rising order.
-      step: Log of the ratio of neighbouring noise multipliers.
-    """
-    start = 0
-    # Large orders are expensive, and seldom the best.
-    few = _spread_orders([order for order in orders if order <= _USUAL_ORDER] or orders)
-    with contextlib.suppress(UnreachableBudgetError):
-        start = _least_index(lambda k: gap(k, few), 0, math.ceil(0.5 / step), step)
-    return _least_index(lambda k: gap(k, orders), start, 1, step)
-
-
-def _spread_orders(orders: Sequence[float]) -> list[float]:
-    """Some of the orders, each about `_ORDER_RATIO` times as far from 1."""
-    spread = list(orders[:1])
-    for order in orders:
-        if order - 1 >= _ORDER_RATIO * (spread[-1] - 1):
-            spread.append(order)
-    return spread if spread[-1:] == list(orders[-1:]) else [*spread, orders[-1]]
 
 
 def _least_index(

@@ -9,7 +9,6 @@ from unittest import mock
 
 import attr
 import dp_accounting
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -104,58 +103,6 @@ def test_auto_takes_the_smaller_and_tight_refuses_unproven_events():
         accounting.epsilon(LAPLACE(1.0), 1e-5, accounting_method="tight")
     with refuses(UNSUPPORTED, "accounting_method", "tight"):
         calibrate(LAPLACE, 2.0, 1e-5, accounting_method="tight")
-
-
-class Curve(accounting.events.RdpDpEvent):
-    """Noise z whose cost at an order is what is said of it; counts the orders asked."""
-
-    def __init__(self, z, cost, asked):
-        object.__setattr__(self, "saved", (z, cost, asked))
-
-    def rdp(self, orders):
-        z, cost, asked = self.saved
-        orders = np.asarray(orders)
-        asked.append(orders.size)
-        return cost(orders) / z**2
-
-
-COSTS = {
-    "gaussian": lambda a: a / 2,
-    # The best order is one of the largest, and the smallest.
-    "large": lambda a: 1e-5 * a / 2,
-    # Low orders' bounds may be above those of larger ones.
-    "falling": lambda a: np.where(a < 5, 40 / a, a / 2),
-    "small": lambda a: np.where(a > 1.15, np.inf, a / 2),
-    # Between two orders that are tried at first, one that is far better.
-    # No divergence falls in the order.
-    "needle": lambda a: np.where(a <= 7.3, 1e-3, a / 2),
-    "needle above": lambda a: np.where(a <= 384, 1e-3, a / 2),
-}
-
-
-@pytest.mark.parametrize("target", [0.02, 1.0, 30.0])
-@pytest.mark.parametrize("cost", COSTS)
-def test_first_few_orders_do_not_change_the_result(cost, target):
-    asked = []
-    step = math.log1p(1e-4)
-
-    def make_event(z):
-        return Curve(z, COSTS[cost], asked)
-
-    def gap(k):
-        return epsilon_of(make_event(math.exp(k * step)), 1e-6, "rdp") - target
-
-    try:
-        found = calibrate(make_event, target, 1e-6, accounting_method="rdp")
-    except calibration.CalibrationError:
-        assert gap(math.floor(math.log(1e12) / step)) > 0
-        return
-    rows, index = list(asked), round(math.log(found) / step)
-    assert found == pytest.approx(math.exp(index * step), rel=1e-12)
-    assert gap(index) <= 0 < gap(index - 1)
-    if cost == "gaussian":
-        every = len(accounting.DEFAULT_ORDERS)
-        assert sum(rows) < 24 * every
 
 
 def test_budget_out_of_reach():
