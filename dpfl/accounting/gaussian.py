@@ -284,11 +284,6 @@ class EpsilonCurves:
 
     def pld(self) -> Union[float, str]:
         """Epsilon of composed privacy loss distributions, rounded up."""
-        found = self.pld_of_both()
-        return found if isinstance(found, str) else max(found)
-
-    def pld_of_both(self) -> Union[tuple[float, float], str]:
-        """The same of removing and of adding a client."""
         if not (self._has_noise and self._sampled):
             return self._not_sampled
         if self._delta < LEAST_PLD_DELTA:
@@ -305,11 +300,11 @@ class EpsilonCurves:
         # A number of slots that needs few doublings has a finer grid: a few more slots,
         # which cannot lower the true epsilon, may give the smaller bound.
         ways = (
-            _pld_epsilons(self._plain, of, self._delta)
+            _pld_epsilon(self._plain, of, self._delta)
             for of in _alternatives(self._sampled)
         )
-        epsilons, self._losses = min(ways, key=lambda way: max(way[0]))
-        return epsilons
+        epsilon, self._losses = min(ways, key=lambda way: way[0])
+        return epsilon
 
     def unsampled(self) -> Union[float, str]:
         """Epsilon of the exact curve without client sampling, which is an upper bound.
@@ -407,15 +402,15 @@ def gaussian_profile(mu: float) -> Profile:
     return lambda epsilons: np.array([gaussian_delta(e, z) for e in epsilons])
 
 
-def _pld_epsilons(
+def _pld_epsilon(
     inverse_square: float, sampled: dict[Part, int], delta: float
-) -> tuple[tuple[float, float], Losses]:
-    """The epsilons of composed privacy loss distributions, rounded up, and they."""
+) -> tuple[float, Losses]:
+    """The epsilon of composed privacy loss distributions, rounded up, and they."""
     step = _interval(inverse_square, sampled)
     while True:
         try:
-            remove, add = _losses_on_grid(inverse_square, sampled, delta, step)
-            return (remove.epsilon(delta), add.epsilon(delta)), (remove, add)
+            losses = _losses_on_grid(inverse_square, sampled, delta, step)
+            return max(side.epsilon(delta) for side in losses), losses
         except privacy_loss.TooManyLossesError:
             step *= 4
 

@@ -207,7 +207,7 @@ FURTHER = 1 << 29
 
 
 def decompose(
-    stddev: float, one_table: float = ONE_TABLE, two_tables: float = _TWO_TABLES
+    stddev: float, one_table: float = ONE_TABLE
 ) -> list[tuple[int, Fraction]]:
     """Multiples m_i and variances v_i with sum_i m_i^2 v_i = stddev^2 exactly.
 
@@ -216,10 +216,9 @@ def decompose(
     Args:
       stddev: The parameter s.
       one_table: Largest parameter for which one part is enough.
-      two_tables: Largest parameter for which two parts are enough.
     """
     variance = Fraction(stddev) ** 2
-    levels = 1 + (stddev > one_table) + (stddev > two_tables)
+    levels = 1 + (stddev > one_table) + (stddev > _TWO_TABLES)
     parts, multiple = [], 1
     for level in range(levels, 1, -1):
         width = math.sqrt(variance)

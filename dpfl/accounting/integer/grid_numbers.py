@@ -130,22 +130,20 @@ def grid_of_cohort(
     noise_multiplier: float,
     cohort_size: int,
     linf_ratio: float = 1.0,
-    no_noise: float = NO_NOISE,
 ) -> ReleaseGrid:
     """The `grid` of the sum of a cohort.
 
     Args:
-      noise_multiplier: As for `grid`; 0 for none.
+      noise_multiplier: As for `grid`; 0 for none, where `NO_NOISE` takes its place.
       cohort_size: n, the expected number of clients.
       linf_ratio: As for `grid`.
-      no_noise: The noise multiplier to compute with where there is no noise.
     """
     clients = 2 * cohort_size + _MORE_CLIENTS
-    return grid(noise_multiplier or no_noise, clients, linf_ratio)
+    return grid(noise_multiplier or NO_NOISE, clients, linf_ratio)
 
 
 def least_noise_of_32_bits(cohort_size: int) -> float:
-    """A `no_noise` with which sums have 32 bits; `NO_NOISE` if there is none."""
+    """A noise multiplier in place of 0 with which sums have 32 bits, or `NO_NOISE`."""
     for exponent in range(-24, 1):
         no_noise = 2.0**exponent
         if grid_of_cohort(no_noise, cohort_size).total_bits == 32:
