@@ -66,10 +66,9 @@ class Model(StatefulModel):
 class Algorithm(FederatedNNAlgorithm):
     """Federated averaging of updates that are known."""
 
-    def __init__(self, heard=None, garbage=()):
+    def __init__(self):
         super().__init__()
-        self.heard = [] if heard is None else heard
-        self._garbage = garbage
+        self.heard = []
 
     def process_aggregated_statistics(
         self, central_context, aggregate_metrics, model, statistics
@@ -79,10 +78,7 @@ class Algorithm(FederatedNNAlgorithm):
 
     def train_one_user(self, initial_model_state, model, user_dataset, central_context):
         self.heard.append(user_dataset.user_id)
-        moved = target(user_dataset.user_id)
-        if user_dataset.user_id in self._garbage:
-            moved = {name: np.full_like(part, np.nan) for name, part in moved.items()}
-        return MappedVectorStatistics(moved), Metrics()
+        return MappedVectorStatistics(target(user_dataset.user_id)), Metrics()
 
 
 def dataset(sampler="random", clients=CLIENTS):
