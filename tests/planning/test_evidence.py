@@ -38,7 +38,7 @@ PLANS = [
 
 
 def ledger_of(plan):
-    mechanism = dpfl.Gaussian(SIZE, 1.0, 1.0)
+    mechanism = dpfl.Gaussian(plan.cohort_size, 1.0, 1.0)
     return dpfl.Ledger(mechanism, plan, 10, 1e-5, accounting_method="rdp")
 
 
@@ -67,7 +67,7 @@ def test_every_claimed_sampling_scheme_is_tested():
 @pytest.mark.parametrize("plan", PLANS, ids=repr)
 def test_false_alarm_rate_stays_below_its_level(plan):
     """At a level of a fifth, where that can be seen."""
-    assert refusals(plan, 0.2, 40) <= stats.binom.ppf(0.999, 40, 0.2)
+    assert refusals(plan, 0.2, 30) <= stats.binom.ppf(0.999, 30, 0.2)
 
 
 # The probability that a client that is chosen reports, by its index and round.
