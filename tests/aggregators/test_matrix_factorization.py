@@ -64,7 +64,7 @@ def test_host_noise_equals_the_aggregators(tff_context):
 
 
 def test_missing_or_stale_host_noise_is_refused(tff_context):
-    config = matrix()
+    config = matrix(matrix_method="blt", matrix_buffers=2)
     process = build(config, seed=5, noise_on_host=True).create(value_type(20))
     noise = HostNoise(config, 20)
     state = process.initialize()

@@ -27,7 +27,6 @@ METHODS = {
     "identity": (noise_streams.BandedStream, {}),
     "honaker-online": (noise_streams.tree.TreeStream, {}),
     "honaker-full": (noise_streams.DenseStream, {}),
-    "optimal-prefix-sum": (noise_streams.DenseStream, {}),
     "optimal": (noise_streams.DenseStream, {}),
     "band-low-rank": (
         noise_streams.structured.StructuredStream,

@@ -198,7 +198,12 @@ def test_a_stream_of_noise_goes_on_in_another_process(tff_context, tmp_path):
     """Its saved state has the seeds of the rows that were released, and one vector."""
     plan = dpfl.OncePerEpoch(population=25, cohort_size=5, rounds=4)
     mechanism = dpfl.MatrixFactorization(
-        rounds_per_epoch=5, cohort_size=5, clip_norm=1.0, noise_multiplier=1.0
+        rounds_per_epoch=5,
+        cohort_size=5,
+        clip_norm=1.0,
+        noise_multiplier=1.0,
+        matrix_method="blt",
+        matrix_buffers=2,
     )
     seeds = []
     for _ in range(2):
