@@ -269,57 +269,60 @@ def test_keys_of_a_tree_are_sorted():
     assert_same(own.restore(vector[:5]), tree)
 
 
-def test_refusals_before_anything_is_computed():
-    agg, seeded = (dpfl.jax_aggregator(CSGM, TEMPLATE) for _ in range(2))
-    state, cohort = agg.init(), updates()
-    for entropy in (None, np.zeros(3, np.uint32), np.zeros(4, np.int32)):
+def test_entropy_that_is_none_or_a_constant_of_a_program_is_refused():
+    agg, cohort = dpfl.jax_aggregator(CSGM, TEMPLATE), updates()
+    state, drawn = agg.init(), agg.entropy()
+    keys = jnp.arange(CLIENTS)
+
+    def of_places(updates):
+        return lambda places: jax.tree.map(lambda leaf: leaf[places], updates)
+
+    for call in (
+        lambda: agg.update(state, cohort, None, None),
+        lambda: agg.update(state, cohort, None, np.zeros(3, np.uint32)),
+        lambda: agg.update(state, cohort, None, np.zeros(4, np.int32)),
+        lambda: jax.jit(lambda s, u: agg.update(s, u, None, drawn))(state, cohort),
+        # A function hides what it depends on, an operation that it is a constant.
+        lambda: jax.jit(lambda u: agg.update(state, of_places(u), keys, drawn))(cohort),
+        lambda: jax.jit(lambda: jnp.asarray(agg.entropy()))(),
+        lambda: jax.eval_shape(lambda: jnp.asarray(agg.entropy())),
+        lambda: lax.scan(lambda *_: (0, jnp.asarray(agg.entropy())), 0, length=2),
+    ):
         with refuses(ValueError, "entropy"):
-            agg.update(state, cohort, None, entropy)
-    drawn = agg.entropy()
-    with refuses(ValueError, "entropy"):
-        jax.jit(lambda s, u: agg.update(s, u, None, drawn))(state, cohort)
-    # An operation hides that it is a constant.
-    for loop in (jax.jit, jax.eval_shape, lambda f: jax.lax.scan(f, 0, length=2)):
-        with refuses(ValueError, "entropy"):
-            loop(lambda *_: (0, jnp.asarray(agg.entropy())))()
-    # A function hides what it depends on.
-    keys = jnp.arange(len(jax.tree.leaves(cohort)[0]))
-    with refuses(ValueError, "entropy"):
-        jax.jit(
-            lambda u: agg.update(
-                *(state, lambda at: jax.tree.map(lambda leaf: leaf[at], u), keys),
-                drawn,
-            )
-        )(cohort)
+            call()
     assert "seed" not in jax.eval_shape(agg.init)
-    with refuses(ValueError, "state"):
-        agg.update(seeded.init(1) | {"more": jnp.zeros(1)}, cohort)
-    with refuses(ValueError, "state"):
-        agg.update(agg.init(1) | {"round": jnp.zeros(2)}, cohort)
-    seeds = (agg.init(1), cohort)
-    for wrong, error, name in [
-        ({"keys": jnp.arange(3)}, ValueError, "keys"),
-        ({"keys": jnp.zeros(CLIENTS)}, TypeError, "keys"),
-        ({"mask": jnp.ones(3)}, ValueError, "mask"),
-        ({"weights": jnp.ones(CLIENTS)}, ValueError, "weights"),
-    ]:
+
+
+OF_UPDATES = [
+    ("state", ValueError, {"state": {"more": jnp.zeros(1)}}),
+    ("state", ValueError, {"state": {"round": jnp.zeros(2)}}),
+    ("keys", ValueError, {"keys": jnp.arange(3)}),
+    ("keys", TypeError, {"keys": jnp.zeros(CLIENTS)}),
+    ("mask", ValueError, {"mask": jnp.ones(3)}),
+    ("weights", ValueError, {"weights": jnp.ones(CLIENTS)}),
+    ("updates", TypeError, {"updates": jnp.zeros([CLIENTS, 6, 5])}),
+    ("keys", ValueError, {"updates": lambda places: updates()}),
+    ("updates", ValueError, {"updates": lambda _: updates(2), "keys": jnp.arange(8)}),
+]
+OF_AGGREGATORS = [
+    ("template", ValueError, {"template": {}}),
+    ("template", TypeError, {"template": jnp.zeros(3, jnp.int32)}),
+    ("output", ValueError, {"output": "median"}),
+    ("measure", ValueError, {"measure": "all"}),
+    ("weighted", ValueError, {"weighted": True}),
+]
+
+
+def test_refusals_before_anything_is_computed():
+    agg = dpfl.jax_aggregator(CSGM, TEMPLATE)
+    for name, error, wrong in OF_UPDATES:
+        own = {"updates": updates(), **wrong}
+        own["state"] = agg.init(1) | wrong.get("state", {})
         with refuses(error, name):
-            agg.update(*seeds, **wrong)
-    with refuses(TypeError, "updates"):
-        agg.update(seeds[0], cohort["w"])
-    with refuses(ValueError, "keys"):
-        agg.update(seeds[0], lambda places: cohort)
-    with refuses(ValueError, "updates"):
-        agg.update(seeds[0], lambda places: updates(2), jnp.arange(CLIENTS))
-    for wrong, error, name in [
-        ({"template": {}}, ValueError, "template"),
-        ({"template": jnp.zeros(3, jnp.int32)}, TypeError, "template"),
-        ({"template": TEMPLATE, "output": "median"}, ValueError, "output"),
-        ({"template": TEMPLATE, "measure": "all"}, ValueError, "measure"),
-        ({"template": TEMPLATE, "weighted": True}, ValueError, "weighted"),
-    ]:
+            agg.update(**own)
+    for name, error, wrong in OF_AGGREGATORS:
         with refuses(error, name):
-            dpfl.jax_aggregator(CSGM, **wrong)
+            dpfl.jax_aggregator(CSGM, **{"template": TEMPLATE, **wrong})
 
 
 def test_too_few_clients_who_bring_the_noise_are_refused():

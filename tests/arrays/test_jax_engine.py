@@ -5,7 +5,6 @@
 
 import dataclasses
 import os
-import shutil
 
 import jax
 import jax.numpy as jnp
@@ -18,11 +17,10 @@ from dpfl.tasks import clients as clients_lib
 from dpfl.tasks import metrics, models, registry
 from dpfl.tasks.networks import Dense, Flatten, Network
 from dpfl.tasks.task import JaxParts
-from dpfl.training import checkpoint, selection
 from dpfl.training import config as config_lib
 from dpfl.training import engine as engine_lib
 from dpfl.training import plan as plan_lib
-from dpfl.training import run as run_lib
+from dpfl.training import selection
 from dpfl.vectors import canaries
 from experiments.benchmarks import jax_rounds, peers
 
@@ -194,38 +192,6 @@ def test_a_repeated_round_of_a_card_has_other_noise(monkeypatch, tmp_path):
 def test_options_of_the_same_bits_are_known_to_the_compiler():
     for options in engine._SAME_BITS.values():
         assert jax.jit(lambda x: x + 1, compiler_options=options)(1) == 2
-
-
-def test_a_killed_run_ends_with_the_same_bits(tmp_path):
-    """Its folder is copied within a round, as a kill would leave it."""
-    found, said = [], []
-
-    def copy(done, of):
-        if done == 3:
-            shutil.copytree(tmp_path / "whole", tmp_path / "killed")
-
-    for name, on_round in (("whole", copy), ("killed", lambda done, of: None)):
-        made = plan(
-            "gaussian",
-            accounting_method="rdp",
-            **{"noise_multiplier": 1.0, "output_dir": tmp_path / name, "seed": 5},
-            **{"checkpoint_every": 2, "progress": False, "eval_every": 4},
-            canaries=100,
-        )
-        with run_lib.Run(made, said.append, on_round=on_round) as run:
-            summary = run.train()
-        store = checkpoint.CheckpointStore(tmp_path / name / "checkpoints")
-        newest = store.load_newest()
-        state = [newest.participations, newest.scores, *newest.leaves]
-        arrays = [part.tobytes() for part in state]
-        rows = (tmp_path / name / "metrics.csv").read_text()
-        model = (tmp_path / name / "model.npz").read_bytes()
-        found.append((arrays, rows, model, summary["exact"]["audit"]))
-    assert said == ["resuming after round 2"] and found[0] == found[1]
-    assert made.about.repeats_rounds
-    at_once = made.about.facts["clients_at_once"]
-    expected = {"engine": "jax", "device": "cpu", "clients_at_once": at_once}
-    assert summary["engine"] == expected
 
 
 def test_waiting_for_others_changes_no_client():

@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,30 +20,9 @@ from tests import forks
 from tests.refusals import names, refuses
 from tests.tasks import test_femnist
 
-SUMMARY = {
-    "task": "digits",
-    "mechanism": "gaussian",
-    "settings": {"mechanism": "gaussian", "server_lr": 0.5, "clip_norm": 0.1},
-    "flags": {"server_lr": 0.5, "output_dir": "a"},
-    "rounds": 3,
-    "final_metrics": {"eval_accuracy": 0.75, "eval_loss": 0.5},
-    "lower_is_better": ["loss"],
-    "epsilon": 7.5,
-    "delta": 1e-3,
-    "accounting_method": "pld",
-    "relation": "add_or_remove",
-    "exact": {
-        "task_fingerprint": "abcdef0123456789",
-        "wall_time_seconds": 12.5,
-        "uplink_bits_per_parameter": 32.0,
-        "downlink_bits_per_parameter": 32.0,
-    },
-}
-METRICS = """round,eval_accuracy,eval_loss,epsilon,exact_total_uplink_bits
-1,,,1.5,100
-2,0.875,0.25,inf,200
-3,0.75,0.5,7.5,300
-"""
+COMPARED = Path(__file__).with_name("compared")
+SUMMARY = files.read_json(COMPARED / "summary.json")
+METRICS = (COMPARED / "metrics.csv").read_text()
 
 
 def make(folder, **changes):

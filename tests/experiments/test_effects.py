@@ -130,27 +130,6 @@ def test_clients_without_a_part_of_their_own_add_nothing():
         effects.effect_over_clients(other, examples, [("a", "b")])
 
 
-# Standard deviations of what seeds, clients and each of a seed's examples add.
-@pytest.mark.parametrize(
-    ("seeds", "scales"),
-    [(5, (0.01, 0.05, 0.5)), (8, (0, 0.1, 0.3)), (10, (0.01, 0, 1))],
-)
-def test_intervals_over_seeds_and_clients_have_nominal_coverage(seeds, scales):
-    rng = np.random.default_rng(3)
-    tries, covered = 800, 0
-    for _ in range(tries):
-        # A tenth of what F-EMNIST's writers have, whose effects are skewed.
-        examples = 1 + rng.negative_binomial(2, 0.25, size=300)
-        of_seeds = scales[0] * rng.normal(size=(seeds, 1))
-        of_clients = scales[1] * (rng.exponential(size=300) - 1)
-        noise = scales[2] * rng.normal(size=(seeds, 300)) / np.sqrt(examples)
-        gains = examples * (0.02 + of_seeds + of_clients + noise)
-        found = effects.effect_over_clients(by_client(gains), examples, [("a", "b")])
-        covered += found.low <= 0.02 <= found.high
-    # Two and a half standard errors.
-    assert covered / tries == pytest.approx(0.95, abs=0.02)
-
-
 def test_seed_count_gives_the_stated_power(monkeypatch):
     monkeypatch.setattr(ours, "_TRIES", 1500)
     for work in FIGURES["intervals"].grid("small")[::5]:

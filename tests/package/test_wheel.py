@@ -280,35 +280,14 @@ def test_commands_train_in_jax_from_the_wheel(wheel, tmp_path):
     assert {"epsilon", "composition", "tails", "measured"} <= checks
 
 
-# What a sweep does for each row of its table, for one round of a small cohort.
-WORK = """
-import json
-from pathlib import Path
-from dpfl import experiments
-from dpfl.experiments.trainings import sweep, trainers
-flags = {"flagfile": "tasks/digits.flags", "rounds": 1, "cohort_size": 4, "seed": 1}
-work = sweep.training_work({"task": "digits"}, flags)
-trainers.Trainer().train(work, Path("run"))
-print(experiments.__file__)
-print(json.dumps(sweep.measured(Path("run"))))
-"""
-
-
 def test_training_works_from_the_wheel(wheel, tmp_path):
     """TensorFlow Federated is this environment's; dpfl is the wheel's alone."""
     site = tmp_path / "site"
     interpreters.uv("pip", "install", "--no-deps", "--target", site, wheel)
-
-    def python(program, *arguments):
-        first = functools.partial(forks.import_anew, [site])
-        done = forks.run(program, *arguments, folder=tmp_path, first=first)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    (tmp_path / "work.py").write_text(WORK)
-    where, row = python("work.py").splitlines()[-2:]
-    assert Path(where).parent == site / "dpfl/experiments"
-    row = json.loads(row)
+    words = "train", "--rounds=1", "--cohort_size=4", "--output_dir=run"
+    first = functools.partial(forks.import_anew, [site])
+    done = forks.run("dpfl", *words, folder=tmp_path, first=first)
+    assert done.returncode == 0, done.stdout + done.stderr
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
     # One round of a mechanism that was calibrated to the task's budget for one round.
-    assert 7.9 < row["epsilon"] <= 8
-    assert (tmp_path / "run/metrics.csv").exists()
+    assert 7.9 < summary["epsilon"] <= 8
