@@ -30,6 +30,19 @@ def test_exception_keeps_the_old_file(tmp_path, written):
     assert os.listdir(tmp_path) == ["model.keras"]
 
 
+def test_failed_write_raises_and_keeps_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "x"
+    files.write_atomically(path, b"old")
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with refuses(OSError, "No space left", path):
+        files.write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+
+
 def test_arrays_on_a_full_disk_raise_one_error(tmp_path, monkeypatch):
     """The archive was closed after its file, with a traceback at the end."""
     unraised, path = [], tmp_path / "x.npz"

@@ -72,6 +72,15 @@ def test_cap_is_per_pass_and_drawn_from_all_examples():
     assert seen == {1, 2, 3, 4, 5, 6}
 
 
+def test_order_is_a_function_of_seed_client_and_round():
+    def order(seed, round_index):
+        return _flat(_datasets(shuffle_seed=seed)(1, round_index))
+
+    assert order(3, 5) == order(3, 5)
+    assert len({tuple(order(3, r)) for r in range(6)}) > 3
+    assert len({tuple(order(s, 5)) for s in range(6)}) > 3
+
+
 def test_no_seed_keeps_the_stored_order():
     build = _datasets(shuffle_seed=None, client_epochs=2)
     assert _flat(build(2, 7)) == [7, 8, 9, 7, 8, 9]

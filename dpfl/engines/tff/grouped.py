@@ -238,7 +238,7 @@ class GroupedRounds:
         self.specs = tff.types.structure_from_tensor_type_tree(
             lambda spec: spec, whole_type
         )
-        _check_size(self.specs)
+        _check_size(self.specs, self._has_canaries)
         self.cohort = Cohort(steps, train, weights_type, own_type)
         self.next = self._next_computation(whole_type)
 
@@ -283,9 +283,12 @@ class GroupedRounds:
         )
 
 
-def _check_size(specs: ProcessState) -> None:
+def _check_size(specs: ProcessState, has_canaries: bool) -> None:
     """Raises NotEnoughMemoryError if a state of such leaves is no message of TFF."""
     leaves = tf.nest.flatten(specs)
+    if has_canaries:
+        # A round returns its release in the same message.
+        leaves += specs.weights.trainable
     size = sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in leaves)
     most = connection.MESSAGE_BYTES
     if size >= most:

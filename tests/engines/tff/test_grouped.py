@@ -36,13 +36,14 @@ MECHANISMS = {
 }
 
 
-def build(task, name, groups):
+def build(task, name, groups, canary_length=None):
     """The computations, and those of the same factory for a client at a time."""
     return grouped.GroupedRounds(
         task,
         task.functional_model(0),
         aggregators.build(MECHANISMS[name], seed=5),
         *(0.1, server_optimizers.build_server_optimizer("sgd", 1.0), groups),
+        canary_length,
     )
 
 
@@ -162,14 +163,7 @@ def test_integer_sums_leave_the_same_bits(task, tff_secure_context, name, groups
 
 def test_canaries_send_their_directions(task, tff_context):
     """Their indices are behind those of the six clients, one of which trains too."""
-    rounds = grouped.GroupedRounds(
-        *(
-            task,
-            task.functional_model(0),
-            aggregators.build(MECHANISMS["none"], seed=5),
-        ),
-        *(0.1, server_optimizers.build_server_optimizer("sgd", 1.0), 2, 3.0),
-    )
+    rounds = build(task, "none", 2, canary_length=3.0)
     training = federated_averaging.GroupedProcess(
         rounds, lambda state: state, lambda client: (client, 77)
     )
@@ -210,6 +204,9 @@ def test_a_state_beyond_a_message_is_refused(task, monkeypatch):
         build(task, "none", 2)
     monkeypatch.setattr(connection, "MESSAGE_BYTES", size + 1)
     build(task, "none", 2)
+    # With canaries the release comes back beside it.
+    with refuses(engine.NotEnoughMemoryError, "--engine=jax"):
+        build(task, "none", 2, canary_length=1.0)
 
 
 def test_empty_cohort_releases_noise_alone(task, tff_context):
