@@ -91,22 +91,17 @@ class TestHolesPutBack:
         missing = beyond["beyond 4.5 standard deviations"]
         assert missing.found == 0 and missing.claimed > 10 and not missing.is_sound
 
-    def test_noise_too_small(self, monkeypatch):
+    @pytest.mark.parametrize(("share", "check"), [(0.95, "tails"), (0.25, "epsilon")])
+    def test_noise_too_small(self, monkeypatch, share, check):
         from dpfl.codecs import integer_sums
 
         real = integer_sums.DiscreteGaussian
         monkeypatch.setattr(
-            integer_sums, "DiscreteGaussian", lambda stddev: real(0.95 * stddev)
+            integer_sums, "DiscreteGaussian", lambda stddev: real(share * stddev)
         )
-        assert "spread" in bad(audited("gaussian", "tails"))
-
-    def test_far_too_little_noise(self, monkeypatch):
-        from dpfl.codecs import integer_sums
-
-        real = integer_sums.DiscreteGaussian
-        monkeypatch.setattr(
-            integer_sums, "DiscreteGaussian", lambda stddev: real(stddev / 4)
-        )
+        if check == "tails":
+            assert "spread" in bad(audited("gaussian", "tails"))
+            return
         found = audited("gaussian", "coordinate", trials=2_000, rounds_in_tff=0)
         assert bad(found) == {"epsilon"}
 

@@ -26,28 +26,6 @@ def test_unreachable_budget_names_the_mechanism():
             planning.calibrate(mechanism, None, D, 1e-12, 1e-30)
 
 
-def test_cost_matches_the_configuration():
-    found = comparison.cost(SPARSE, PLAN, D, 1e-4)
-    assert found.compression_rate == pytest.approx(10)
-    assert found.mean_squared_error == SPARSE.mean_squared_error(D)
-    assert found.uplink_bits == SPARSE.uplink_bits(D)
-    assert (found.cohort_size, found.population, found.rounds) == (10, 100, 5)
-    assert found.participation == "poisson" and found.dimension == D
-    # The Gaussian has no rate of its own: its messages are not compressed.
-    assert comparison.compression_rate(GAUSSIAN, D) == 1
-
-
-def test_with_error_inverts_the_error():
-    target = 0.03
-    for config in (GAUSSIAN, SPARSE):
-        noised = comparison.with_error(config, D, target)
-        if noised is not None:
-            assert noised.mean_squared_error(D) == pytest.approx(target)
-    # Of n vectors (clip/n)^2 d z^2: z = sqrt(target n^2 / d).
-    found = comparison.with_error(GAUSSIAN, D, target).noise_multiplier
-    assert found == pytest.approx(math.sqrt(target * 100 / D))
-
-
 @pytest.mark.parametrize("target", [1e-4, 0.01, 100.0])
 def test_with_error_respects_the_limit_of_count_noise(target):
     """Updates of noise y need z with 1/z^2 = 1/y^2 + 1/(2 count_stddev)^2."""

@@ -10,7 +10,6 @@ import pytest
 
 from dpfl import accounting, files, mechanisms, planning
 from dpfl.mechanisms import build, participation
-from tests.refusals import refuses
 from tools import exact_numbers, pages, tightness
 
 TABLE = Path(__file__).resolve().parents[2] / "docs/results/exact_numbers.csv"
@@ -125,18 +124,3 @@ def test_table_noise_matches_both_accountants():
 
 def test_pages_have_their_tables():
     assert pages.main(["--check"]) == 0
-
-
-def test_tables_show_means_ranges_and_columns_by_label():
-    made = pages.table(
-        "accounting_methods task=mnist mechanism=gaussian: task | noise_multiplier .3g by accounting_method"
-    )
-    assert made.splitlines() == [
-        "| task | z, accounting_method=rdp | z, accounting_method=tight |",
-        "| --- | --- | --- |",
-        "| mnist | 0.851 | 0.79 |",
-    ]
-    line = "csgm_fig2 task=mnist compression_rate=1: epsilon | final_accuracy .3f, lines .0f"
-    assert pages.table(line).splitlines()[2] == "| 2 | 0.875 (0.869 to 0.883) | 6 |"
-    with refuses(ValueError, "csgm_fig2"):
-        pages.table("csgm_fig2")

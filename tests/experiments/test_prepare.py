@@ -36,20 +36,6 @@ def test_the_archive_and_its_digest(tmp_path, name):
     assert tasks[0].fingerprint == tasks[1].fingerprint
 
 
-def test_refusals_come_before_anything_is_written(tmp_path):
-    for words, parts in (
-        ((), ("task", "femnist")),
-        (("emnist", tmp_path), ("task", "emnist")),
-        (("femnist",), ("SOURCE", "femnist")),
-        (("femnist", tmp_path / "none"), ("SOURCE", tmp_path / "none")),
-        (("femnist", tmp_path, "--output=a.npy"), ("--output", ".npz", "a.npy")),
-        (("femnist", tmp_path, "--output="), ("--output",)),
-    ):
-        done = prepare(tmp_path, *words)
-        assert done.returncode == 2 and names(done.stderr, *parts), done.stderr
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(
     ("name", "content", "found"),
     [
@@ -60,6 +46,7 @@ def test_refusals_come_before_anything_is_written(tmp_path):
 def test_files_without_data_make_no_archive(tmp_path, name, content, found):
     (tmp_path / "a-t01.json").write_text(content)
     (folder := tmp_path / "empty").mkdir()
-    done = prepare(folder, name, tmp_path)
-    assert done.returncode == 2 and names(done.stderr, "SOURCE", found), done.stderr
+    for words, parts in (((name, tmp_path), ("SOURCE", found)), ((), ("task", name))):
+        done = prepare(folder, *words)
+        assert done.returncode == 2 and names(done.stderr, *parts), done.stderr
     assert not list(folder.iterdir())

@@ -288,7 +288,6 @@ def test_a_task_of_ones_own_users_is_installed_and_trains(outside):
     first = functools.partial(forks.import_anew, [folder / "installed", ROOT])
     for words, told in (
         (["points", "--from_npz=users.npz"], "points"),
-        (["other", "--from_npz=none.npz"], "none.npz"),
         (["other", "--from_npz=alone.npz"], "--from_npz"),
         (["other", "--from_npz=users.npz", "--output_dir=points"], "points"),
         (["other", "--from_npz=users.npz", "--output_dir="], "--output_dir"),

@@ -10,8 +10,6 @@ import resource
 from dpfl import mechanisms
 from experiments.benchmarks import programs
 from tests import forks
-from tests.refusals import refuses
-from tools import soak
 from tools.soaks import runs
 
 
@@ -60,12 +58,3 @@ def test_every_mechanism_is_soaked():
 
 def test_a_difference_is_named(tmp_path):
     assert "cannot be read" in runs.differences(tmp_path, {"model": {}})[0]
-
-
-def test_arguments():
-    assert soak.arguments([]).kills == 200 and soak.arguments([]).lines == 5_000
-    assert soak.arguments(["--seed=4"]).seed == 4
-    only = soak.arguments(["--only", "--signals=20"])
-    assert only.signals == 20 and only.kills == only.lines == 0
-    with refuses(SystemExit, 2):
-        soak.arguments(["--mechanisms=gaussian,nope"])

@@ -34,25 +34,6 @@ EPSILON_OF_GAUSSIAN = ["--mechanism=gaussian", "--cohort_size=10", "--population
 EPSILON_OF_GAUSSIAN += ["--participation=fixed", "--rounds=1", "--json"]
 
 
-# Calls what scripts of dpfl call, one after the other, and prints what each said.
-SCRIPTS = """
-import contextlib, importlib.metadata, io, json, sys
-scripts = {e.name: e for e in importlib.metadata.distribution("dpfl").entry_points}
-names, said = sys.argv[1:], []
-for name in names:
-    sys.argv = [f"dpfl-{name}"]
-    with contextlib.redirect_stderr(io.StringIO()) as errors:
-        try:
-            scripts[sys.argv[0]].load()()
-        except SystemExit as ended:
-            assert ended.code == 2
-        else:
-            raise AssertionError(name)
-    said.append(errors.getvalue())
-print(json.dumps(said))
-"""
-
-
 def run(command, folder, exit_code=0, **more):
     """Runs a command, mostly far from the source tree; returns what it printed."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
@@ -188,11 +169,8 @@ def check_the_rest(binaries, tmp_path):
     said = run([binaries / "dpfl-compare"], tmp_path, exit_code=2)
     assert said == "error: RUN must be the output folder of a run, found none\n"
     check_commands(python, tmp_path)
-    names = ("train", "audit", "search", "sweep")
-    assert all((binaries / f"dpfl-{name}").exists() for name in names)
-    one = run([binaries / "dpfl-train"], tmp_path, exit_code=2)
-    others = json.loads(run([python, "-I", "-c", SCRIPTS, *names[1:]], tmp_path))
-    for said in (one, *others):
+    for name in ("train", "audit", "search", "sweep"):
+        said = run([binaries / f"dpfl-{name}"], tmp_path, exit_code=2)
         assert said.startswith("error: this part of dpfl needs TensorFlow"), said
         assert said.count("\n") == 1
 
