@@ -3,14 +3,11 @@
 
 """Mechanisms give the same integers in each library, however they are computed."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import arrays, mechanisms
-from dpfl.codecs import adaptive_clip
 from tests.arrays import cases, libraries
 
 # Cases that are compiled too, and how; those of all ways have a compiled release. JAX takes
@@ -97,26 +94,6 @@ def check_close(wanted, found, modulus_bits, most):
     apart = np.abs(np.concatenate(apart))
     assert apart.max(initial=0) <= most
     assert np.count_nonzero(apart) <= most * apart.size / 100
-
-
-def test_an_adapted_clip_is_close(nx):
-    """Over ten rounds of votes."""
-    config = mechanisms.TEST_CONFIGS["gaussian"]
-    config = dataclasses.replace(config, adaptive_clipping=True)
-    expected, found = (clips(config, each) for each in (arrays.named("numpy"), nx))
-    assert len(set(expected)) > 4
-    assert_allclose(found, expected, rtol=1e-5)
-
-
-def clips(config, nx):
-    clip, found = adaptive_clip.AdaptiveClip(config, nx), []
-    state = clip.initial_state()
-    for votes in range(-5, 5):
-        own = nx.asarray(votes, np.float32) / 3
-        state = clip.next_state(state["clip_norm"], own)
-        assert np.asarray(state["clip_norm"]).dtype == np.float32
-        found.append(float(state["clip_norm"]))
-    return found
 
 
 def test_numbers_keep_their_digits(nx):

@@ -16,14 +16,6 @@ def seed_in(nx):
     return nx.asarray(np.array([5, -7]), np.int64)
 
 
-def test_rows_begin_anywhere(nx):
-    rows = np.arange(20, dtype=np.float32).reshape(4, 5)
-    starts = np.array([0, 2, 5, 4])
-    expected = [np.roll(row, -start) for row, start in zip(rows, starts)]
-    found = nx.rolled(nx.asarray(rows, np.float32), nx.asarray(starts, np.int64))
-    assert_array_equal(found, expected)
-
-
 def test_gaussian_sketches_have_one_matrix(nx, monkeypatch):
     """Drawn in several blocks of rows, of which the last one is cut."""
     monkeypatch.setattr(gaussian_sketch, "_DRAWN_AT_ONCE", 150)

@@ -85,21 +85,12 @@ def test_runs_without_a_counterpart_are_refused(folder):
         dataclasses.replace(CLAIM, less=less).effect(folder)
 
 
-@pytest.mark.parametrize(
-    ("asks", "low", "high", "verdict"),
-    [
-        (verdicts.FREE, -0.009, 0.02, "no cost shown"),
-        (verdicts.FREE, -0.009, -0.001, "costs, below the margin"),
-        (verdicts.FREE, -0.011, 0.02, "not decided"),
-        (verdicts.FREE, -0.02, -0.011, "costs more"),
-        (verdicts.AHEAD, 0.001, 0.02, "holds"),
-        (verdicts.AHEAD, -0.001, 0.02, "not decided"),
-        (verdicts.AHEAD, -0.02, -0.001, "does not hold"),
-    ],
-)
-def test_verdicts(asks, low, high, verdict):
-    found = effects.Effect((low + high) / 2, low, high)
-    assert dataclasses.replace(CLAIM, asks=asks).verdict(found) == verdict
+def test_verdicts():
+    for row in files.read_csv(HERE / "verdicts.csv"):
+        low, high = float(row["low"]), float(row["high"])
+        found = effects.Effect((low + high) / 2, low, high)
+        claim = dataclasses.replace(CLAIM, asks=getattr(verdicts, row["asks"]))
+        assert claim.verdict(found) == row["verdict"], row
 
 
 EXACT = verdicts.Exact(
@@ -108,30 +99,14 @@ EXACT = verdicts.Exact(
 )
 
 
-# Of one run; of two, whose losses are twice as large; with ends, and over another's ends.
-OVER = {"other": {"rate": "1"}}
-ENDS, SPAN = {"ends": ("worst", "best")}, "0.800 (0.700 to 0.900)"
+def test_numbers_without_seeds(folder):
+    """Of one run; over another's, whose losses are twice as large; and with ends.
 
-
-@pytest.mark.parametrize(
-    ("limits", "said", "value", "limit"),
-    [
-        ({"most": 0.81}, "holds", "0.800", "at most 0.81"),
-        ({"most": 0.79}, "does not hold", "0.800", "at most 0.79"),
-        ({"least": 0.79}, "holds", "0.800", "at least 0.79"),
-        ({"least": 0.81}, "does not hold", "0.800", "at least 0.81"),
-        ({**OVER, "most": 1}, "holds", "0.941", "at most 1"),
-        ({**OVER, "by": "final_loss", "most": 1}, "holds", "0.471", "at most 1"),
-        ({**ENDS, "most": 0.91}, "holds", SPAN, "at most 0.91"),
-        ({**ENDS, "most": 0.89}, "not decided", SPAN, "at most 0.89"),
-        ({**ENDS, "most": 0.69}, "does not hold", SPAN, "at most 0.69"),
-        ({**ENDS, **OVER, "most": 2}, "holds", "0.941 (0.737 to 1.20)", "at most 2"),
-    ],
-)
-def test_numbers_without_seeds(folder, limits, said, value, limit):
-    """The worse ten-fold over the better plain one, and the other way round."""
-    cells = said, value, "", limit
-    assert dataclasses.replace(EXACT, **limits).cells(folder) == cells
+    The worse ten-fold is over the better plain one, and the other way round.
+    """
+    for limits, said, value, limit in files.read_json(HERE / "limits.json"):
+        found = dataclasses.replace(EXACT, **limits).cells(folder)
+        assert found == (said, value, "", limit)
 
 
 def test_every_claim_has_a_line(folder):
@@ -181,6 +156,10 @@ def asked(folder, changes, late, ends):
       ends: Mechanisms whose best rate is at an end.
     """
     rows = []
+    changes, late = (
+        {tuple(arm.split(",")): value for arm, value in given.items()}
+        for given in (changes, late)
+    )
     for arm, mean in {**ARMS, **changes}.items():
         labels = dict(zip(("mechanism", "compression_rate", "bits"), arm))
         for seed, away in ((1, -0.001), (2, 0), (3, 0.001)):
@@ -207,33 +186,12 @@ def asked(folder, changes, late, ends):
 
 
 P1, P2 = claims.FAMILIES
-NO_COST, COSTS, MORE = "no cost shown", "costs, below the margin", "costs more"
-UNDECIDED, NEITHER = "not decided", "not assayable"
-OF_P1, OF_P2 = [NO_COST, COSTS, UNDECIDED], [MORE, NO_COST]
+# Changes of what arms have, and the verdicts then. What costs more than a margin is
+# decided only if smaller rates are, and others gain 0.4 points in the last rounds.
+CHANGES = files.read_json(HERE / "families.json")
 
 
-@pytest.mark.parametrize(
-    ("changes", "late", "ends", "of_p1", "of_p2"),
-    [
-        ({}, {}, (), OF_P1, OF_P2),
-        # 300-fold costs more, which is decided only if 100-fold is.
-        ({("l2_csgm", "300.0", ""): 0.78}, {}, (), [NO_COST, COSTS, MORE], OF_P2),
-        (
-            {("l2_csgm", "300.0", ""): 0.78, ("l2_csgm", "100.0", ""): 0.791},
-            *({}, (), [NO_COST, UNDECIDED, UNDECIDED], OF_P2),
-        ),
-        ({("l2_csgm", "1000.0", ""): 0.7875}, {}, (), OF_P1, OF_P2),
-        ({("l2_csgm", "1000.0", ""): 0.788}, {}, (), 3 * [NEITHER], 2 * [NEITHER]),
-        ({("none", "", ""): 0.8151}, {}, (), OF_P1, OF_P2),
-        ({("none", "", ""): 0.8149}, {}, (), 3 * [NEITHER], 2 * [NEITHER]),
-        # Others gain 0.4 points in the last rounds.
-        ({}, {("l2_csgm", "10.0", ""): 0.0089}, (), OF_P1, OF_P2),
-        ({}, {("l2_csgm", "10.0", ""): 0.0091}, (), 3 * [NEITHER], OF_P2),
-        ({}, {("sketched_ddg", "50.0", "16"): -0.0011}, (), OF_P1, 2 * [NEITHER]),
-        ({}, {}, ("sketched_ddg",), OF_P1, 2 * [NEITHER]),
-        ({}, {}, ("none",), 3 * [NEITHER], 2 * [NEITHER]),
-    ],
-)
+@pytest.mark.parametrize(("changes", "late", "ends", "of_p1", "of_p2"), CHANGES)
 def test_families_asked_beforehand(tmp_path, changes, late, ends, of_p1, of_p2):
     asked(tmp_path, changes, late, ends)
     assert (P1.verdicts(tmp_path), P2.verdicts(tmp_path)) == (of_p1, of_p2)
