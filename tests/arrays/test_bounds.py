@@ -15,6 +15,7 @@ from dpfl import arrays
 from dpfl.vectors import clipping, integers, randomness, rotation, rounding
 from tests.arrays import libraries
 
+pytestmark = pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
 LARGEST = np.finfo(np.float32).max
 # A bound nearer to the float32 above it.
 BETWEEN = 283154.6547
@@ -74,7 +75,6 @@ def is_finite(vector):
     return bool(np.isfinite(vector).all())
 
 
-@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
 def test_norms_of_a_million_numbers(nx):
     given = vectors(LENGTH)
     norms = of_each(nx, lambda vector: clipping.safe_norm(vector), given)
@@ -88,7 +88,6 @@ def test_norms_of_a_million_numbers(nx):
         assert math.isclose(found.norm, true, rel_tol=1e-5), name
 
 
-@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
 def test_a_squared_norm_is_never_below_the_true_one(nx):
     given = vectors(LENGTH)
     for name, found in of_each(nx, rounding.squared_norm_above, given).items():
@@ -101,7 +100,6 @@ def test_a_squared_norm_is_never_below_the_true_one(nx):
 
 
 @pytest.mark.parametrize("max_squared_norm", [1, 300, 10**6, 1 << 52])
-@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
 def test_rounding_to_nearest_stays_within_its_norm(nx, max_squared_norm):
     given = vectors(4096)
     rounded = of_each(nx, lambda v: rounding.round_within(v, max_squared_norm), given)
@@ -112,7 +110,6 @@ def test_rounding_to_nearest_stays_within_its_norm(nx, max_squared_norm):
 
 
 @pytest.mark.parametrize("bounds", [(1.0, 0.5), (40.0, 3.25), (1e6, 2.0**20)])
-@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
 def test_randomized_rounding_stays_within_its_bounds(nx, bounds):
     given = vectors(4096)
     seed = nx.asarray(np.array([5, -7]), np.int64)
@@ -131,7 +128,6 @@ def check_rounded(found, max_norm, max_coordinate, name):
     assert square_sum(inside) <= max_norm**2, name
 
 
-@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
 def test_the_rounded_vector_is_within_both_bounds(nx):
     given, (norm, size) = vectors(LENGTH), (1e6, rounding._float32_below(BETWEEN))
     within = of_each(nx, lambda v: rounding._within(v, norm, size), given)
@@ -145,7 +141,6 @@ NOISED = [name for name in dpfl.TEST_CONFIGS if name != "none"]
 
 
 @pytest.mark.parametrize("name", NOISED)
-@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
 def test_messages_are_within_the_grid(name, nx):
     # A longer vector would be 2**16 integers at most.
     config, length = dpfl.TEST_CONFIGS[name], 4096

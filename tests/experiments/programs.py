@@ -19,6 +19,8 @@ from pathlib import Path
 import tqdm
 from absl import flags
 
+from tests import refusals
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -32,17 +34,27 @@ def command(binary: str, *args) -> list[str]:
     return [sys.executable, "-m", f"experiments.{binary}", *map(str, args)]
 
 
-def run(binary: str, *args, cwd=ROOT) -> subprocess.CompletedProcess:
-    """The exit code and output of a binary that reads nothing."""
-    return subprocess.run(
-        command(binary, *args),
-        cwd=cwd,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def python(*words, **options) -> subprocess.CompletedProcess:
+    """The exit code and output of a Python, which reads nothing unless it is told to."""
+    options = {
+        "cwd": ROOT,
+        "env": environment(),
+        "stdin": subprocess.DEVNULL,
+        **options,
+    }
+    command = [sys.executable, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, **options)
+
+
+def run(binary: str, *args) -> subprocess.CompletedProcess:
+    """The exit code and output of a binary."""
+    return python("-m", f"experiments.{binary}", *args)
+
+
+def check_refused(done: subprocess.CompletedProcess, *parts: object) -> None:
+    """Checks that a program has said one sentence, which names parts, and no more."""
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert refusals.names(done.stderr, *parts), (parts, done.stderr)
 
 
 _CONFIGS = """
@@ -69,14 +81,8 @@ def configs(lines: list[list[str]]) -> tuple[list[list], str]:
 
     Task, epsilon, noise, names of flags, and whether a run in JAX has another folder.
     """
-    done = subprocess.run(
-        [sys.executable, "-c", _CONFIGS],
-        input="\n".join(map(json.dumps, lines)),
-        capture_output=True,
-        text=True,
-        env=environment(),
-        cwd=ROOT,
-    )
+    given = "\n".join(map(json.dumps, lines))
+    done = python("-c", _CONFIGS, input=given, stdin=None)
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(found) == len(lines), done.stderr
     return found, done.stderr

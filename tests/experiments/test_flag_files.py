@@ -1,7 +1,6 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-import itertools
 import pathlib
 
 import pytest
@@ -27,22 +26,10 @@ def test_a_flag_is_a_name_and_a_value():
     assert flag_files.pair("--progress") == ("progress", "true")
 
 
-def test_every_paper_folder_has_a_flag_file_per_task():
-    names = set(flag_files.names())
-    # What these do at the medium scale stands in `papers.medium`.
-    papers = ("chen2022", "dome2025")
-    elsewhere = [
-        ("chen2022", "mnist"),
-        *itertools.product(papers, ("court", "fashion", "femnist")),
-    ]
-    for task in tasks.task_names():
-        name = f"{task}.flags"
-        if task == "synthetic":
-            continue
-        for folder in ("tasks", *papers):
-            if (folder, task) not in elsewhere:
-                assert f"{folder}/{name}" in names
-                assert flag_files.values(f"{folder}/{name}")["task"] == task
+def test_every_task_has_a_flag_file():
+    """Those of papers are what figures are made of."""
+    for task in set(tasks.task_names()) - {"synthetic"}:
+        assert flag_files.values(f"tasks/{task}.flags")["task"] == task
 
 
 @pytest.mark.parametrize("name", ["tasks/digits.flags", "configs/tasks/digits.flags"])

@@ -45,7 +45,7 @@ def test_bad_command_line_is_a_one_line_error(binary, tmp_path):
     if binary in ("privacy", "factorize"):
         # A fork with libraries that they never import takes longer than their imports.
         with (tmp_path / "lines").open() as read:
-            done = in_python(*words, stdin=read)
+            done = programs.python("-m", *words, stdin=read)
     else:
         first = functools.partial(programs.read_from, tmp_path / "lines")
         done = forks.run(*words, first=first)
@@ -59,14 +59,6 @@ def test_bad_command_line_is_a_one_line_error(binary, tmp_path):
         or found["fault"]
     ]
     assert not wrong
-
-
-def in_python(*words, **options):
-    """A module's run in a process of its own."""
-    command = [sys.executable, "-m", *words]
-    return subprocess.run(
-        command, capture_output=True, text=True, cwd=programs.ROOT, **options
-    )
 
 
 def results(text):
@@ -127,13 +119,7 @@ HEAVY += (
 def test_bad_flags_are_refused_before_heavy_imports(binary):
     first, _ = REFUSED[binary.replace("-", "_")][0]
     line = [binary, *first.split()]
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "dpfl", *line],
-        cwd=programs.ROOT,
-        env=programs.environment(),
-        capture_output=True,
-        text=True,
-    )
+    done = programs.python("-X", "importtime", "-m", "dpfl", *line)
     said = done.stderr.splitlines()
     assert done.returncode == 2 and "error: " in done.stderr
     imported = {x.split("|")[-1].strip() for x in said if x.startswith("import time:")}
@@ -174,7 +160,7 @@ def test_an_interrupt_during_imports_has_no_traceback(tmp_path):
 def test_fuzzed_command_lines_exit_cleanly():
     found = []
     for name in ("privacy", "factorize"):
-        done = in_python("tools.fuzz", name, "--lines=20", "--seed=7")
+        done = programs.python("-m", "tools.fuzz", name, "--lines=20", "--seed=7")
         found += results(done.stdout)
     assert len(found) == 40 and not [each for each in found if each["fault"]]
 

@@ -3,9 +3,6 @@
 
 """TFF's import as the binaries do it, in a program of its own."""
 
-import subprocess
-import sys
-
 from . import programs
 
 IMPORTED = """
@@ -50,11 +47,5 @@ assert str(double.type_signature).replace(" ", "") == "(float32->float32)"
 
 
 def test_imports_are_frozen_and_unused_modules_are_loaded_on_use():
-    done = subprocess.run(
-        [sys.executable, "-c", IMPORTED + GARBAGE + LAZY],
-        cwd=programs.ROOT,
-        env=programs.environment(),
-        capture_output=True,
-        text=True,
-    )
+    done = programs.python("-c", IMPORTED + GARBAGE + LAZY)
     assert done.returncode == 0, done.stderr

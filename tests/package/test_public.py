@@ -7,14 +7,13 @@ import dataclasses
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import dpfl
 from dpfl import mechanisms
+from tests.experiments import programs
 from tests.refusals import refuses
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,7 +52,7 @@ def test_docstring_lists_the_public_names_in_groups():
     free = [each[1] for each in found if not each[2]]
     code = f"{PROGRAM}\nimport sys; [getattr(dpfl, each) for each in {free}]\n"
     code += "assert not {'tensorflow', 'dpfl.needs_tff'} & {*sys.modules}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = programs.python("-c", code)
     assert done.returncode == 0, done.stderr
     noise, spent, relation, after = done.stdout.split()
     assert 7.99 < float(spent) <= 8 and relation == "add_or_remove"
@@ -175,12 +174,9 @@ def test_broken_plug_in_package_affects_no_other(tmp_path):
         entry = f"[dpfl.mechanisms]\n{name} = {name}_plugin\n"
         (info / "entry_points.txt").write_text(entry)
     line = "compare --epsilon=2 --rounds=3 --dimension=100 --accounting_method=rdp"
-    done = subprocess.run(
-        [sys.executable, "-m", "dpfl", "privacy", *line.split(), "--json"],
-        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"},
-        capture_output=True,
-        text=True,
-    )
+    path = f"{ROOT}{os.pathsep}{tmp_path}"
+    words = "-m", "dpfl", "privacy", *line.split(), "--json"
+    done = programs.python(*words, env={**os.environ, "PYTHONPATH": path})
     assert done.returncode == 0, done.stderr
     shown = {row["mechanism"] for row in json.loads(done.stdout)}
     assert {"gaussian", "good"} <= shown and None not in shown
