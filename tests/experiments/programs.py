@@ -19,7 +19,7 @@ from pathlib import Path
 import tqdm
 from absl import flags
 
-from tests import refusals
+from tests import forks, refusals
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -55,6 +55,16 @@ def check_refused(done: subprocess.CompletedProcess, *parts: object) -> None:
     """Checks that a program has said one sentence, which names parts, and no more."""
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
     assert refusals.names(done.stderr, *parts), (parts, done.stderr)
+
+
+def forked(binary: str, *args, refused=()) -> subprocess.CompletedProcess:
+    """A binary as a fork, which ends well, or is refused by a sentence with parts."""
+    done = forks.run(f"experiments.{binary}", *args)
+    if refused:
+        check_refused(done, *refused)
+    else:
+        assert done.returncode == 0, done.stderr
+    return done
 
 
 _CONFIGS = """

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import csv
+import functools
 import io
 import itertools
 import json
@@ -16,7 +17,6 @@ from dpfl import files, tasks
 from dpfl.tasks import metrics
 from dpfl.training import engine
 from experiments import client_metrics, effects, run_folders
-from tests import forks
 from tests.experiments import programs
 from tests.refusals import names, refuses
 from tests.tasks import test_femnist
@@ -43,8 +43,7 @@ def read(*paths):
     return run_folders.read(paths)
 
 
-def compare(*arguments):
-    return forks.run("experiments.compare", *arguments)
+compare = functools.partial(programs.forked, "compare")
 
 
 def test_row_has_final_and_best_of_each_metric(tmp_path):
@@ -182,7 +181,6 @@ def test_end_to_end(tmp_path):
     b = make(tmp_path / "<b>", settings={"server_lr": 1.0}, flags={"server_lr": 1.0})
     page = tmp_path / "page.html"
     done = compare(a, b, "--csv", f"--html={page}")
-    assert done.returncode == 0, done.stderr
     rows = list(csv.DictReader(io.StringIO(done.stdout)))
     shown = [(row["run"], row["server_lr"]) for row in rows]
     assert shown == [("a\\udcff$", "0.5"), ("<b>", "1.0")]
@@ -195,12 +193,9 @@ def test_runs_on_other_data_need_a_flag(tmp_path):
     a = make(tmp_path / "a")
     other = {"task_fingerprint": "fedcba9876543210"}
     b = make(tmp_path / "b", exact=other, task="mnist")
-    done = compare(a, b)
-    programs.check_refused(
-        done, "digits", "abcdef01", "mnist", "fedcba98", "--any_task"
-    )
+    told = "digits", "abcdef01", "mnist", "fedcba98", "--any_task"
+    compare(a, b, refused=told)
     done = compare(a, b, "--any_task", "--json")
-    assert done.returncode == 0, done.stderr
     assert [row["run"] for row in json.loads(done.stdout)] == ["a", "b"]
 
 
@@ -220,7 +215,6 @@ def seeds(tmp_path):
 def test_gains_over_a_baseline(tmp_path):
     page = tmp_path / "page.html"
     done = compare(*seeds(tmp_path), "--baseline=0.5-1", "--csv", f"--html={page}")
-    assert done.returncode == 0, done.stderr
     base, other = csv.DictReader(io.StringIO(done.stdout))
     assert (base["server_lr"], base["seeds"], base["effect"]) == ("0.5", "3", "")
     assert (other["server_lr"], other["seeds"]) == ("0.25", "2")
@@ -236,16 +230,15 @@ def test_gains_over_a_baseline(tmp_path):
 def test_single_run_has_no_interval_and_unknown_baseline_is_refused(tmp_path):
     a, b = make(tmp_path / "a"), make(tmp_path / "b", flags={"server_lr": 1.0})
     done = compare(a, b, "--baseline=a", "--json")
-    assert done.returncode == 0, done.stderr
     _, other = json.loads(done.stdout)
     assert (other["effect"], other["low"], other["high"]) == (0, None, None)
     for folder in (a, f"{a}/", tmp_path / "b" / ".." / "a"):
         again = compare(a, b, f"--baseline={folder}", "--json")
         assert (again.returncode, again.stdout) == (0, done.stdout), again.stderr
-    done = compare(a, b, f"--baseline={tmp_path / 'c'}")
-    programs.check_refused(done, "--baseline", tmp_path / "c")
-    done = compare(a, b, "--baseline=c")
-    programs.check_refused(done, "--baseline", "a, b", "'c'")
+    compare(
+        a, b, f"--baseline={tmp_path / 'c'}", refused=("--baseline", tmp_path / "c")
+    )
+    compare(a, b, "--baseline=c", refused=("--baseline", "a, b", "'c'"))
 
 
 @pytest.mark.parametrize(
@@ -262,8 +255,7 @@ def test_runs_not_comparable_by_effect_are_refused(tmp_path, changes, parts):
     given = {"seed": 1}
     a = make(tmp_path / "a", flags=given)
     b = make(tmp_path / "b", **{"flags": given, **changes})
-    done = compare(a, b, "--baseline=a")
-    programs.check_refused(done, *parts)
+    compare(a, b, "--baseline=a", refused=(*parts,))
 
 
 def test_accuracy_by_client(tmp_path):
@@ -283,7 +275,6 @@ def test_accuracy_by_client(tmp_path):
         engine.write_weights(path, task.network.weight_names, weights)
     text = tmp_path / "clients.csv"
     done = compare(*paths, "--baseline=0.5-1", f"--by_client={text}", "--json")
-    assert done.returncode == 0, done.stderr
     rows = files.read_csv(text)
     owners = task.test_owners()
     assert [row["client"] for row in rows] == sorted({*owners})
@@ -321,8 +312,7 @@ def test_what_has_no_clients_is_not_evaluated_by_client(tmp_path):
         return client_metrics.by_client(read(path), "accuracy", engine_name)
 
     a = make(tmp_path / "a", task="synthetic", task_options={"model": "2nn"})
-    done = compare(a, f"--by_client={tmp_path / 'c.csv'}")
-    programs.check_refused(done, "RUN", "model.npz", a)
+    compare(a, f"--by_client={tmp_path / 'c.csv'}", refused=("RUN", "model.npz", a))
     task = tasks.load_task("synthetic", model="2nn")
     own = task.network.weight_names, task.network.initial_weights(0)
     engine.write_weights(tmp_path / "a", *own)
