@@ -6,7 +6,6 @@
 import functools
 import json
 import re
-from pathlib import Path
 
 import dp_accounting
 import pytest
@@ -277,8 +276,29 @@ def run_folder(folder, plan, done, **changes):
     return summary
 
 
-# Settings of runs that have other ways to an epsilon, by name.
-RUNS = files.read_json(Path(__file__).with_name("runs.json"))
+STREAM = {"matrix_method": "banded", "matrix_bands": 2}
+HELPERS = {"noise_source": "helpers", "bits": 16}
+RUNS = {
+    "sampled": {"mechanism": "l2_csgm", "noise_multiplier": 2.0},
+    "stopped": {"noise_multiplier": 1.0, "epsilon": 5.0},
+    "of helpers": {
+        **{"mechanism": "distributed_skellam", "mechanism_options": HELPERS},
+        **{"noise_multiplier": 1.0, "measure": "released"},
+    },
+    "epochs": {
+        **{"mechanism": "sgmf", "participation": "once_per_epoch"},
+        **{"noise_multiplier": 1.0, "mechanism_options": STREAM, "min_separation": 2},
+    },
+    "stream": {
+        **{"mechanism": "matrix_factorization", "participation": "cyclic_poisson"},
+        **{"noise_multiplier": 1.0, "min_separation": 2},
+        "mechanism_options": {**STREAM, "noise_stream": "run"},
+    },
+    "slots": {"participation": "random_allocation", "noise_multiplier": 1.0},
+    "secret": {"participation": "balls_in_bins", "noise_multiplier": 1.0},
+    "canaries": {"canaries": 100, "noise_multiplier": 1.0},
+    "none": {"mechanism": "none"},
+}
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -4,6 +4,7 @@
 """Builds the site, and holds the files about the project to the project."""
 
 import ast
+import json
 import os
 import re
 import subprocess
@@ -127,8 +128,17 @@ def test_formulas_are_mathml(site):
 
 
 def test_a_notebook_is_a_page_with_its_outputs(tmp_path):
+    outputs = [
+        {"text": ["1\n", "2\n"]},
+        {"data": {"image/png": "YQ=\n=", "text/plain": "a picture"}},
+        {"data": {"text/plain": ["3"]}},
+    ]
+    cells = [
+        {"cell_type": "markdown", "source": ["# A\n", "text"]},
+        {"cell_type": "code", "source": ["f()"], "outputs": outputs},
+    ]
     path = tmp_path / "n.ipynb"
-    path.write_text(Path(__file__).with_name("page.json").read_text())
+    path.write_text(json.dumps({"cells": cells}))
     assert site_pages._page(path).split("\n\n") == [
         *("# A\ntext", "```python\nf()\n```", "```output\n1\n2\n```"),
         *("![Output](data:image/png;base64,YQ==)", "```output\n3\n```"),

@@ -14,8 +14,7 @@ from experiments import effects
 from experiments.papers import claims, verdict_tables, verdicts
 from tests.refusals import refuses
 
-HERE = Path(__file__).resolve().parent
-RESULTS = HERE.parents[2] / "docs/results"
+RESULTS = Path(__file__).resolve().parents[3] / "docs/results"
 CLAIM = verdicts.Claim(
     *("paper", "claim", "Fig. 1", "here", verdicts.FREE, "t"),
     *({"rate": "10"}, {"rate": "1"}, ("epsilon",), {"task": "a|b"}),
@@ -37,12 +36,16 @@ def away_from(key):
 def folder(tmp_path):
     names = ("task", "epsilon", "rate", "seed", "final_accuracy", "final_loss")
     names += ("worst", "best")
-    rows = []
-    for key, mean in MEANS.items():
-        for seed, away in away_from(key).items():
-            ends = mean - 0.1, mean + 0.1
-            own = *key, seed, mean + away, 2 * mean + away, *ends
-            rows.append(dict(zip(names, own)))
+    rows = [
+        dict(
+            zip(
+                names,
+                (*key, seed, mean + away, 2 * mean + away, mean - 0.1, mean + 0.1),
+            )
+        )
+        for key, mean in MEANS.items()
+        for seed, away in away_from(key).items()
+    ]
     (tmp_path / "t.csv").write_text(files.csv_text(dict.fromkeys(names, ""), rows))
     return tmp_path
 
@@ -85,12 +88,22 @@ def test_runs_without_a_counterpart_are_refused(folder):
         dataclasses.replace(CLAIM, less=less).effect(folder)
 
 
-def test_verdicts():
-    for row in files.read_csv(HERE / "verdicts.csv"):
-        low, high = float(row["low"]), float(row["high"])
-        found = effects.Effect((low + high) / 2, low, high)
-        claim = dataclasses.replace(CLAIM, asks=getattr(verdicts, row["asks"]))
-        assert claim.verdict(found) == row["verdict"], row
+@pytest.mark.parametrize(
+    ("asks", "low", "high", "verdict"),
+    [
+        (verdicts.FREE, -0.009, 0.02, "no cost shown"),
+        (verdicts.FREE, -0.009, -0.001, "costs, below the margin"),
+        (verdicts.FREE, -0.011, -0.001, "not decided"),
+        (verdicts.FREE, -0.011, 0.02, "not decided"),
+        (verdicts.FREE, -0.02, -0.011, "costs more"),
+        (verdicts.AHEAD, 0.001, 0.02, "holds"),
+        (verdicts.AHEAD, -0.001, 0.02, "not decided"),
+        (verdicts.AHEAD, -0.02, -0.001, "does not hold"),
+    ],
+)
+def test_verdicts(asks, low, high, verdict):
+    found = effects.Effect((low + high) / 2, low, high)
+    assert dataclasses.replace(CLAIM, asks=asks).verdict(found) == verdict
 
 
 EXACT = verdicts.Exact(
@@ -99,14 +112,40 @@ EXACT = verdicts.Exact(
 )
 
 
-def test_numbers_without_seeds(folder):
-    """Of one run; over another's, whose losses are twice as large; and with ends.
-
-    The worse ten-fold is over the better plain one, and the other way round.
-    """
-    for limits, said, value, limit in files.read_json(HERE / "limits.json"):
-        found = dataclasses.replace(EXACT, **limits).cells(folder)
-        assert found == (said, value, "", limit)
+@pytest.mark.parametrize(
+    ("limits", "cells"),
+    [
+        ({"most": 0.81}, ("holds", "0.800", "", "at most 0.81")),
+        ({"most": 0.79}, ("does not hold", "0.800", "", "at most 0.79")),
+        ({"least": 0.79}, ("holds", "0.800", "", "at least 0.79")),
+        ({"least": 0.81}, ("does not hold", "0.800", "", "at least 0.81")),
+        # 0.8 of all accuracies, 0.85, and of losses, 1.7.
+        ({"other": {"rate": "1"}, "most": 1.0}, ("holds", "0.941", "", "at most 1")),
+        (
+            {"other": {"rate": "1"}, "by": "final_loss", "most": 0.4},
+            ("does not hold", "0.471", "", "at most 0.4"),
+        ),
+        (
+            {"ends": ("worst", "best"), "most": 0.91},
+            ("holds", "0.800 (0.700 to 0.900)", "", "at most 0.91"),
+        ),
+        (
+            {"ends": ("worst", "best"), "most": 0.89},
+            ("not decided", "0.800 (0.700 to 0.900)", "", "at most 0.89"),
+        ),
+        (
+            {"ends": ("worst", "best"), "most": 0.69},
+            ("does not hold", "0.800 (0.700 to 0.900)", "", "at most 0.69"),
+        ),
+        # The worse ten-fold over the better plain one, and the other way round.
+        (
+            {"ends": ("worst", "best"), "other": {"rate": "1"}, "most": 1.21},
+            ("holds", "0.941 (0.737 to 1.20)", "", "at most 1.21"),
+        ),
+    ],
+)
+def test_numbers_without_seeds(folder, limits, cells):
+    assert dataclasses.replace(EXACT, **limits).cells(folder) == cells
 
 
 def test_every_claim_has_a_line(folder):
@@ -138,8 +177,15 @@ def test_no_cell_of_claims_is_long():
 
 # Arms of the preregistration with made-up accuracies.
 ARMS = {
-    tuple(arm): float(mean)
-    for *arm, mean in map(dict.values, files.read_csv(HERE / "arms.csv"))
+    ("none", "", ""): 0.82,
+    ("gaussian", "", ""): 0.8,
+    ("l2_csgm", "10.0", ""): 0.798,
+    ("l2_csgm", "100.0", ""): 0.795,
+    ("l2_csgm", "300.0", ""): 0.788,
+    ("l2_csgm", "1000.0", ""): 0.77,
+    ("distributed_discrete_gaussian", "", "16"): 0.79,
+    ("sketched_ddg", "50.0", "16"): 0.77,
+    ("sketched_ddg", "100.0", "10"): 0.789,
 }
 PLAIN = ("gaussian", "distributed_discrete_gaussian")
 
@@ -156,10 +202,6 @@ def asked(folder, changes, late, ends):
       ends: Mechanisms whose best rate is at an end.
     """
     rows = []
-    changes, late = (
-        {tuple(arm.split(",")): value for arm, value in given.items()}
-        for given in (changes, late)
-    )
     for arm, mean in {**ARMS, **changes}.items():
         labels = dict(zip(("mechanism", "compression_rate", "bits"), arm))
         for seed, away in ((1, -0.001), (2, 0), (3, 0.001)):
@@ -186,12 +228,33 @@ def asked(folder, changes, late, ends):
 
 
 P1, P2 = claims.FAMILIES
-# Changes of what arms have, and the verdicts then. What costs more than a margin is
-# decided only if smaller rates are, and others gain 0.4 points in the last rounds.
-CHANGES = files.read_json(HERE / "families.json")
+NO_COST, COSTS, MORE = "no cost shown", "costs, below the margin", "costs more"
+UNDECIDED, NEITHER = "not decided", "not assayable"
+OF_P1, OF_P2 = [NO_COST, COSTS, UNDECIDED], [MORE, NO_COST]
 
 
-@pytest.mark.parametrize(("changes", "late", "ends", "of_p1", "of_p2"), CHANGES)
+@pytest.mark.parametrize(
+    ("changes", "late", "ends", "of_p1", "of_p2"),
+    [
+        ({}, {}, (), OF_P1, OF_P2),
+        # 300-fold costs more, which is decided only if 100-fold is.
+        ({("l2_csgm", "300.0", ""): 0.78}, {}, (), [NO_COST, COSTS, MORE], OF_P2),
+        (
+            {("l2_csgm", "300.0", ""): 0.78, ("l2_csgm", "100.0", ""): 0.791},
+            *({}, (), [NO_COST, UNDECIDED, UNDECIDED], OF_P2),
+        ),
+        ({("l2_csgm", "1000.0", ""): 0.7875}, {}, (), OF_P1, OF_P2),
+        ({("l2_csgm", "1000.0", ""): 0.788}, {}, (), 3 * [NEITHER], 2 * [NEITHER]),
+        ({("none", "", ""): 0.8151}, {}, (), OF_P1, OF_P2),
+        ({("none", "", ""): 0.8149}, {}, (), 3 * [NEITHER], 2 * [NEITHER]),
+        # Others gain 0.4 points in the last rounds.
+        ({}, {("l2_csgm", "10.0", ""): 0.0089}, (), OF_P1, OF_P2),
+        ({}, {("l2_csgm", "10.0", ""): 0.0091}, (), 3 * [NEITHER], OF_P2),
+        ({}, {("sketched_ddg", "50.0", "16"): -0.0011}, (), OF_P1, 2 * [NEITHER]),
+        ({}, {}, ("sketched_ddg",), OF_P1, 2 * [NEITHER]),
+        ({}, {}, ("none",), 3 * [NEITHER], 2 * [NEITHER]),
+    ],
+)
 def test_families_asked_beforehand(tmp_path, changes, late, ends, of_p1, of_p2):
     asked(tmp_path, changes, late, ends)
     assert (P1.verdicts(tmp_path), P2.verdicts(tmp_path)) == (of_p1, of_p2)
