@@ -75,6 +75,17 @@ class TestExactBound:
         np.testing.assert_allclose(found, by_gaussian + 3 * distance, rtol=0.15)
         assert np.all(found >= by_gaussian)
 
+    def test_sampled_clients_under_long_coordinates_have_no_smaller_bound(self):
+        """The dominating Gaussian would have no law by the bound of whole shifts."""
+        event = unit_event(
+            local_stddev=1.0, clip_norm=20.0, max_coordinate=2.0, dimension=10
+        )
+        assert event.max_steps > 1 and event.route(sampled=True) == "rounding"
+        rate = rounding.rounded_rate([2, 16], event.summed_noise, 2.0, sampled=True)
+        found = event.exact_rdp([2, 16], sampled=True)
+        np.testing.assert_array_equal(found, 20**2 * rate)
+        assert np.all(found > 9 * event.shifts_rdp([2, 16]))
+
     def test_shift_bounds(self):
         event = unit_event(clip_norm=2.5, dimension=100)
         assert event.max_shift == 3  # 2.5 rounds up to 3
