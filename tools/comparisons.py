@@ -119,13 +119,31 @@ def _said(command: Sequence[str], folder: Path) -> str:
 _with_own_key = functools.partial(in_engine, program=(trainers.__name__,))
 # By the name of a table: the column that names a way, and by that name an environment,
 # "" for this one, and the way.
-COMPARISONS: dict[str, tuple[str, dict[str, tuple[str, Way]]]] = {}
-for _row in files.read_csv(Path(__file__).with_name("ways.csv")):
-    _by: Way = globals()[_row["by"]]
-    if _row["notebook"]:
-        _by = functools.partial(in_notebook, _row["notebook"])
-    _ways = COMPARISONS.setdefault(_row["table"], (_row["column"], {}))[1]
-    _ways[_row["way"]] = _row["environment"], _by
+COMPARISONS: Mapping[str, tuple[str, Mapping[str, tuple[str, Way]]]] = {
+    "frameworks": (
+        "framework",
+        {
+            "numpy": ("", in_loop),
+            "flower": ("flower", in_loop),
+            "pfl": ("pfl", in_loop),
+            "jax": ("jax", in_engine),
+            "tff": ("", in_engine),
+        },
+    ),
+    "other_loops": (
+        "loop",
+        {
+            "dpfl-train": ("", _with_own_key),
+            "TensorFlow Privacy": ("", functools.partial(in_notebook, "tff_query")),
+            "PyTorch": ("torch", functools.partial(in_notebook, "pytorch_loop")),
+            "JAX": ("", functools.partial(in_notebook, "jax_loop")),
+        },
+    ),
+    "same_training": (
+        "engine",
+        {"tff": ("", in_engine), "jax": ("jax", in_engine)},
+    ),
+}
 
 
 def cases(name: str) -> list[dict[str, str]]:

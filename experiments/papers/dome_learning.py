@@ -14,7 +14,6 @@ import itertools
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,8 +25,6 @@ from dpfl.codecs import dome, measurements
 from dpfl.codecs.base import Decoded, Received
 from dpfl.vectors import adaptive_sketch, randomness
 
-from .. import tables
-
 # A clip so large that nothing is clipped.
 _CLIP_NORM = 1e3
 SEEDS = (0, 1, 2)
@@ -37,9 +34,17 @@ SKETCH_SIZE = 32
 
 # Settings of the first table by name: noise on each of the k numbers, and `mean`.
 SETTINGS = {"no noise": (0.0, 0.0), "noise": (0.1, 0.0), "noise, mean": (0.1, 3.0)}
+PAPER = {"sketch_rule": "qr", "sketch_decay": 1.0, "sketch_target": "gradient"}
 CHOICES: Mapping[str, Mapping[str, Any]] = {
-    row["name"]: tables.options(row["options"])
-    for row in files.read_csv(Path(__file__).with_suffix(".csv"))
+    "default": {},
+    '`sketch_rule="qr"`': {"sketch_rule": "qr"},
+    "`sketch_decay=1`": {"sketch_decay": 1.0},
+    '`sketch_target="gradient"`': {"sketch_target": "gradient"},
+    "`energy_fraction=0.99`": {"energy_fraction": 0.99},
+    "`max_rank` = k / 8": {"max_rank": SKETCH_SIZE // 8},
+    "`max_rank` = k": {"max_rank": SKETCH_SIZE},
+    "`mean_removal=False`": {"mean_removal": False},
+    "the paper's four choices": {**PAPER, "max_rank": SKETCH_SIZE},
 }
 DRIFTS = (0.0, 0.01, 0.03, 0.1)
 

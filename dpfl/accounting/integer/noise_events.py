@@ -213,7 +213,8 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
         # has the proofs.
         if self.noise_clients > _MOST_SHARES or (sampled and self.max_steps > 1):
             return rdp
-        # Its RDP at order 2 is about its squared length over the variance.
+        # The longest vector's RDP at order 2 is about its squared length over the
+        # variance.
         if self.shift_budget / noise.variance < float(bound([2.0])[0]):
             rdp = np.minimum(rdp, self.shifts_rdp(orders))
         return rdp
